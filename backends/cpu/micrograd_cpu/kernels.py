@@ -1,0 +1,142 @@
+"""Kernels: NumPy functions chosen for low overhead, and fused ones where a composition would make many passes.
+
+ufuncs and their methods are called directly (``np.add.reduce``, not ``np.sum``): the wrappers cost more than the work on
+small arrays. What is not listed here comes from NumPy's own array API namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+_ZERO: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64", "int64", "int32")}
+
+
+def _zero(dtype: Any) -> Any:
+    """A cached 0-d zero: NumPy converts a Python 0 at every call."""
+    found = _ZERO.get(dtype)
+    return 0 if found is None else found
+
+
+def power(x: Any, n: Any) -> Any:
+    """Squares are common, and a multiplication each."""
+    return np.square(x) if n.__class__ in (int, float) and n == 2 else np.power(x, n)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """``ndarray.dot`` has less overhead where it means the same."""
+    return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
+
+
+def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+    """One sum, one division."""
+    total = np.add.reduce(x, axis=axis, keepdims=keepdims)
+    return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=x.dtype)
+
+
+def broadcast_to(x: Any, *, shape: Shape) -> Any:
+    """A 0-d array, the start of most sweeps, is repeated without NumPy's general (and slow) machinery."""
+    if x.ndim:
+        return np.broadcast_to(x, shape)
+    result = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    result.flags.writeable = False
+    return result
+
+
+def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
+    """Zeros come from the allocator for free."""
+    return np.zeros(shape, dtype) if fill_value == 0 else np.full(shape, fill_value, dtype)
+
+
+def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
+    """The trailing ellipsis makes a view even of one element."""
+    return x[(*key, ...)]
+
+
+def scatter(x: Any, values: Any, *, key: tuple[Any, ...]) -> Any:
+    """Copy, then assign."""
+    result = np.array(x)
+    result[key] = values
+    return result
+
+
+def relu(x: Any) -> Any:
+    return np.maximum(x, _zero(x.dtype))
+
+
+def relu_gradient(g: Any, out: Any) -> Any:
+    zero = _zero(out.dtype)
+    return np.where(np.greater(out, zero), g, zero)
+
+
+def softmax(x: Any, *, axis: int) -> Any:
+    e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
+    np.exp(e, out=e)
+    return np.divide(e, np.add.reduce(e, axis=axis, keepdims=True), out=e)
+
+
+def log_softmax(x: Any, *, axis: int) -> Any:
+    shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
+    return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
+
+
+def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
+    return np.equal(x[..., None], np.arange(num_classes)).astype(dtype)
+
+
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "pow": power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "negative": np.negative,
+    "abs": np.absolute,
+    "square": np.square,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "floor": np.floor,
+    "where": np.where,
+    "sum": np.add.reduce,
+    "max": np.maximum.reduce,
+    "min": np.minimum.reduce,
+    "any": np.logical_or.reduce,
+    "all": np.logical_and.reduce,
+    "mean": mean,
+    "matmul": matmul,
+    "reshape": lambda x, *, shape: x.reshape(shape),
+    "permute_dims": lambda x, *, axes: x.transpose(axes),
+    "broadcast_to": broadcast_to,
+    "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
+    "astype": lambda x, *, dtype: x.astype(dtype),
+    "copy": lambda x: np.array(x, order="C"),
+    "full": full,
+    "getitem": getitem,
+    "scatter": scatter,
+    "relu": relu,
+    "relu_gradient": relu_gradient,
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "one_hot": one_hot,
+}

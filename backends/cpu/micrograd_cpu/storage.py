@@ -1,0 +1,60 @@
+"""Storage: which arrays hold tensors, how they are laid out and written to, and the backend itself.
+
+A handle is an ``ndarray``, or (what NumPy makes of 0-d results) a NumPy scalar, which nothing else can look into.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import array_api_compat.numpy as xp
+import numpy as np
+from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.layout import Key, Layout
+
+from micrograd_cpu.kernels import KERNELS
+from micrograd_cpu.transfer import from_host, to_host
+
+DTYPES: Final = {
+    name: np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64", "complex64", "complex128",
+    )
+}  # fmt: skip
+
+
+class CPUBackend(ArrayAPIBackend):
+    """The host's memory and processor, through NumPy."""
+
+    capabilities = frozenset({"strided"})
+
+    def __init__(self) -> None:
+        super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
+
+    from_host = staticmethod(from_host)
+    to_host = staticmethod(to_host)
+
+    def layout(self, x: Any) -> Layout:
+        """NumPy's strides in elements; the offset is from the start of the memory that `x` views."""
+        owner = x
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        start = _address(x) - _address(owner) if owner is not x else 0
+        return Layout(x.shape, tuple(stride // x.itemsize for stride in x.strides), start // x.itemsize)
+
+    def shares_memory(self, x: Any, y: Any) -> bool:
+        """Whether some element of one lies in the memory of the other."""
+        return x is y or bool(np.may_share_memory(x, y) and np.shares_memory(x, y))
+
+    def write(self, x: Any, values: Any, key: Key) -> bool:
+        """Assignment; NumPy scalars and broadcast views cannot be assigned to."""
+        if not isinstance(x, np.ndarray) or not x.flags.writeable:
+            return False
+        x[key] = values
+        return True
+
+
+def _address(x: Any) -> int:
+    address: int = x.__array_interface__["data"][0]
+    return address

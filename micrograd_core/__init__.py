@@ -1,0 +1,51 @@
+"""micrograd: gradients over any array library, on any device that has a plugin.
+
+Importing this package imports neither an array library nor a plugin; the first tensor opens a device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core import errors, functions, nn, optim
+from micrograd_core.autograd import enable_grad, grad, is_grad_enabled, no_grad, value_and_grad
+from micrograd_core.device import Device, default_device, set_default_device, use_device
+from micrograd_core.dtypes import (
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from micrograd_core.dtypes import bool_ as bool
+from micrograd_core.errors import MicrogradError
+from micrograd_core.functions import arange, asarray, full, ones, ones_like, zeros, zeros_like
+from micrograd_core.gradcheck import gradcheck, gradgradcheck
+from micrograd_core.tensor import Tensor, shares_memory
+
+__version__ = "0.1.0"
+
+globals().update(functions.FUNCTIONS)  # add, multiply, sum, softmax, …: one function per record of the op table
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = [
+    "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
+    "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck", "gradgradcheck",
+    "int8", "int16", "int32", "int64", "is_grad_enabled", "nn", "no_grad", "ones", "ones_like", "optim", "set_default_device",
+    "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad", "zeros", "zeros_like",
+    *functions.FUNCTIONS,
+]  # fmt: skip

@@ -1,0 +1,100 @@
+"""`ArrayAPIBackend`: a backend over any array API namespace.
+
+A compliant namespace already *is* a kernel table; what is left is the handful of functions whose parameters the standard
+takes by position, or that it spells with operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from micrograd_core.backend import PROTOCOL
+from micrograd_core.dtypes import DTYPES, unpack
+from micrograd_core.host import nest
+from micrograd_core.layout import Key, Shape
+
+# Functions of the standard that take handles by position and parameters by the keywords of the op table.
+STANDARD = frozenset(
+    "add subtract multiply divide pow maximum minimum negative positive abs sign square floor ceil less less_equal "
+    "greater greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
+    "logical_or isnan isfinite exp expm1 log log1p sqrt sin cos tanh sum mean max min var std any all argmax reshape "
+    "permute_dims broadcast_to flip where full arange matmul".split()
+)
+
+
+def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
+    """The functions that a namespace spells differently from the op table."""
+
+    def scatter(x: Any, values: Any, *, key: Key) -> Any:
+        result = xp.asarray(x, copy=True)
+        result[key] = values
+        return result
+
+    def expand_dims(x: Any, *, axis: Shape) -> Any:
+        for each in sorted(axis):
+            x = xp.expand_dims(x, axis=each)
+        return x
+
+    return {
+        "astype": lambda x, *, dtype: xp.astype(x, dtype),
+        "concat": lambda *xs, axis: xp.concat(xs, axis=axis),
+        "copy": lambda x: xp.asarray(x, copy=True),
+        "expand_dims": expand_dims,
+        "getitem": lambda x, *, key: x[key],
+        "scatter": scatter,
+        "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
+        "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
+    }
+
+
+class ArrayAPIBackend:
+    """A backend over the namespace `xp`.
+
+    Parameters
+    ----------
+    xp : namespace
+        Of an array library that follows the array API standard (directly, or through array-api-compat).
+    device : str
+        Canonical name, such as ``"mine:0"``.
+    dtypes : mapping, optional
+        Core dtype name to native dtype; by default what `xp` has attributes for.
+    kernels : mapping, optional
+        Operations to take from here rather than from `xp`: faster ones, or ones it gets wrong. ``None`` for an operation
+        that the core should compose.
+    """
+
+    protocol = PROTOCOL
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        xp: Any,
+        device: str,
+        *,
+        dtypes: Mapping[str, Any] | None = None,
+        kernels: Mapping[str, Callable[..., Any] | None] | None = None,
+    ) -> None:
+        self.xp, self.device = xp, device
+        self.dtypes = {name: getattr(xp, name) for name in DTYPES if hasattr(xp, name)} if dtypes is None else dtypes
+        self.kernels = {**adjustments(xp), **(kernels or {})}
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """The namespace's own function, or one of `kernels`."""
+        if op in self.kernels:
+            return self.kernels[op]
+        return getattr(self.xp, op, None) if op in STANDARD else None
+
+    def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
+        """Through nested lists, which every namespace takes; override it where the library can read bytes."""
+        name = next(name for name, native in self.dtypes.items() if native == dtype)
+        flat = unpack(data, DTYPES[name])
+        return self.xp.reshape(self.xp.asarray(flat, dtype=dtype), shape) if 0 in shape else self.xp.asarray(nest(flat, shape), dtype=dtype)
+
+    def to_host(self, x: Any) -> Any:
+        """Through the buffer protocol or ``__array__``; override it where the library has neither."""
+        array = x.__array__() if hasattr(x, "__array__") else x
+        return memoryview(array).tobytes()
+
+
+__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments"]

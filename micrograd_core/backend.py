@@ -1,0 +1,181 @@
+"""The boundary: what a device must provide, and the check that it does.
+
+A `Backend` *is* one opened device (``cuda:1``, not "CUDA"): no method takes a device. Its handles are opaque to the core,
+which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backend.dtypes`) only. Author's guide: docs/backends.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
+
+from micrograd_core.dtypes import DTYPES
+from micrograd_core.layout import Key, Layout, Shape
+from micrograd_core.ops import CORE_KERNELS
+from micrograd_core.program import Program, straight_line
+
+PROTOCOL: Final = 1
+"""The protocol version this core speaks. It changes when a member is added that backends must have, or one changes."""
+
+CAPABILITIES: Final = {
+    "array-api": "every function of the array API standard's main namespace works",
+    "boolean-indexing": "getitem accepts a boolean mask",
+    "complex": "the complex dtypes work in every numeric operation",
+    "data-dependent-shapes": "nonzero and unique_* work",
+    "dlpack": "handles have __dlpack__ and __dlpack_device__",
+    "fft": "the fft extension works",
+    "jit": "compile() does better than straight-line Python",
+    "linalg": "the linalg extension works",
+    "random": "random numbers are made on the device",
+    "strided": "layout() tells real strides, and views share memory",
+}
+"""The fixed vocabulary of `Backend.capabilities`, with what each word promises."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One opened device. Subclass it to inherit the defaults, or match it by structure and get the same ones.
+
+    Attributes
+    ----------
+    device : str
+        Its canonical name, such as ``"cuda:0"``; printed in every error.
+    dtypes : mapping
+        Core dtype name to native dtype, as ``handle.dtype`` gives it. Absence is the answer "unsupported"; ``float32``,
+        ``int64`` and ``bool`` must be there.
+    protocol : int
+        The protocol version the author wrote against: `PROTOCOL` at the time.
+    capabilities : frozenset of str
+        Words from `CAPABILITIES`.
+    """
+
+    device: str
+    dtypes: Mapping[str, Any]
+    protocol: int
+    capabilities: frozenset[str] = frozenset()
+
+    def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
+        """Copy C-order bytes to a fresh handle. `data` supports the buffer protocol; `dtype` is native."""
+        ...
+
+    def to_host(self, x: Any) -> Any:
+        """C-order bytes of `x`, whatever its strides (an object with the buffer protocol); returns when they are there."""
+        ...
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """The function for one operation, or ``None`` for "compose it from the others". Asked once per name.
+
+        A kernel takes handles (or Python scalars) by position and parameters by keyword, with the names in the op table.
+        It never mutates an input, and returns a fresh result or a view. The inputs of one call share a dtype. Shapes that
+        do not fit must raise (any exception: the core words the error).
+        """
+        ...
+
+    def layout(self, x: Any) -> Layout:
+        """Strides and offset of `x` in elements. With the capability ``strided``."""
+        return Layout.contiguous(tuple(x.shape))
+
+    def shares_memory(self, x: Any, y: Any) -> bool:
+        """Whether writing to one handle could change the other."""
+        return x is y
+
+    def write(self, x: Any, values: Any, key: Key) -> bool:
+        """Write `values` into ``x[key]`` in place. ``False``: `x` cannot be written, nothing happened (the core copies)."""
+        return False
+
+    def receive(self, x: Any, source: Backend) -> Any:
+        """A fresh handle here with the elements of `x`, a handle of `source`. By default through the host."""
+        name = next(name for name, native in source.dtypes.items() if native == x.dtype)
+        return self.from_host(source.to_host(x), tuple(x.shape), self.dtypes[name])
+
+    def synchronize(self) -> None:
+        """Wait until all work submitted to the device is done."""
+
+    def memory(self) -> dict[str, int]:
+        """Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells."""
+        return {}
+
+    def release_memory(self) -> None:
+        """Give cached memory back to the system."""
+
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """A recorded program as one callable on handles. By default its kernels in a row."""
+        return straight_line(program, self.kernel)
+
+
+OPTIONAL: Final = (
+    "capabilities", "layout", "shares_memory", "write", "receive", "synchronize", "memory", "release_memory", "compile",
+)  # fmt: skip
+_ARGUMENTS: Final = {
+    "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "write": 3, "receive": 2,
+    "synchronize": 0, "memory": 0, "release_memory": 0, "compile": 1,
+}  # fmt: skip
+
+
+def member(backend: Any, name: str) -> Any:
+    """A member of `backend`, or the protocol's default for it."""
+    value = getattr(backend, name, None)
+    if value is not None:
+        return value
+    default = getattr(Backend, name)
+    return default.__get__(backend) if callable(default) else default
+
+
+def faults(backend: Any) -> list[str]:
+    """Everything in which `backend` misses the protocol, one sentence each."""
+    found: list[str] = []
+    device = getattr(backend, "device", None)
+    if not isinstance(device, str) or not device:
+        found.append(f"'device' must be its name as a str, such as 'mine:0'; it is {device!r}")
+    found += _dtype_faults(getattr(backend, "dtypes", None))
+    capabilities = member(backend, "capabilities")
+    try:
+        unknown = sorted(map(str, set(capabilities) - set(CAPABILITIES)))
+    except TypeError:
+        unknown = [repr(capabilities)]
+    if isinstance(capabilities, str) or unknown:
+        found.append(f"unknown capabilities {unknown or capabilities!r}; the words are {', '.join(CAPABILITIES)}")
+    for name, arguments in _ARGUMENTS.items():
+        found += _method_faults(member(backend, name) if name in OPTIONAL else getattr(backend, name, None), name, arguments)
+    if callable(getattr(backend, "kernel", None)) and not any("'kernel'" in fault for fault in found):
+        found += _kernel_faults(backend)
+    return found
+
+
+def _dtype_faults(dtypes: Any) -> list[str]:
+    if not isinstance(dtypes, Mapping):
+        return [f"'dtypes' must map core dtype names to native dtypes; it is {dtypes!r}"]
+    found = [f"'dtypes' has the unknown name {name!r}" for name in dtypes if name not in DTYPES]
+    return found + [f"'dtypes' lacks {name!r}, which every device has" for name in ("float32", "int64", "bool") if name not in dtypes]
+
+
+def _method_faults(method: Any, name: str, arguments: int) -> list[str]:
+    if not callable(method):
+        return [f"'{name}' is missing or not a method"]
+    try:
+        inspect.signature(method).bind(*range(arguments))
+    except TypeError:
+        wanted = ", ".join(list(inspect.signature(getattr(Backend, name)).parameters)[1:])
+        return [f"'{name}' must accept ({wanted}); it is {name}{inspect.signature(method)}"]
+    except ValueError:  # a builtin without a signature
+        pass
+    return []
+
+
+def _kernel_faults(backend: Any) -> list[str]:
+    missing, wrong = [], []
+    for name in sorted(CORE_KERNELS):
+        try:
+            kernel = backend.kernel(name)
+        except Exception as error:
+            return [f"kernel({name!r}) raised {type(error).__name__}: {error}"]
+        if kernel is None:
+            missing.append(name)
+        elif not callable(kernel):
+            wrong.append(name)
+    found = [f"no kernel for {', '.join(missing)}: the level 'core' has no composition for them"] if missing else []
+    return found + ([f"kernel() gave something that is not callable for {', '.join(wrong)}"] if wrong else [])
+
+
+__all__ = ["CAPABILITIES", "PROTOCOL", "Backend", "faults", "member"]

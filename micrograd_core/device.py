@@ -1,0 +1,233 @@
+"""`Device`: the name of an opened backend, as users write and compare it; and the default device."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from micrograd_core.errors import (
+    BackendBroken,
+    BackendIncompatible,
+    BackendNotFound,
+    DeviceUnavailable,
+    MicrogradError,
+)
+
+if TYPE_CHECKING:
+    from micrograd_core.kernels import Kernels
+
+UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
+
+
+class Device:
+    """An opened device: ``Device("cpu")``, ``Device("cuda:1")``, ``Device("auto")``.
+
+    There is one object per device, so that devices compare by identity; they are hashable and print as ``cpu``,
+    ``cuda:0``. Making one opens it: a device that cannot be used says so here, not at the first operation.
+
+    Parameters
+    ----------
+    spec : str or Device
+        ``name`` or ``name:address``; ``"auto"`` is the best device that works.
+    fallback : str or Device, optional
+        What to use instead, with one warning that says why, where `spec` cannot be used.
+
+    Raises
+    ------
+    BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+    """
+
+    __slots__ = ("__weakref__", "_label", "kernels")
+    _opened: ClassVar[dict[str, Device]] = {}  # by every spelling used so far
+    _refused: ClassVar[dict[str, MicrogradError]] = {}  # why `is_available` said no
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+
+    kernels: Kernels
+    _label: str
+
+    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:
+        if isinstance(spec, Device):
+            return spec
+        if not isinstance(spec, str) or not spec.strip():
+            raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
+        opened = cls._opened.get(spec)
+        if opened is not None:
+            return opened
+        try:
+            return cls._best(0) if spec == "auto" else cls._open(spec)
+        except UNUSABLE as error:
+            if fallback is None:
+                raise
+            substitute = cls(fallback)
+            warnings.warn(f"{error}. Using {substitute} instead, as asked", RuntimeWarning, stacklevel=2)
+            return substitute
+
+    @classmethod
+    def _open(cls, spec: str) -> Device:
+        from micrograd_core.plugins import open_backend
+
+        with cls._lock:
+            if spec in cls._opened:
+                return cls._opened[spec]
+            name, _, address = spec.partition(":")
+            kernels = open_backend(name, address)
+            label = kernels.backend.device
+            device = cls._opened.get(label)
+            if device is None:
+                device = object.__new__(cls)
+                device._label, device.kernels = label, kernels
+                kernels.device = device
+            cls._opened[spec] = cls._opened[label] = device
+            cls._refused.pop(spec, None)
+            return device
+
+    @classmethod
+    def _best(cls, least: int) -> Device:
+        """The device of the highest priority, at least `least`, that opens; one warning for better ones that did not."""
+        from micrograd_core import plugins
+
+        ranked, failures = [], []
+        for name in plugins.names():
+            try:
+                ranked.append((-plugins.call(name, "micrograd_priority"), name))
+            except MicrogradError as error:
+                failures.append(error)
+        for rank, name in sorted(ranked):
+            if -rank < least:
+                continue
+            try:
+                device = cls._open(name)
+            except MicrogradError as error:
+                failures.append(error)
+                continue
+            if failures:
+                reasons = "; ".join(str(failure).partition("\n")[0] for failure in failures)
+                warnings.warn(f"Device('auto') uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
+            return device
+        if failures:
+            raise failures[0]
+        raise BackendNotFound("gpu" if least else "auto", plugins.names())
+
+    @classmethod
+    def forget(cls, name: str) -> None:
+        """Close the book on a device name: the next ``Device(name)`` opens it anew. Tensors on it stay usable."""
+        with cls._lock:
+            for spec in [spec for spec in cls._opened if spec.partition(":")[0] == name]:
+                del cls._opened[spec]
+            cls._refused.clear()
+
+    # ── the spellings of the Rust engine ─────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def cpu(cls) -> Device:
+        """The host."""
+        return cls("cpu")
+
+    @classmethod
+    def cuda(cls, index: int = 0) -> Device:
+        """An NVIDIA GPU."""
+        return cls(f"cuda:{index}")
+
+    @classmethod
+    def gpu(cls) -> Device:
+        """The best accelerator that works, whatever its make."""
+        return cls._best(1)
+
+    @classmethod
+    def is_available(cls, spec: str) -> bool:
+        """Whether ``Device(spec)`` would work. Never raises; a refusal is remembered and costs nothing to repeat."""
+        if spec in cls._refused:
+            return False
+        try:
+            cls._best(1) if spec == "gpu" else cls(spec)
+        except MicrogradError as error:
+            cls._refused[spec] = error
+            return False
+        return True
+
+    @classmethod
+    def is_cuda_available(cls) -> bool:
+        """Whether ``Device("cuda")`` would work."""
+        return cls.is_available("cuda")
+
+    @classmethod
+    def is_gpu_available(cls) -> bool:
+        """Whether any accelerator works."""
+        return cls.is_available("gpu")
+
+    def is_cpu(self) -> bool:
+        return self.type == "cpu"
+
+    def is_cuda(self) -> bool:
+        return self.type == "cuda"
+
+    # ── the device itself ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def type(self) -> str:
+        """The plugin's name: ``"cuda"`` of ``cuda:1``."""
+        return self._label.partition(":")[0]
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the device claims; the words are in `micrograd_core.backend.CAPABILITIES`."""
+        return frozenset(self.kernels.capabilities)
+
+    def synchronize(self) -> None:
+        """Wait until all work submitted to the device is done."""
+        self.kernels.synchronize()
+
+    def memory(self) -> dict[str, int]:
+        """Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells."""
+        figures: dict[str, int] = self.kernels.memory()
+        return figures
+
+    def release_memory(self) -> None:
+        """Give cached memory back to the system."""
+        self.kernels.release_memory()
+
+    def __str__(self) -> str:
+        return "cpu" if self._label == "cpu:0" else self._label
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self._label,)
+
+
+# ── the default device ───────────────────────────────────────────────────────────────────────────────────────
+
+_default: ContextVar[Device | None] = ContextVar("micrograd_default_device", default=None)
+
+
+def default_device() -> Device:
+    """Where tensors are made when nobody says: `use_device`, else `set_default_device`, else ``MICROGRAD_DEVICE``, else cpu.
+
+    The setting belongs to the context: threads and asyncio tasks do not see each other's.
+    """
+    device = _default.get()
+    if device is None:
+        device = Device(os.environ.get("MICROGRAD_DEVICE") or "cpu")
+    return device
+
+
+def set_default_device(device: str | Device | None) -> None:
+    """Set the default device of this context; ``None`` returns to the environment's."""
+    _default.set(None if device is None else Device(device))
+
+
+@contextmanager
+def use_device(device: str | Device) -> Iterator[Device]:
+    """The default device inside a ``with`` block."""
+    chosen = Device(device)
+    token = _default.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _default.reset(token)

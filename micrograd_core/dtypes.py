@@ -1,0 +1,225 @@
+"""The dtype table: names, kinds, sizes, how they promote, and how they look as bytes in host memory.
+
+Promotion follows the array API standard, section "Type Promotion Rules": inside a kind, and signed with unsigned
+integers; integers do not promote to floats (``x.astype`` says so explicitly), Python scalars are weak.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from micrograd_core.errors import DTypeError, one_of
+
+KINDS: Final = ("bool", "signed integer", "unsigned integer", "real floating", "complex floating")
+
+
+class DType:
+    """One data type: an object to compare by identity (``x.dtype is float32``). See `DTYPES` for all of them."""
+
+    __slots__ = ("bits", "format", "kind", "name")
+
+    def __init__(self, name: str, kind: str, bits: int, format: str) -> None:
+        self.name, self.kind, self.bits, self.format = name, kind, bits, format
+
+    def __repr__(self) -> str:
+        return f"micrograd_core.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype, (self.name,)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return max(self.bits // 8, 1)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether gradients flow through this dtype: real or complex floating."""
+        return self.kind in ("real floating", "complex floating")
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("signed integer", "unsigned integer")
+
+
+# name, kind, bits, the struct format of one element (complex: of one part; bfloat16 has none)
+_TABLE = (
+    ("bool", "bool", 1, "?"),
+    ("int8", "signed integer", 8, "b"),
+    ("int16", "signed integer", 16, "h"),
+    ("int32", "signed integer", 32, "i"),
+    ("int64", "signed integer", 64, "q"),
+    ("uint8", "unsigned integer", 8, "B"),
+    ("uint16", "unsigned integer", 16, "H"),
+    ("uint32", "unsigned integer", 32, "I"),
+    ("uint64", "unsigned integer", 64, "Q"),
+    ("float16", "real floating", 16, "e"),
+    ("bfloat16", "real floating", 16, ""),
+    ("float32", "real floating", 32, "f"),
+    ("float64", "real floating", 64, "d"),
+    ("complex64", "complex floating", 64, "f"),
+    ("complex128", "complex floating", 128, "d"),
+)
+
+DTYPES: Final[dict[str, DType]] = {row[0]: DType(*row) for row in _TABLE}
+(
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+) = DTYPES.values()  # fmt: skip
+
+# What a Python scalar becomes where no tensor decides: torch's choice for real numbers, NumPy's for integers.
+DEFAULTS: Final[dict[type, DType]] = {bool: bool_, int: int64, float: float32, complex: complex64}
+
+_SCALAR_RANK: Final = {bool: 0, int: 1, float: 2, complex: 3}
+_KIND_RANK: Final = dict(zip(KINDS, (0, 1, 1, 2, 3), strict=True))
+
+
+def dtype(spec: Any) -> DType:
+    """The `DType` that `spec` names: one of ours, a name, a Python type, or another library's dtype object.
+
+    Raises
+    ------
+    DTypeError
+        When nothing by that name is in `DTYPES`.
+    """
+    if isinstance(spec, DType):
+        return spec
+    if isinstance(spec, type) and spec in DEFAULTS:
+        return DEFAULTS[spec]
+    name = spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None) or str(spec)
+    name = name.rsplit(".", 1)[-1].removesuffix("_")
+    if name not in DTYPES:
+        raise DTypeError(f"{spec!r} is not a dtype; use {one_of(DTYPES)}")
+    return DTYPES[name]
+
+
+def _promote(a: DType, b: DType) -> DType | None:
+    if a is b:
+        return a
+    if a.kind == b.kind:
+        return float32 if a.bits == b.bits else max(a, b, key=lambda each: each.bits)  # float16 with bfloat16
+    if a.is_floating and b.is_floating:
+        real, complex_ = (a, b) if a.kind == "real floating" else (b, a)
+        return complex128 if real is float64 else complex_
+    if a.is_integer and b.is_integer:
+        signed, unsigned = (a, b) if a.kind == "signed integer" else (b, a)
+        return DTYPES.get(f"int{max(signed.bits, 2 * unsigned.bits)}")
+    return None
+
+
+_PROMOTION: Final = {(a, b): _promote(a, b) for a in DTYPES.values() for b in DTYPES.values()}
+
+
+def promote(op: str, a: DType, b: DType) -> DType:
+    """The common dtype of two tensors.
+
+    Raises
+    ------
+    DTypeError
+        For the mixtures that the standard leaves undefined: bool or integer with floating, uint64 with signed.
+    """
+    common = _PROMOTION[a, b]
+    if common is None:
+        other = b if b.is_floating else a if a.is_floating else float64
+        raise DTypeError(
+            f"{op}: {a} and {b} do not promote (the array API leaves that mixture undefined); "
+            f"say what you mean, for example x.astype({str(other)!r})"
+        )
+    return common
+
+
+def check_scalar(op: str, scalar: Any, dtype: DType) -> None:
+    """A Python scalar takes the dtype of the tensor it meets; refuse one of a higher kind, or out of range."""
+    rank = _SCALAR_RANK.get(type(scalar))
+    if rank is None:
+        rank = next(rank for kind, rank in _SCALAR_RANK.items() if isinstance(scalar, kind))
+    if rank > _KIND_RANK[dtype.kind] or (rank == 0 and dtype.kind != "bool"):
+        need = next(name for name, kind in (("float32", float), ("complex64", complex), ("int64", int)) if isinstance(scalar, kind))
+        advice = f"write {int(scalar)}" if rank == 0 else f"use x.astype({need!r})"
+        raise DTypeError(
+            f"{op}: the Python {type(scalar).__name__} {scalar!r} does not go with a {dtype} tensor "
+            f"(the array API leaves that mixture undefined); {advice}"
+        )
+    if rank == 1 and dtype.is_integer:
+        low, high = integer_range(dtype)
+        if not low <= scalar <= high:
+            raise DTypeError(f"{op}: the Python int {scalar} is outside {dtype}, which holds {low} to {high}")
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer dtype."""
+    if dtype.kind == "signed integer":
+        return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+# ── host memory ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pack(values: Sequence[Any], dtype: DType) -> bytes:
+    """C-order bytes of a flat sequence of Python numbers.
+
+    Raises
+    ------
+    DTypeError
+        When a value is not a number, or does not fit the dtype.
+    """
+    try:
+        if dtype.kind == "complex floating":
+            values = [part for value in map(complex, values) for part in (value.real, value.imag)]
+        elif dtype.kind == "real floating":
+            values = list(map(float, values))
+        elif dtype.is_integer:
+            values = list(map(int, values))
+        if dtype is bfloat16:
+            return array.array("H", map(_bfloat16_bits, values)).tobytes()
+        if dtype in (bool_, float16):
+            return struct.pack(f"{len(values)}{dtype.format}", *values)
+        return array.array(dtype.format, values).tobytes()
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise DTypeError(f"data does not fit {dtype}: {error}") from error
+
+
+def unpack(data: Any, dtype: DType) -> list[Any]:
+    """The flat list of Python numbers in C-order bytes: the inverse of `pack`."""
+    view = memoryview(data).cast("B")
+    if dtype is bfloat16:
+        return [struct.unpack("f", struct.pack("I", bits << 16))[0] for bits in view.cast("H").tolist()]
+    if dtype is float16:
+        return list(struct.unpack(f"{len(view) // 2}e", view))
+    flat = view.cast(dtype.format).tolist()
+    if dtype.kind == "complex floating":
+        return [complex(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
+    return flat
+
+
+def _bfloat16_bits(value: float) -> int:
+    """The upper half of a float32, rounded to nearest, ties to even."""
+    if math.isnan(value):
+        return 0x7FC0
+    try:
+        bits: int = struct.unpack("I", struct.pack("f", value))[0]
+    except OverflowError:
+        bits = 0x7F800000 | (0x80000000 if value < 0 else 0)
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def infer(values: Iterable[Any]) -> DType:
+    """The default dtype of Python numbers: the highest kind among them decides; no numbers at all are float32."""
+    kinds = set(map(type, values))
+    if not kinds:
+        return float32
+    ranks = []
+    for kind in kinds:
+        rank = next((rank for base, rank in _SCALAR_RANK.items() if issubclass(kind, base)), None)
+        if rank is None and not hasattr(kind, "__float__"):
+            raise DTypeError(f"a tensor holds numbers; got {kind.__name__}")
+        ranks.append(2 if rank is None else rank)
+    return DEFAULTS[next(base for base, rank in _SCALAR_RANK.items() if rank == max(ranks))]

@@ -1,0 +1,179 @@
+"""Every error micrograd raises on purpose. A class owns its wording: what was asked, what is possible, what to type.
+
+Each inherits from the built-in exception that a user of NumPy or PyTorch would already be catching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "BackendBroken",
+    "BackendIncompatible",
+    "BackendNotFound",
+    "DTypeError",
+    "DeviceMismatch",
+    "DeviceUnavailable",
+    "GradcheckError",
+    "GraphError",
+    "MicrogradError",
+    "MissingExtra",
+    "OutOfMemory",
+    "ShapeError",
+    "UnsupportedDType",
+    "UnsupportedOp",
+]
+
+
+class MicrogradError(Exception):
+    """The base of every error defined here."""
+
+
+def one_of(names: Iterable[str]) -> str:
+    """``a, b or c``, for sentences that list what is possible."""
+    *head, last = [*names] or ["nothing"]
+    return f"{', '.join(head)} or {last}" if head else last
+
+
+# ── plugins and devices ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class BackendNotFound(MicrogradError, LookupError):
+    """No installed plugin provides the device that was asked for."""
+
+    def __init__(self, name: str, installed: Sequence[str], disabled: Sequence[str] = ()) -> None:
+        import difflib
+
+        self.name = name
+        if name in disabled:
+            message = f"the {name!r} backend is switched off by MICROGRAD_DISABLE_PLUGINS; unset it to use {name!r}"
+        else:
+            message = f"no installed backend provides the device {name!r}; installed: {', '.join(installed) or 'none'}"
+            close = difflib.get_close_matches(name, installed, n=1)
+            if close:
+                message += f". Did you mean {close[0]!r}?"
+            package = "micrograd-cpu" if not installed and name == "cpu" else f"micrograd-{name.replace('_', '-')}"
+            message += f"{'' if close else '.'} To add it: pip install {package}"
+        super().__init__(message)
+
+
+class BackendBroken(MicrogradError, RuntimeError):
+    """A plugin is installed but unusable: it fails to import, to open, or to meet the protocol.
+
+    The cause, where there is one, is chained; ``faults`` lists all that is wrong, not just the first thing.
+    """
+
+    def __init__(self, name: str, origin: str, faults: Sequence[str]) -> None:
+        self.name, self.faults = name, tuple(faults)
+        listed = faults[0] if len(faults) == 1 else "".join(f"\n  - {fault}" for fault in faults)
+        super().__init__(
+            f"the {name!r} backend ({origin}) is broken: {listed}\n"
+            f"Other devices are unaffected. Update or uninstall that distribution, "
+            f"or set MICROGRAD_DISABLE_PLUGINS={name}"
+        )
+
+
+class BackendIncompatible(MicrogradError, RuntimeError):
+    """A backend was written against a protocol version that this core does not speak."""
+
+    def __init__(self, name: str, origin: str, theirs: object, ours: int) -> None:
+        self.name, self.theirs, self.ours = name, theirs, ours
+        update = "micrograd-core" if isinstance(theirs, int) and theirs > ours else "that distribution"
+        super().__init__(
+            f"the {name!r} backend ({origin}) speaks protocol {theirs!r}, this core speaks protocol {ours}; "
+            f"update {update}"
+        )
+
+
+class DeviceUnavailable(MicrogradError, RuntimeError):
+    """The plugin works, the device does not: no driver, no such index, no free hardware. ``reason`` is the driver's."""
+
+    def __init__(self, device: str, reason: str, remedy: str = "") -> None:
+        self.device, self.reason = device, reason
+        remedy = remedy or f'use another device, or ask for a substitute with Device("{device}", fallback="cpu")'
+        super().__init__(f"device {device!r} is unavailable: {reason}; {remedy}")
+
+
+class DeviceMismatch(MicrogradError, ValueError):
+    """Operands of one operation live on different devices. Nothing is ever moved implicitly."""
+
+    def __init__(self, op: str, operands: Sequence[tuple[object, tuple[int, ...]]]) -> None:
+        places = ", ".join(f"{device} (shape {shape})" for device, shape in operands)
+        super().__init__(
+            f"{op}: the operands are on different devices: {places}; move one of them with .to({str(operands[0][0])!r})"
+        )
+
+
+class UnsupportedOp(MicrogradError, NotImplementedError):
+    """The device has neither a kernel for an operation nor the kernels to compose it from."""
+
+    def __init__(self, op: str, device: str, *, because: str = "") -> None:
+        self.op, self.device = op, device
+        why = because or "it provides no kernel of that name and the op table has no composition for it"
+        super().__init__(f"{op} is not supported on {device}: {why}; compute it elsewhere with .to('cpu')")
+
+
+class UnsupportedDType(MicrogradError, TypeError):
+    """The device does not have a dtype."""
+
+    def __init__(self, dtype: str, device: str, supported: Iterable[str]) -> None:
+        super().__init__(f"{device} does not support {dtype}; it has {one_of(supported)}")
+
+
+class OutOfMemory(MicrogradError, MemoryError):
+    """A device could not allocate. All figures are bytes; ``None`` where the device does not tell.
+
+    Raised by a backend, or by the core when a kernel raises ``MemoryError``. The graph is unharmed.
+    """
+
+    def __init__(
+        self, device: str, asked: int | None = None, in_use: int | None = None, reserved: int | None = None
+    ) -> None:
+        self.device, self.asked, self.in_use, self.reserved = device, asked, in_use, reserved
+        figures = [
+            f"{label} {count:,} bytes"
+            for label, count in (("asked", asked), ("in use", in_use), ("reserved", reserved))
+            if count is not None
+        ]
+        super().__init__(
+            f"out of memory on {device}{': ' + ', '.join(figures) if figures else ''}; "
+            "drop tensors you no longer need, use a smaller batch, or call device.release_memory()"
+        )
+
+
+class MissingExtra(MicrogradError, ImportError):
+    """A command needs packages beyond the core."""
+
+    def __init__(self, what: str, missing: str, extra: str) -> None:
+        super().__init__(f"{what} needs {missing}; install it with: pip install 'micrograd-core[{extra}]'")
+
+
+# ── operands ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ShapeError(MicrogradError, ValueError):
+    """Shapes, axes or lengths do not fit an operation."""
+
+
+class IndexingError(MicrogradError, IndexError):
+    """A key does not fit the tensor that it indexes."""
+
+
+class DTypeError(MicrogradError, TypeError):
+    """A dtype does not fit an operation, or two do not promote."""
+
+
+# ── autograd ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class GraphError(MicrogradError, RuntimeError):
+    """The recorded graph cannot give a right gradient: it is absent, freed, or was written to."""
+
+
+class GradcheckError(MicrogradError, AssertionError):
+    """An analytic gradient differs from the finite difference."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        super().__init__("gradcheck failed: " + ", ".join(f"{name} = {value}" for name, value in facts.items()))

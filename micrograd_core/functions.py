@@ -1,0 +1,116 @@
+"""The public functions, generated from the op table; and the creation functions, which have no tensor to start from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_core.device import Device, default_device
+from micrograd_core.dtypes import DEFAULTS, DType, int64
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import as_shape
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.tensor import SCALARS, Tensor, apply, asarray, create
+
+_TYPES = {"operands": "Tensor or number", "result": "Tensor"}
+
+
+def _function(op: Op) -> Callable[..., Tensor]:
+    """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
+    parameters = op.parameters
+    count = op.operands
+
+    def simple(*operands: Any) -> Tensor:
+        if len(operands) != count:
+            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
+        return apply(op, operands)
+
+    def parametrized(*args: Any, **kwargs: Any) -> Tensor:
+        operands = tuple(x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count]))
+        return apply(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
+
+    def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
+        operands = tuple(map(asarray, arrays))
+        return apply(op, operands, parameters(*operands, **kwargs))  # type: ignore[misc]
+
+    function: Any = simple if parameters is None else variadic if count == -1 else parametrized
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = _docstring(op)
+    function.__signature__ = _signature(op)
+    return function  # type: ignore[no-any-return]
+
+
+def _signature(op: Op) -> inspect.Signature:
+    if op.parameters is None:
+        names = ["x"] if op.operands == 1 else [f"x{i + 1}" for i in range(op.operands)]
+        names = ["condition", "x1", "x2"] if op.name == "where" else names
+        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
+    found = list(inspect.signature(op.parameters).parameters.values())
+    if op.operands == -1:
+        found[0] = inspect.Parameter("arrays", inspect.Parameter.POSITIONAL_ONLY)
+    return inspect.Signature(found)
+
+
+def _docstring(op: Op) -> str:
+    kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
+    result = "the operands' common dtype" if op.result == "same" else "bool, or the dtype asked for"
+    grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
+    return (
+        f"{op.doc}\n\n{grad}\n\nParameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
+        f"Returns\n-------\nTensor\n    Of {result}.\n\n"
+        "Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory\n"
+    )
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
+    """A tensor of `shape` in which every element is the number `fill_value`."""
+    chosen = _dtype(dtype, DEFAULTS.get(type(fill_value), DEFAULTS[float]))
+    kernels = (default_device() if device is None else Device(device)).kernels
+    return create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=fill_value, dtype=chosen).copy()
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
+    """Zeros, float32 unless `dtype` says otherwise."""
+    return full(shape, 0, dtype=_dtype(dtype, DEFAULTS[float]), device=device)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
+    """Ones, float32 unless `dtype` says otherwise."""
+    return full(shape, 1, dtype=_dtype(dtype, DEFAULTS[float]), device=device)
+
+
+def zeros_like(x: Tensor, /) -> Tensor:
+    """Zeros of the shape, dtype and device of `x`."""
+    return zeros(x.shape, dtype=x.dtype, device=x.device)
+
+
+def ones_like(x: Tensor, /) -> Tensor:
+    """Ones of the shape, dtype and device of `x`."""
+    return ones(x.shape, dtype=x.dtype, device=x.device)
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | Device | None = None
+) -> Tensor:
+    """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32."""
+    first, last = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise ShapeError("arange: the step cannot be 0")
+    count = max(-int(-(last - first) // step) if step else 0, 0)
+    integral = all(isinstance(each, int) for each in (first, last, step))
+    return asarray([first + i * step for i in range(count)], dtype=_dtype(dtype, int64 if integral else DEFAULTS[float]), device=device)
+
+
+def _dtype(asked: Any, default: DType) -> DType:
+    return default if asked is None else as_dtype(asked)
+
+
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
+globals().update(FUNCTIONS)
+CREATION = {each.__name__: each for each in (asarray, full, zeros, ones, zeros_like, ones_like, arange)}
+
+
+def __getattr__(name: str) -> Callable[..., Tensor]:  # for type checkers: the generated names
+    raise AttributeError(f"micrograd_core has no function {name!r}")

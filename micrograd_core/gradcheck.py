@@ -1,0 +1,134 @@
+"""`gradcheck` and `gradgradcheck`: the definition of a correct gradient, as a test.
+
+The derivative of a random projection of ``f`` along every input coordinate, by central differences, must equal what
+reverse mode says. The error of a central difference is O(eps**2) truncation plus O(u / eps) rounding (u = 2**-53), least
+near ``eps = u**(1/3)``.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from micrograd_core.autograd import enable_grad
+from micrograd_core.dtypes import float64
+from micrograd_core.errors import DTypeError, GradcheckError
+from micrograd_core.host import nest
+from micrograd_core.tensor import Tensor, asarray
+
+
+def gradcheck(
+    f: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: float = 1e-5, atol: float = 1e-6, rtol: float = 1e-5
+) -> bool:
+    """Compare the gradients of `f` with finite differences, at every element of every float64 input.
+
+    Parameters
+    ----------
+    f : function
+        Of the inputs, returning a floating tensor of any shape.
+    inputs : Tensor, or sequence
+        Those that are float64 tensors and require gradients are varied; the others are passed on as they are.
+    eps : float
+        Half the step of the central difference.
+    atol, rtol : float
+        ``|analytic - numeric| <= atol + rtol |numeric|``.
+
+    Returns
+    -------
+    bool
+        ``True``.
+
+    Raises
+    ------
+    GradcheckError
+        At the first element that differs; ``.facts`` holds input, element, both numbers.
+    DTypeError
+        When no input is a float64 tensor that requires a gradient: finite differences need the precision.
+    """
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    varied = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and x.dtype is float64]
+    if not varied:
+        raise DTypeError("gradcheck varies float64 tensors that require gradients; make one with Tensor(data, dtype='float64')")
+    with enable_grad():
+        projection, gradients = _analytic(f, inputs, varied)
+    for i, gradient in zip(varied, gradients, strict=True):
+        x = inputs[i]
+        values = _flat(x)
+        analytic = _flat(gradient)
+        for position in range(len(values)):
+            numeric = (
+                _project(f, _moved(inputs, i, values, position, eps), projection)
+                - _project(f, _moved(inputs, i, values, position, -eps), projection)
+            ) / (2 * eps)
+            if not abs(analytic[position] - numeric) <= atol + rtol * abs(numeric):
+                raise GradcheckError(
+                    input=i, shape=x.shape, element=position, analytic=analytic[position], numeric=numeric, eps=eps, atol=atol, rtol=rtol
+                )
+    return True
+
+
+def gradgradcheck(
+    f: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: float = 1e-5, atol: float = 1e-5, rtol: float = 1e-4
+) -> bool:
+    """`gradcheck` of the gradient of `f`: that second derivatives are right. Parameters and errors as there."""
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    varied = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and x.dtype is float64]
+
+    def gradient(*args: Any) -> Tensor:
+        fresh = [x * 1.0 if i in varied else x for i, x in enumerate(args)]
+        _, gradients = _analytic(f, args, varied, create_graph=True, through=fresh)
+        total: Any = 0.0
+        for i, g in enumerate(gradients):
+            total = (g * _random(g, seed=i + 1)).sum() + total
+        return total  # type: ignore[no-any-return]
+
+    return gradcheck(gradient, inputs, eps=eps, atol=atol, rtol=rtol)
+
+
+def _analytic(
+    f: Callable[..., Any], inputs: Sequence[Any], varied: list[int], *, create_graph: bool = False, through: Sequence[Any] | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """A random projection for the result of `f`, and the gradients of the projected result."""
+    from micrograd_core.autograd import value_and_grad
+
+    projection: list[Tensor] = []
+
+    def projected(*args: Any) -> Tensor:
+        out = f(*args)
+        if not isinstance(out, Tensor) or not out.dtype.is_floating:
+            raise DTypeError(f"gradcheck: the function must return a floating-point tensor; it returned {out!r}")
+        projection.append(_random(out))
+        return (out * projection[-1]).sum()
+
+    start = list(through or inputs)
+    if not create_graph:
+        start = [x.detach() if i in varied else x for i, x in enumerate(start)]
+    _, gradients = value_and_grad(projected, varied)(*start)
+    return projection[-1], list(gradients)
+
+
+def _random(like: Tensor, seed: int = 0) -> Tensor:
+    rng = random.Random(seed)
+    values = [rng.uniform(0.5, 1.5) for _ in range(math.prod(like.shape))]
+    return asarray(values, dtype=like.dtype, device=like.device).reshape(like.shape)
+
+
+def _flat(x: Tensor) -> list[Any]:
+    return list(x.reshape((-1,)).tolist()) if x.size else []
+
+
+def _moved(inputs: Sequence[Any], which: int, values: list[Any], position: int, step: float) -> list[Any]:
+    """The inputs with one element of one of them moved by `step`; layout and device stay those of contiguous data."""
+    moved = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+    changed = [*values]
+    changed[position] += step
+    x = inputs[which]
+    moved[which] = asarray(nest(changed, x.shape), dtype=x.dtype, device=x.device)
+    return moved
+
+
+def _project(f: Callable[..., Any], inputs: list[Any], projection: Tensor) -> float:
+    out = f(*inputs)
+    return float((out * projection.detach()).sum().item())

@@ -1,0 +1,393 @@
+"""Shape, order, selection and type: operations that move elements and compute nothing.
+
+Most return views. Kernels receive full shapes (no ``-1``), non-negative axes, and resolved keys (`layout.resolve_key`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core.dtypes import DType, float32, int64
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import (
+    Layout,
+    as_shape,
+    broadcast_shapes,
+    contiguous_strides,
+    resolve_axes,
+    resolve_axis,
+    resolve_key,
+    resolve_reshape,
+)
+from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
+
+# ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
+
+
+def _reshape_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, Any]:
+    return {"shape": resolve_reshape(x.shape, shape)}
+
+
+def _permute_parameters(x: Any, /, axes: tuple[int, ...]) -> dict[str, Any]:
+    resolved = resolve_axes("permute_dims", tuple(axes), len(x.shape)) or ()
+    if len(resolved) != len(x.shape):
+        raise ShapeError(f"permute_dims: axes {tuple(axes)} must name each of the {len(x.shape)} axes of shape {x.shape} once")
+    return {"axes": resolved}
+
+
+def _broadcast_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, Any]:
+    wanted = as_shape("broadcast_to", shape)
+    Layout(x.shape, contiguous_strides(x.shape)).broadcast_to(wanted)
+    return {"shape": wanted}
+
+
+def _expand_parameters(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> dict[str, Any]:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return {"axis": resolve_axes("expand_dims", axes, len(x.shape) + len(axes))}
+
+
+def _squeeze_parameters(x: Any, /, axis: int | tuple[int, ...]) -> dict[str, Any]:
+    axes = resolve_axes("squeeze", axis, len(x.shape)) or ()
+    if any(x.shape[each] != 1 for each in axes):
+        raise ShapeError(f"squeeze: shape {x.shape} is not 1 along {axis}; only axes of length 1 can be dropped")
+    return {"axis": axes}
+
+
+def _flip_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
+    axes = resolve_axes("flip", axis, len(x.shape))
+    return {"axis": tuple(range(len(x.shape))) if axis is None else axes}
+
+
+def _concat_parameters(*xs: Any, axis: int | None = 0) -> dict[str, Any]:
+    if not xs:
+        raise ShapeError("concat: at least one tensor is needed")
+    first = xs[0].shape
+    at = resolve_axis("concat", axis, len(first))
+    for x in xs:
+        if len(x.shape) != len(first) or x.shape[:at] + x.shape[at + 1 :] != first[:at] + first[at + 1 :]:
+            shapes = ", ".join(str(each.shape) for each in xs)
+            raise ShapeError(f"concat: shapes {shapes} may differ only along axis {at}")
+    return {"axis": at}
+
+
+def _stack_parameters(*xs: Any, axis: int = 0) -> dict[str, Any]:
+    if not xs:
+        raise ShapeError("stack: at least one tensor is needed")
+    if len({tuple(x.shape) for x in xs}) > 1:
+        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in xs)} must be equal")
+    return {"axis": resolve_axis("stack", axis, len(xs[0].shape) + 1)}
+
+
+def _key_parameters(x: Any, /, key: Any) -> dict[str, Any]:
+    return {"key": resolve_key(key, x.shape)}
+
+
+def _scatter_parameters(x: Any, values: Any, /, *, key: Any) -> dict[str, Any]:
+    resolved = resolve_key(key, x.shape)
+    place = Layout.contiguous(x.shape).index(resolved).shape
+    shape = getattr(values, "shape", ())
+    if broadcast_shapes("scatter", shape, place) != place:
+        raise ShapeError(f"scatter: values of shape {shape} do not fit into shape {place} selected by the key")
+    return {"key": resolved}
+
+
+def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
+    return {"dtype": as_dtype(dtype)}
+
+
+def _one_hot_parameters(x: Any, /, num_classes: int, *, dtype: Any = float32) -> dict[str, Any]:
+    if num_classes < 1:
+        raise ShapeError(f"one_hot: num_classes must be at least 1; got {num_classes}")
+    return {"num_classes": num_classes, "dtype": as_dtype(dtype)}
+
+
+def requested(dtype: DType, params: dict[str, Any]) -> DType:
+    """The result has the dtype that was asked for."""
+    asked: DType = params["dtype"]
+    return asked
+
+
+# ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _permute_rule(k: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return k.permute_dims(g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+
+def _as_operand(k: Any, g: Any, out: Any, x: Any, **params: Any) -> Any:
+    return k.reshape(g, shape=x.shape)
+
+
+def _expand_dims(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+    lengths = iter(x.shape)
+    ndim = len(x.shape) + len(axis)
+    return k.reshape(x, shape=tuple(1 if each in axis else next(lengths) for each in range(ndim)))
+
+
+def _squeeze(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+    return k.reshape(x, shape=tuple(length for each, length in enumerate(x.shape) if each not in axis))
+
+
+def _flip(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+    key = tuple(slice(None, None, -1) if each in axis else slice(None) for each in range(len(x.shape)))
+    return k.getitem(x, key=resolve_key(key, x.shape))
+
+
+def _along(axis: int, start: int, stop: int, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(start, stop, 1) if each == axis else slice(0, length, 1) for each, length in enumerate(shape))
+
+
+def _concat(k: Any, *xs: Any, axis: int) -> Any:
+    shape = list(xs[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in xs)
+    result = k.full(shape=tuple(shape), fill_value=False if k.dtype(xs[0]).kind == "bool" else 0, dtype=xs[0].dtype)
+    start = 0
+    for x in xs:
+        stop = start + x.shape[axis]
+        result = k.scatter(result, x, key=_along(axis, start, stop, tuple(shape)))
+        start = stop
+    return result
+
+
+def _concat_rule(position: int) -> Any:
+    """Each operand takes its own piece of the cotangent."""
+
+    def rule(k: Any, g: Any, out: Any, *xs: Any, axis: int) -> Any:
+        start = sum(x.shape[axis] for x in xs[:position])
+        return k.getitem(g, key=_along(axis, start, start + xs[position].shape[axis], g.shape))
+
+    return rule
+
+
+def _getitem_rule(k: Any, g: Any, out: Any, x: Any, *, key: Any) -> Any:
+    return k.scatter(k.full(shape=x.shape, fill_value=0, dtype=x.dtype), g, key=key)
+
+
+def _one_hot(k: Any, x: Any, *, num_classes: int, dtype: Any) -> Any:
+    classes = k.arange(num_classes, dtype=x.dtype)
+    return k.astype(k.equal(k.expand_dims(x, axis=(len(x.shape),)), classes), dtype=dtype)
+
+
+_BACKWARDS = slice(None, None, -1)
+
+OPS = (
+    Op(
+        "reshape",
+        "The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.",
+        parameters=_reshape_parameters,
+        accepts=ANY,
+        gradient=(_as_operand,),
+        gradient_aliases=True,
+        view=True,
+        samples=(
+            Sample(Array((2, 3)), shape=(3, 2)),
+            Sample(Array((2, 6)), shape=(2, -1, 3)),
+            Sample(Array((1,)), shape=()),
+            Sample(Array((0, 3)), shape=(3, 0)),
+        ),
+    ),
+    Op(
+        "permute_dims",
+        "Axes in another order. A view.",
+        parameters=_permute_parameters,
+        accepts=ANY,
+        gradient=(_permute_rule,),
+        gradient_aliases=True,
+        view=True,
+        samples=(
+            Sample(Array((2, 3)), axes=(1, 0)),
+            Sample(Array((2, 3, 4)), axes=(2, 0, -2)),
+            Sample(Array(()), axes=()),
+        ),
+    ),
+    Op(
+        "broadcast_to",
+        "Axes of length 1, or missing on the left, repeated to `shape`. A view.",
+        parameters=_broadcast_parameters,
+        accepts=ANY,
+        gradient=(lambda k, g, out, x, *, shape: g,),
+        gradient_aliases=True,
+        view=True,
+        samples=(Sample(Array((3, 1)), shape=(2, 3, 4)), Sample(Array(()), shape=(2,)), Sample(Array((1, 2)), shape=(0, 2))),
+    ),
+    Op(
+        "expand_dims",
+        "Axes of length 1 inserted at `axis`. A view.",
+        parameters=_expand_parameters,
+        accepts=ANY,
+        gradient=(_as_operand,),
+        gradient_aliases=True,
+        compose=_expand_dims,
+        view=True,
+        samples=(Sample(Array((2, 3)), axis=1), Sample(Array((2,)), axis=(0, -1))),
+    ),
+    Op(
+        "squeeze",
+        "Without the axes `axis` of length 1. A view.",
+        parameters=_squeeze_parameters,
+        accepts=ANY,
+        gradient=(_as_operand,),
+        gradient_aliases=True,
+        compose=_squeeze,
+        view=True,
+        samples=(Sample(Array((2, 1, 3)), axis=1), Sample(Array((1, 2, 1)), axis=(0, 2))),
+    ),
+    Op(
+        "flip",
+        "Elements in reverse order along `axis` (default: all axes). A view.",
+        parameters=_flip_parameters,
+        accepts=ANY,
+        gradient=(lambda k, g, out, x, *, axis: k.flip(g, axis=axis),),
+        gradient_aliases=True,
+        compose=_flip,
+        view=True,
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1), Sample(Array((0, 3)), axis=0)),
+    ),
+    Op(
+        "getitem",
+        "Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view.",
+        parameters=_key_parameters,
+        accepts=ANY,
+        gradient=(_getitem_rule,),
+        view=True,
+        samples=(
+            Sample(Array((3, 4)), key=1),
+            Sample(Array((3, 4)), key=(slice(None), slice(1, None, 2))),
+            Sample(Array((3, 4)), key=(_BACKWARDS, None, -1)),
+            Sample(Array((3, 4)), key=(..., slice(2, 0, -1))),
+            Sample(Array((3, 4)), key=slice(2, 2)),
+            Sample(Array(()), key=()),
+        ),
+        reference=lambda np, x, key: x[key],
+    ),
+    Op(
+        "scatter",
+        "A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment.",
+        operands=2,
+        parameters=_scatter_parameters,
+        accepts=ANY,
+        gradient=(
+            lambda k, g, out, x, values, *, key: k.scatter(g, 0, key=key),
+            lambda k, g, out, x, values, *, key: k.getitem(g, key=key),
+        ),
+        gradient_aliases=True,
+        samples=(
+            Sample(Array((3, 4)), Array((4,)), key=1),
+            Sample(Array((3, 4)), Array((3, 2)), key=(slice(None), slice(None, None, 2))),
+            Sample(Array((3, 4)), Array(()), key=(_BACKWARDS, 0)),
+            Sample(Array((3, 4)), 2.5, key=(..., 1)),
+            Sample(Array((3,), 0, 9, "int32"), 7, key=0),
+        ),
+        reference=lambda np, x, values, key: _assigned(x, values, key),
+    ),
+    Op(
+        "concat",
+        "Tensors joined along the existing `axis`.",
+        operands=-1,
+        parameters=_concat_parameters,
+        accepts=ANY,
+        gradient=_concat_rule,
+        gradient_aliases=True,
+        compose=_concat,
+        samples=(
+            Sample(Array((2, 3)), Array((1, 3)), Array((0, 3))),
+            Sample(Array((2, 1)), Array((2, 2)), axis=-1),
+            Sample(Array((2,), dtype="bool"), Array((1,), dtype="bool")),
+        ),
+        reference=lambda np, *xs, axis=0: np.concatenate(xs, axis=axis),
+    ),
+    Op(
+        "stack",
+        "Tensors of equal shape joined along a new `axis`.",
+        operands=-1,
+        parameters=_stack_parameters,
+        accepts=ANY,
+        compose=lambda k, *xs, axis: k.concat(*(k.expand_dims(x, axis=(axis,)) for x in xs), axis=axis),
+        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2,)), Array((2,)), axis=-1)),
+        reference=lambda np, *xs, axis=0: np.stack(xs, axis=axis),
+    ),
+    Op(
+        "where",
+        "Elements of ``x1`` where the condition is true, of ``x2`` where it is not.",
+        operands=3,
+        accepts=(BOOLEAN, ANY, ANY),
+        separate=(0,),
+        check=broadcast_shapes,
+        gradient=(
+            None,
+            lambda k, g, out, c, x, y: k.where(c, g, 0),
+            lambda k, g, out, c, x, y: k.where(k.logical_not(c), g, 0),
+        ),
+        samples=(
+            Sample(Array((2, 3), dtype="bool"), Array((2, 3)), Array((3,))),
+            Sample(Array((3,), dtype="bool"), Array((2, 1)), 0.5),
+            Sample(Array((3,), dtype="bool"), 0.5, Array(())),
+        ),
+    ),
+    Op(
+        "astype",
+        "Elements converted to `dtype`.",
+        parameters=_astype_parameters,
+        accepts=ANY,
+        result=requested,
+        gradient=(lambda k, g, out, x, *, dtype: k.astype(g, dtype=x.dtype),),
+        gradient_aliases=True,
+        samples=(Sample(Array((2, 3)), dtype="float64"), Sample(Array((3,), 0, 9, "int32"), dtype="float32"), Sample(Array((3,)), dtype="bool")),
+        reference=lambda np, x, dtype: x.astype(str(dtype)),
+    ),
+    Op(
+        "copy",
+        "A fresh, contiguous copy.",
+        accepts=ANY,
+        gradient=(lambda k, g, out, x: g,),
+        gradient_aliases=True,
+        compose=lambda k, x: k.bitwise_or(x, x) if k.dtype(x).kind == "bool" else k.multiply(x, 1),
+        samples=(Sample(Array((2, 3))), Sample(Array((3,), dtype="bool"))),
+        reference=lambda np, x: x,
+    ),
+    Op(
+        "one_hot",
+        "1 where the class along a new last axis equals the index, else 0.",
+        parameters=_one_hot_parameters,
+        accepts=INTEGER,
+        result=requested,
+        gradient="indices are not differentiable",
+        compose=_one_hot,
+        samples=(Sample(Array((2, 3), 0, 4, "int64"), num_classes=4),),
+        reference=lambda np, x, num_classes, dtype="float32": np.eye(num_classes, dtype=str(dtype))[x],
+    ),
+    Op(
+        "full",
+        "A tensor of one value.",
+        operands=0,
+        result=requested,
+        gradient="it has no operands",
+        compose=lambda k, *, shape, fill_value, dtype: k.broadcast_to(k.constant((fill_value,), (), dtype), shape=shape),
+    ),
+    Op(
+        "arange",
+        "The integers ``0 .. stop - 1``.",
+        operands=0,
+        result=requested,
+        gradient="it has no operands",
+        compose=lambda k, stop, *, dtype=int64: k.constant(range(stop), (stop,), dtype),
+    ),
+)
+
+
+def _assigned(x: Any, values: Any, key: Any) -> Any:
+    result = x.copy()
+    result[key] = values
+    return result
+
+
+def unbroadcast(k: Any, g: Any, shape: tuple[int, ...]) -> Any:
+    """Sum `g` over the axes along which an operand of `shape` was broadcast to reach it."""
+    new = len(g.shape) - len(shape)
+    axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))
+    g = k.sum(g, axis=axes, keepdims=False)
+    return g if g.shape == shape else k.reshape(g, shape=shape)
+
+
+

@@ -1,0 +1,158 @@
+"""What an operation *is*: one record that drives binding, composition, gradient, namespace, program and tests.
+
+A record never computes by itself. Its functions are written against a kernel table ``k``:
+
+- ``compose(k, *operands, **params)`` builds the operation from others, for devices without a kernel of that name;
+- a gradient rule ``(k, g, out, *operands, **params)`` turns the cotangent `g` of the result `out` into that of one
+  operand. It need not undo broadcasting: the sweep sums back to the operand's shape.
+
+With ``k`` a device's raw `Kernels` they work on handles, which is the fast first-order path; with ``k`` the recorded
+functions they work on tensors, and differentiating them again is ``create_graph=True``. Either way an operand has
+``.shape`` and ``.dtype``, and a Python scalar stays a Python scalar.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from micrograd_core.dtypes import DType
+from micrograd_core.layout import Shape
+
+Rule = Callable[..., Any]
+
+# Which kinds of dtype an operand may have.
+ANY = frozenset({"bool", "signed integer", "unsigned integer", "real floating", "complex floating"})
+NUMERIC = ANY - {"bool"}
+REAL = NUMERIC - {"complex floating"}
+FLOATING = frozenset({"real floating", "complex floating"})
+BITS = ANY - FLOATING
+BOOLEAN = frozenset({"bool"})
+INTEGER = BITS - BOOLEAN
+
+# Every device provides these kernels; everything else has a composition.
+CORE_KERNELS = frozenset(
+    "reshape permute_dims broadcast_to getitem scatter add multiply divide pow maximum less equal bitwise_and "
+    "bitwise_or bitwise_xor exp log sin sqrt floor astype where sum max".split()
+)
+
+
+class Array(NamedTuple):
+    """A sample operand: its shape, and the interval its elements are drawn from."""
+
+    shape: Shape
+    low: float = -2.0
+    high: float = 2.0
+    dtype: str = ""  # default: that of the test
+
+
+class Sample:
+    """One call of an operation: operands (`Array` or Python scalars) and keyword parameters."""
+
+    def __init__(self, *operands: Array | float, **params: Any) -> None:
+        self.operands, self.params = operands, params
+
+    def __repr__(self) -> str:
+        parts = [str(o.shape) + o.dtype if isinstance(o, Array) else repr(o) for o in self.operands]
+        return ", ".join(parts + [f"{name}={value}" for name, value in self.params.items()])
+
+    def draw(self, seed: int = 0) -> list[list[Any] | float]:
+        """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
+        rng = random.Random(seed)
+        flat: list[list[Any] | float] = []
+        for operand in self.operands:
+            if not isinstance(operand, Array):
+                flat.append(operand)
+                continue
+            size = 1
+            for length in operand.shape:
+                size *= length
+            values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(size)]
+            if operand.dtype == "bool":
+                values = [value > 0 for value in values]
+            elif "int" in operand.dtype:
+                values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
+            flat.append(values)
+        return flat
+
+
+class Op:
+    """One operation.
+
+    Parameters
+    ----------
+    name : str
+        The array API standard's name where it has one.
+    doc : str
+        One sentence for the generated docstring, with the source where it is not the standard.
+    operands : int
+        Number of positional operands; -1 for any number.
+    accepts : frozenset of str, or a tuple of them
+        Dtype kinds of the operands that promote together, or of each operand.
+    separate : tuple of int
+        Operands that take no part in promotion (conditions, indices).
+    result : "same", or a function ``(common dtype, parameters) -> DType`` of the result
+    cast : function or None
+        The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
+    parameters : function or None
+        ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
+    check : function or None
+        ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
+        already refused, so that it costs nothing otherwise.
+    gradient : tuple of rules, a function from operand number to rule, or str
+        ``None`` in the tuple: not differentiable in that operand. A string: the reason why there is no gradient at all.
+        Left out: differentiate the composition.
+    compose : function or None
+    view : bool
+        The result may share the first operand's memory.
+    gradient_aliases : bool
+        A rule may return its cotangent, or a view of it, rather than fresh memory.
+    samples : sequence of Sample
+    reference : function
+        ``(np, *arrays, **params)``: the definition in NumPy, independent of every kernel; default ``np.<name>``.
+    """
+
+    __slots__ = (
+        "accepts", "cast", "check", "compose", "doc", "gradient", "gradient_aliases", "name", "operands", "parameters",
+        "reference", "result", "samples", "separate", "view",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        *,
+        operands: int = 1,
+        accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
+        separate: tuple[int, ...] = (),
+        result: str | Callable[..., DType] = "same",
+        cast: Callable[[DType], DType] | None = None,
+        parameters: Callable[..., dict[str, Any]] | None = None,
+        check: Callable[..., Any] | None = None,
+        gradient: tuple[Rule | None, ...] | Callable[[int], Rule] | str | None = None,
+        compose: Callable[..., Any] | None = None,
+        view: bool = False,
+        gradient_aliases: bool = False,
+        samples: tuple[Sample, ...] = (),
+        reference: Callable[..., Any] | None = None,
+    ) -> None:
+        self.name, self.doc, self.operands = name, doc, operands
+        self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
+        self.parameters, self.check = parameters, check
+        self.gradient, self.compose = gradient, compose
+        self.view, self.gradient_aliases = view, gradient_aliases
+        self.samples = samples
+        self.reference = reference or (lambda np, *arrays, **params: getattr(np, name)(*arrays, **params))
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a gradient flows through at least one operand."""
+        return not isinstance(self.gradient, str)
+
+    def accepted(self, position: int) -> frozenset[str]:
+        """Dtype kinds of one operand."""
+        return self.accepts[position] if isinstance(self.accepts, tuple) else self.accepts

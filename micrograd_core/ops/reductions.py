@@ -1,0 +1,257 @@
+"""Reductions over axes. Kernels receive ``axis`` as a tuple of non-negative integers, or ``None`` for all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.dtypes import DType, bool_, int64, uint64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
+from micrograd_core.ops.record import ANY, FLOATING, NUMERIC, REAL, Array, Op, Sample
+
+
+def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """`g`, the shape of `x` reduced over `axis`, with the reduced axes back as axes of length 1."""
+    if keepdims or axis is None:  # a 0-d array broadcasts as it is
+        return g
+    return k.reshape(g, shape=reduced_shape(x.shape, axis, True))
+
+
+def count(x: Any, axis: Any) -> int:
+    """How many elements one result combines."""
+    return math.prod(x.shape) if axis is None else math.prod(x.shape[each] for each in axis)
+
+
+def _reduction(name: str, *, empty: bool = True) -> Any:
+    """The parameters of a reduction; ``empty=False`` where no result exists without elements."""
+
+    def parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> dict[str, Any]:
+        axis = resolve_axes(name, axis, len(x.shape))
+        if not empty and count(x, axis) == 0:
+            raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
+        return {"axis": axis, "keepdims": bool(keepdims)}
+
+    return parameters
+
+
+def _with_correction(name: str) -> Any:
+    def parameters(
+        x: Any, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: bool = False
+    ) -> dict[str, Any]:
+        return {
+            "axis": resolve_axes(name, axis, len(x.shape)),
+            "correction": correction,
+            "keepdims": bool(keepdims),
+        }
+
+    return parameters
+
+
+def _position(name: str) -> Any:
+    def parameters(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
+        axis = None if axis is None else resolve_axis(name, axis, len(x.shape))
+        if count(x, None if axis is None else (axis,)) == 0:
+            raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
+        return {"axis": axis, "keepdims": bool(keepdims)}
+
+    return parameters
+
+
+def _accumulator(dtype: DType) -> DType:
+    """Integer sums are at least 64 bits wide (array API standard, ``sum``)."""
+    if dtype.is_floating:
+        return dtype
+    return uint64 if dtype.kind == "unsigned integer" else int64
+
+
+_SAMPLES = (
+    Sample(Array((2, 3))),
+    Sample(Array((2, 3, 4)), axis=1),
+    Sample(Array((2, 3, 4)), axis=(0, -1)),
+    Sample(Array((2, 3)), axis=-1, keepdims=True),
+    Sample(Array((2, 3)), keepdims=True),
+    Sample(Array(())),
+)
+_ZERO_LENGTH = (Sample(Array((0, 3))), Sample(Array((2, 0)), axis=0), Sample(Array((2, 0)), axis=1))
+
+
+def _sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return k.broadcast_to(restore_axes(k, g, x, axis, keepdims), shape=x.shape)
+
+
+def _mean_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return k.broadcast_to(k.divide(restore_axes(k, g, x, axis, keepdims), max(count(x, axis), 1)), shape=x.shape)
+
+
+def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return k.divide(k.sum(x, axis=axis, keepdims=keepdims), count(x, axis))
+
+
+def _extremum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """Elements tied for the extremum share its gradient evenly."""
+    tied = k.equal(x, restore_axes(k, out, x, axis, keepdims))
+    weight = k.astype(tied, dtype=x.dtype)
+    share = k.divide(weight, k.sum(weight, axis=axis, keepdims=True))
+    return k.multiply(share, restore_axes(k, g, x, axis, keepdims))
+
+
+def _min(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
+    return flip(k.max(flip(x), axis=axis, keepdims=keepdims))
+
+
+def _deviations(k: Any, x: Any, axis: Any) -> Any:
+    return k.subtract(x, k.mean(x, axis=axis, keepdims=True))
+
+
+def _divisor(x: Any, axis: Any, correction: float) -> float:
+    """Degrees of freedom; where there are none the quotient is NaN, as in NumPy."""
+    return count(x, axis) - correction or math.nan
+
+
+def _var(k: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+    total = k.sum(k.square(_deviations(k, x, axis)), axis=axis, keepdims=keepdims)
+    return k.divide(total, _divisor(x, axis, correction))
+
+
+def _var_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+    scale = k.multiply(restore_axes(k, g, x, axis, keepdims), 2 / _divisor(x, axis, correction))
+    return k.multiply(_deviations(k, x, axis), scale)
+
+
+def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    """The first position of the maximum: of the positions where it stands, the one furthest from the end."""
+    if axis is None:
+        flat = k.argmax(k.reshape(x, shape=(count(x, None),)), axis=0, keepdims=False)
+        return k.reshape(flat, shape=(1,) * len(x.shape)) if keepdims else flat
+    length = x.shape[axis]
+    here = k.equal(x, k.max(x, axis=(axis,), keepdims=True))
+    if k.dtype(x).is_floating:
+        here = k.logical_or(here, k.isnan(x))  # the maximum is NaN where any element is, and stands there
+    shape = tuple(length if each == axis else 1 for each in range(len(x.shape)))
+    from_end = k.reshape(k.arange(length, dtype=int64), shape=shape)
+    from_end = k.subtract(length, from_end)  # length .. 1; 0 marks other elements
+    furthest = k.max(k.where(here, from_end, 0), axis=(axis,), keepdims=keepdims)
+    return k.subtract(length, furthest)
+
+
+def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    top = k.max(x, axis=axis, keepdims=True)
+    shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
+    total = k.log(k.sum(k.exp(k.subtract(x, shift)), axis=axis, keepdims=keepdims))
+    kept = reduced_shape(x.shape, axis, keepdims)
+    return k.add(total, k.reshape(shift, shape=kept))
+
+
+def _logsumexp_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    softmax = k.exp(k.subtract(x, restore_axes(k, out, x, axis, keepdims)))
+    return k.multiply(restore_axes(k, g, x, axis, keepdims), softmax)
+
+
+def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
+
+
+_QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
+
+OPS = (
+    Op(
+        "sum",
+        "Sum over `axis`. Integer results are 64 bits wide.",
+        parameters=_reduction("sum"),
+        accepts=NUMERIC,
+        cast=_accumulator,
+        gradient=(_sum_rule,),
+        gradient_aliases=True,
+        samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
+    ),
+    Op(
+        "mean",
+        "Arithmetic mean over `axis`.",
+        parameters=_reduction("mean"),
+        accepts=FLOATING,
+        gradient=(_mean_rule,),
+        gradient_aliases=True,
+        compose=_mean,
+        samples=_SAMPLES,
+    ),
+    Op(
+        "max",
+        "Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
+        parameters=_reduction("max", empty=False),
+        accepts=REAL,
+        gradient=(_extremum_rule,),
+        samples=_SAMPLES,
+    ),
+    Op(
+        "min",
+        "Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
+        parameters=_reduction("min", empty=False),
+        accepts=REAL,
+        gradient=(_extremum_rule,),
+        compose=_min,
+        samples=_SAMPLES + (Sample(Array((2, 3), -9, 9, "int32"), axis=0),),
+    ),
+    Op(
+        "var",
+        "Variance over `axis`, by the two-pass formula; divides by the count less `correction`.",
+        parameters=_with_correction("var"),
+        accepts=FLOATING,
+        gradient=(_var_rule,),
+        compose=_var,
+        samples=_SAMPLES + (Sample(Array((2, 3)), axis=1, correction=1.0),),
+        reference=lambda np, x, correction=0.0, **params: np.var(x, ddof=correction, **params),
+    ),
+    Op(
+        "std",
+        "Standard deviation over `axis`: the root of `var`.",
+        parameters=_with_correction("std"),
+        accepts=FLOATING,
+        compose=lambda k, x, **params: k.sqrt(k.var(x, **params)),
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1, correction=1.0)),
+        reference=lambda np, x, correction=0.0, **params: np.std(x, ddof=correction, **params),
+    ),
+    Op(
+        "any",
+        "Whether any element over `axis` is true (nonzero).",
+        parameters=_reduction("any"),
+        accepts=ANY,
+        result=lambda dtype, params: bool_,
+        gradient="booleans are not differentiable",
+        compose=lambda k, x, *, axis, keepdims: k.not_equal(
+            k.sum(k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), axis=axis, keepdims=keepdims), 0
+        ),
+        samples=_QUANTIFIER,
+    ),
+    Op(
+        "all",
+        "Whether all elements over `axis` are true (nonzero).",
+        parameters=_reduction("all"),
+        accepts=ANY,
+        result=lambda dtype, params: bool_,
+        gradient="booleans are not differentiable",
+        compose=lambda k, x, **params: k.logical_not(k.any(k.equal(x, False if k.dtype(x) is bool_ else 0), **params)),
+        samples=_QUANTIFIER,
+    ),
+    Op(
+        "argmax",
+        "Position of the first maximum along `axis` (of the flattened tensor for ``None``), as int64.",
+        parameters=_position("argmax"),
+        accepts=REAL,
+        result=lambda dtype, params: int64,
+        gradient="positions are not differentiable",
+        compose=_argmax,
+        samples=(Sample(Array((2, 3))), Sample(Array((4, 3), 0, 2, "int32"), axis=0), Sample(Array((2, 3)), axis=-1, keepdims=True)),
+    ),
+    Op(
+        "logsumexp",
+        "``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows.",
+        parameters=_reduction("logsumexp", empty=False),
+        accepts=FLOATING,
+        gradient=(_logsumexp_rule,),
+        compose=_logsumexp,
+        samples=_SAMPLES,
+        reference=_logsumexp_reference,
+    ),
+)
