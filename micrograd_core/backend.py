@@ -80,7 +80,7 @@ class Backend(Protocol):
         """Whether writing to one handle could change the other."""
         return x is y
 
-    def write(self, x: Any, values: Any, key: Key) -> bool:
+    def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Write `values` into ``x[key]`` in place. ``False``: `x` cannot be written, nothing happened (the core copies)."""
         return False
 
@@ -105,10 +105,10 @@ class Backend(Protocol):
 
 
 OPTIONAL: Final = (
-    "capabilities", "layout", "shares_memory", "write", "receive", "synchronize", "memory", "release_memory", "compile",
+    "capabilities", "layout", "shares_memory", "assign", "receive", "synchronize", "memory", "release_memory", "compile",
 )  # fmt: skip
 _ARGUMENTS: Final = {
-    "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "write": 3, "receive": 2,
+    "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
     "synchronize": 0, "memory": 0, "release_memory": 0, "compile": 1,
 }  # fmt: skip
 

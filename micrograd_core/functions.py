@@ -68,7 +68,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | Device
     """A tensor of `shape` in which every element is the number `fill_value`."""
     chosen = _dtype(dtype, DEFAULTS.get(type(fill_value), DEFAULTS[float]))
     kernels = (default_device() if device is None else Device(device)).kernels
-    return create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=fill_value, dtype=chosen).copy()
+    return create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=fill_value, dtype=chosen)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
@@ -108,9 +108,4 @@ def _dtype(asked: Any, default: DType) -> DType:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-globals().update(FUNCTIONS)
 CREATION = {each.__name__: each for each in (asarray, full, zeros, ones, zeros_like, ones_like, arange)}
-
-
-def __getattr__(name: str) -> Callable[..., Tensor]:  # for type checkers: the generated names
-    raise AttributeError(f"micrograd_core has no function {name!r}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
+from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
@@ -126,10 +127,10 @@ def describe(x: Tensor) -> str:
 
 
 def _edges(x: Tensor, axis: int) -> Tensor:
-    from micrograd_core.functions import concat
+    from micrograd_core.tensor import apply
 
     before = (slice(None),) * axis
-    return concat([x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]], axis=axis)
+    return apply(TABLE["concat"], (x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]), {"axis": axis})
 
 
 def _flat(values: Any, depth: int) -> list[Any]:

@@ -156,8 +156,10 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     return kernels, dtype, tuple(prepared)
 
 
-def _host_operand(op: Op, x: Any, beside: Tensor) -> Tensor:
-    """An array of another library among the operands: welcome on the host, where nothing has to move."""
+def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
+    """A number or an array of another library: the first is a scalar, the second welcome where nothing has to move."""
+    if getattr(x, "shape", None) == () and hasattr(x, "item"):
+        return x.item()
     if not hasattr(x, "__array__") and not hasattr(x, "__array_interface__"):
         raise TypeError(f"{op.name}: operands are tensors and numbers; got {type(x).__name__}. Wrap it with Tensor(...) or asarray(...)")
     if not beside.device.is_cpu():
@@ -220,7 +222,7 @@ class Recorded:
 
     def lift(self, handle: Any, parent: Any) -> Any:
         """A saved operand as the tensor it was; scalars as they are."""
-        if isinstance(handle, SCALARS):
+        if parent is None:
             return handle
         kernels = parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
         return wrap(handle, kernels, kernels.dtype(handle), None if parent.__class__ is Version else parent)
@@ -796,7 +798,7 @@ def write(x: Tensor, key: Any, value: Any) -> None:
                 "this tensor shares memory with one that records gradients, which would change unnoticed; "
                 "write into a .copy(), or into that tensor under `with no_grad():`"
             )
-        if kernels.write(x._handle, handle, params["key"]):
+        if kernels.assign(x._handle, handle, params["key"]):
             if x._storage is not None:
                 x._storage.written()
             return

@@ -19,7 +19,7 @@ def _zero(k: Any, g: Any, out: Any, x: Any) -> Any:
 
 
 def _is_scalar(x: Any) -> bool:
-    return isinstance(x, (int, float, complex))
+    return type(x) in (bool, int, float, complex)  # exactly: a handle may be a subclass, as NumPy's float64 is
 
 
 def _bool(dtype: DType, params: dict[str, Any]) -> DType:

@@ -87,7 +87,7 @@ def _scatter_parameters(x: Any, values: Any, /, *, key: Any) -> dict[str, Any]:
     resolved = resolve_key(key, x.shape)
     place = Layout.contiguous(x.shape).index(resolved).shape
     shape = getattr(values, "shape", ())
-    if broadcast_shapes("scatter", shape, place) != place:
+    if len(shape) > len(place) or any(n not in (1, m) for n, m in zip(shape[::-1], place[::-1], strict=False)):
         raise ShapeError(f"scatter: values of shape {shape} do not fit into shape {place} selected by the key")
     return {"key": resolved}
 
@@ -363,7 +363,9 @@ OPS = (
         operands=0,
         result=requested,
         gradient="it has no operands",
-        compose=lambda k, *, shape, fill_value, dtype: k.broadcast_to(k.constant((fill_value,), (), dtype), shape=shape),
+        compose=lambda k, *, shape, fill_value, dtype: k.copy(
+            k.broadcast_to(k.constant((fill_value,), (), dtype), shape=shape)
+        ),
     ),
     Op(
         "arange",

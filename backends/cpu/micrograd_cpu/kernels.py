@@ -49,7 +49,7 @@ def broadcast_to(x: Any, *, shape: Shape) -> Any:
 
 def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Zeros come from the allocator for free."""
-    return np.zeros(shape, dtype) if fill_value == 0 else np.full(shape, fill_value, dtype)
+    return np.zeros(shape, dtype) if fill_value.__class__ is int and not fill_value else np.full(shape, fill_value, dtype)
 
 
 def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:

@@ -47,7 +47,7 @@ class CPUBackend(ArrayAPIBackend):
         """Whether some element of one lies in the memory of the other."""
         return x is y or bool(np.may_share_memory(x, y) and np.shares_memory(x, y))
 
-    def write(self, x: Any, values: Any, key: Key) -> bool:
+    def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
             return False

@@ -1,0 +1,93 @@
+"""The command ``micrograd``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from micrograd_core.errors import MicrogradError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors of ours become one sentence on stderr, and the exit status 2."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (MicrogradError, OSError) as error:
+        print(f"micrograd: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("micrograd: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("micrograd", description="A small autograd engine over any array library.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    devices = commands.add_parser("devices", help="run a computation on every installed device, and say what works")
+    devices.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    devices.set_defaults(run=_devices)
+
+    train = commands.add_parser("train", help="train a network on real data")
+    datasets = train.add_subparsers(title="data", required=True, metavar="DATA")
+    digits = datasets.add_parser(
+        "digits", help="handwritten digits, 8x8 pixels", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    digits.add_argument("--device", default=None, help="where to train, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)")
+    digits.add_argument("--epochs", type=_positive_int, default=40, help="passes over the training images")
+    digits.add_argument("--batch-size", type=_positive_int, default=64, help="images per step")
+    digits.add_argument("--lr", type=_positive_float, default=3e-3, help="learning rate")
+    digits.add_argument("--hidden", type=_positive_int, nargs="*", default=[128], metavar="N", help="sizes of the hidden layers")
+    digits.add_argument("--optimizer", choices=("adam", "sgd"), default="adam", help="update rule (sgd: momentum 0.9)")
+    digits.add_argument("--seed", type=int, default=0, help="of the split, the initial weights and the batches")
+    digits.add_argument("--out", default="runs/digits", help="folder for the checkpoint, the curves and the figures")
+    digits.set_defaults(run=_train_digits)
+    return parser
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from micrograd_core import doctor
+
+    rows = doctor.examine_all()
+    print(json.dumps(rows, indent=2) if options.json else doctor.table(rows))
+    return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
+
+
+def _train_digits(options: argparse.Namespace) -> int:
+    from micrograd_core.train import train_digits
+
+    train_digits(
+        device=options.device,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        lr=options.lr,
+        hidden=options.hidden,
+        optimizer=options.optimizer,
+        seed=options.seed,
+        out=options.out,
+    )
+    return 0
+
+
+def _positive_int(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1; got {text!r}")
+    return int(text)
+
+
+def _positive_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text!r}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The doctor: a real computation on every installed device, and the reason where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core import plugins
+from micrograd_core.device import Device
+from micrograd_core.errors import BackendBroken, DeviceUnavailable, MicrogradError
+from micrograd_core.ops import TABLE
+from micrograd_core.tensor import Tensor
+
+COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
+
+
+def examine(name: str, address: str) -> dict[str, Any]:
+    """One device: a row with `COLUMNS`, and ``reason`` where the status is not ``works``."""
+    spec = f"{name}:{address}" if address else name
+    row: dict[str, Any] = {"device": spec, "status": "works", "plugin": plugins.origin(name).partition(",")[0], "reason": ""}
+    try:
+        device = Device(spec)
+        row |= {"device": str(device), "dtypes": sorted(device.kernels.backend.dtypes)}
+        row["native ops"] = sum(device.kernels.is_native(op) for op in TABLE)
+        row["ops"] = len(TABLE)
+        row["capabilities"] = sorted(device.capabilities)
+        row["memory"] = device.memory()
+        x = Tensor([[1.0, -2.0], [3.0, 4.0]], device=device)
+        ((x.relu() @ x) * x).sum().backward()
+        assert x.grad is not None
+        found, expected = x.grad.tolist(), [[16.0, 8.0], [22.0, 51.0]]
+        if found != expected:
+            row |= {"status": "wrong", "reason": f"a gradient came out as {found} instead of {expected}; do not use it"}
+    except DeviceUnavailable as error:
+        row |= {"status": "unavailable", "reason": str(error)}
+    except MicrogradError as error:
+        row |= {"status": "broken", "reason": str(error)}
+    except Exception as error:  # a kernel that fails is what this is here to find
+        row |= {"status": "broken", "reason": f"{type(error).__name__}: {error}"}
+    return row
+
+
+def examine_all() -> list[dict[str, Any]]:
+    """Every address of every installed plugin."""
+    rows = []
+    for name in plugins.names():
+        try:
+            addresses = plugins.call(name, "micrograd_addresses")
+        except BackendBroken as error:
+            rows.append({"device": name, "status": "broken", "plugin": plugins.origin(name).partition(",")[0], "reason": str(error)})
+            continue
+        rows += [examine(name, address) for address in addresses]
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Rows as text for a terminal; reasons stand below."""
+    if not rows:
+        return "no backends are installed; pip install micrograd-cpu"
+    cells = [COLUMNS]
+    for row in rows:
+        native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""
+        shown = {**row, "native ops": native, "dtypes": len(row["dtypes"]) if "dtypes" in row else ""}
+        shown["capabilities"] = " ".join(row.get("capabilities", ()))
+        cells.append(tuple(str(shown.get(column, "")) for column in COLUMNS))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines + [f"\n{row['device']}: {row['reason']}" for row in rows if row["reason"]])

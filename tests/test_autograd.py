@@ -1,0 +1,391 @@
+"""The recorded graph and the sweep: accumulation, freeing, depth, modes, errors, functional derivatives."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+from micrograd_core import (
+    Device,
+    Tensor,
+    asarray,
+    enable_grad,
+    functions,
+    grad,
+    gradcheck,
+    is_grad_enabled,
+    no_grad,
+    value_and_grad,
+    zeros,
+)
+from micrograd_core.errors import DTypeError, GradcheckError, GraphError, ShapeError
+
+
+def test_the_first_example(device: Device) -> None:
+    x = Tensor([[1.0, -2.0], [3.0, 4.0]], device=device)
+    y = (x.relu() * x).sum()
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[2.0, 0.0], [6.0, 8.0]]
+    assert not x.grad.requires_grad
+
+
+def test_gradients_accumulate_until_zeroed() -> None:
+    x = Tensor([1.0, 2.0])
+    for _ in range(2):
+        (x * x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0, 8.0]
+    x.zero_grad()
+    assert x.grad is None
+
+
+def test_an_operand_used_often_gets_the_sum() -> None:
+    x = Tensor(3.0)
+    (x * x + x * 2 + x).backward()
+    assert x.grad is not None
+    assert x.grad.item() == 9.0
+
+
+def test_shared_subgraphs_are_visited_once() -> None:
+    x = Tensor(1.0, dtype="float64")
+    y = x
+    for _ in range(60):  # 2**60 paths
+        y = y + y
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.item() == 2.0**60
+
+
+def test_second_sweep_needs_retain_graph() -> None:
+    x = Tensor([1.0, 2.0])
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(GraphError, match="retain_graph=True"):
+        y.backward()
+    h = x * 2
+    h.sum().backward()
+    with pytest.raises(GraphError, match="already swept"):
+        (h * h).sum().backward()
+
+
+def test_backward_from_a_leaf_is_the_identity() -> None:
+    x = Tensor(2.0)
+    x.backward()
+    assert x.grad is not None
+    assert x.grad.item() == 1.0
+
+
+def test_backward_of_a_tensor_takes_a_cotangent() -> None:
+    x = Tensor([1.0, 2.0, 3.0])
+    y = x * 2
+    with pytest.raises(GraphError, match=r"shape \(3,\)"):
+        y.backward()
+    with pytest.raises(ShapeError, match="must be equal"):
+        y.backward([1.0, 2.0])
+    y.backward([1.0, 0.0, -1.0])
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 0.0, -2.0]
+
+
+def test_backward_without_a_graph_says_why() -> None:
+    with pytest.raises(GraphError, match="nothing was recorded"):
+        zeros(()).backward()
+    with pytest.raises(GraphError, match="int64 tensor has no gradient"):
+        Tensor(3).backward()
+
+
+def test_create_graph_gives_gradients_that_record(device: Device) -> None:
+    x = Tensor(2.0, device=device)
+    (x**3).backward(create_graph=True)
+    first = x.grad
+    assert first is not None
+    assert first.requires_grad
+    x.zero_grad()
+    first.backward()
+    assert x.grad is not None
+    assert x.grad.item() == 12.0
+
+
+def test_moves_between_devices_stay_in_the_graph(bytes_device: Device) -> None:
+    x = Tensor([1.0, 2.0], dtype="float64")
+    y = (x.to(bytes_device) * 3).to("cpu") * x
+    assert y.device.is_cpu()
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.device.is_cpu()
+    assert x.grad.tolist() == [6.0, 12.0]
+    assert gradcheck(lambda x: (x.to("bytes:1") ** 2).to("cpu") + x, x)
+
+
+def test_a_leaf_off_the_device_of_the_loss_gets_its_gradient_at_home(bytes_device: Device) -> None:
+    x = Tensor([1.0, 2.0], device=bytes_device)
+    (x.cpu() * 5).sum().backward()
+    (x.to("bytes:1") * 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.device is bytes_device
+    assert x.grad.tolist() == [7.0, 7.0]
+
+
+def test_unneeded_gradients_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = Device("cpu").kernels
+    calls = []
+    matmul = kernels.matmul
+    monkeypatch.setattr(kernels, "matmul", lambda x, y: calls.append(1) or matmul(x, y))
+    data, weight = asarray(np.ones((4, 3))), Tensor(np.ones((3, 2)))
+    (data @ weight).sum().backward()
+    assert len(calls) == 2  # one forward, one for the weight; none for the data
+
+
+# ── depth, memory ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("swept", [True, False])
+def test_deep_chains_build_sweep_and_die_without_recursion(swept: bool) -> None:
+    x = Tensor(1.0)
+    y = x
+    for _ in range(100_000):
+        y = y + 1.0
+    if swept:
+        y.backward()
+        assert x.grad is not None
+        assert x.grad.item() == 1.0
+    del y
+
+
+def test_a_million_operations_die_without_recursion() -> None:
+    y = Tensor(1.0)
+    for _ in range(1_000_000):
+        y = -y
+    del y
+
+
+def test_a_graph_is_freed_by_reference_count_alone() -> None:
+    gc.disable()
+    try:
+        x = Tensor([1.0, 2.0])
+        h = x * 2
+        alive = weakref.ref(h)
+        y = h.exp().sum()
+        del h
+        assert alive() is None  # a record holds handles, not tensors
+        y.backward()
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(50):
+            ((x * 2).exp() @ x).backward()
+        x.zero_grad()
+        assert len(gc.get_objects()) <= before + 5
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_consumed_graph_frees_what_the_user_does_not_hold() -> None:
+    x = Tensor(np.ones(1000))
+    hidden = x * 2
+    saved = weakref.ref(hidden._handle)
+    loss = hidden.exp().sum()
+    del hidden
+    assert saved() is not None
+    loss.backward()
+    assert saved() is None
+    assert loss.requires_grad
+
+
+def test_training_leaves_no_garbage_and_memory_flat() -> None:
+    from micrograd_core import nn, optim
+
+    x, t = asarray(np.ones((8, 4), "float32")), asarray(np.zeros((8,), "int64"))
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    rule = optim.Adam(model.parameters())
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            loss = functions.FUNCTIONS["cross_entropy"](model(x), t)
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+
+    gc.disable()
+    try:
+        tracemalloc.start()
+        steps(1500)  # fills the interpreter's free lists
+        start = tracemalloc.get_traced_memory()[0]
+        steps(1000)
+        grown = tracemalloc.get_traced_memory()[0] - start
+        tracemalloc.stop()
+        assert gc.collect() == 0
+        assert grown < 5_000, f"{grown} bytes in 1000 steps"
+    finally:
+        gc.enable()
+
+
+# ── modes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_grad_records_nothing_and_nests() -> None:
+    x = Tensor([1.0])
+    with no_grad():
+        assert not (x * 2).requires_grad
+        with enable_grad():
+            assert (x * 2).requires_grad
+        assert not is_grad_enabled()
+    assert (x * 2).requires_grad
+
+    @no_grad()
+    def evaluate() -> Tensor:
+        return x * 2
+
+    assert not evaluate().requires_grad
+    assert (x * 2).requires_grad
+
+
+def test_grad_mode_belongs_to_the_thread() -> None:
+    seen = []
+    with no_grad():
+        thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_grad_mode_belongs_to_the_task() -> None:
+    async def work(disable: bool) -> bool:
+        if not disable:
+            await asyncio.sleep(0)
+            return is_grad_enabled()
+        with no_grad():
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return is_grad_enabled()
+
+    async def both() -> list[bool]:
+        return list(await asyncio.gather(work(True), work(False)))
+
+    assert asyncio.run(both()) == [False, True]
+
+
+def test_threads_may_share_leaves() -> None:
+    x = Tensor(np.zeros(100))
+
+    def work() -> None:
+        for _ in range(200):
+            (x * 1.0).sum().backward()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert x.grad is not None
+    assert x.grad.tolist() == [800.0] * 100
+
+
+def test_requires_grad_is_by_dtype_and_settable() -> None:
+    assert Tensor([1.0]).requires_grad
+    assert not Tensor([1]).requires_grad
+    assert not asarray([1.0]).requires_grad
+    assert not Tensor([1.0], requires_grad=False).requires_grad
+    x = asarray([1.0])
+    x.requires_grad = True
+    assert (x * 2).requires_grad
+    with pytest.raises(DTypeError, match="only floating-point"):
+        Tensor([1], requires_grad=True)
+    with pytest.raises(GraphError, match="detach"):
+        (x * 2).requires_grad = False
+
+
+def test_grad_can_be_assigned_but_must_fit() -> None:
+    x = Tensor([1.0, 2.0])
+    x.grad = [3.0, 4.0]  # type: ignore[assignment]
+    (x * 1).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0, 5.0]
+    with pytest.raises(ShapeError, match="grad has shape"):
+        x.grad = [1.0]  # type: ignore[assignment]
+    with pytest.raises(GraphError, match="not computed"):
+        (x * 2).grad = x
+
+
+# ── functional ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_grad_of_a_function(device: Device) -> None:
+    x = asarray([1.0, 2.0], device=device)
+    g = grad(lambda x: (x * x).sum())(x)
+    assert g.tolist() == [2.0, 4.0]
+    assert not g.requires_grad
+    assert x.grad is None
+
+
+def test_grad_leaves_dot_grad_alone_and_nests() -> None:
+    x = Tensor(2.0, dtype="float64")
+    d = lambda x: (x**4).sum()  # noqa: E731
+    for expected in (32.0, 48.0, 48.0, 24.0, 0.0):
+        d = grad(d)
+        assert d(x).item() == expected
+    assert x.grad is None
+
+
+def test_value_and_grad_of_several_arguments() -> None:
+    value, (gx, gy) = value_and_grad(lambda x, y, n: (x * y).sum() * n, argnums=(0, 1))(Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), 2)
+    assert value.item() == 22.0
+    assert gx.tolist() == [6.0, 8.0]
+    assert gy.tolist() == [2.0, 4.0]
+
+
+def test_grad_through_a_closure_records_it() -> None:
+    w = Tensor(3.0)
+    g = grad(lambda x: w * x * x)(asarray(2.0))
+    assert g.item() == 12.0
+    g.backward()
+    assert w.grad is not None
+    assert w.grad.item() == 4.0
+
+
+def test_grad_works_under_no_grad_and_of_constants() -> None:
+    with no_grad():
+        g = grad(lambda x: x * x)(Tensor(3.0))
+    assert g.item() == 6.0
+    assert not g.requires_grad
+    assert grad(lambda x: asarray(1.0))(Tensor([1.0, 2.0])).tolist() == [0.0, 0.0]
+    assert grad(lambda x: x)(Tensor(1.0)).item() == 1.0
+
+
+def test_grad_of_something_else_is_an_error() -> None:
+    with pytest.raises(GraphError, match="scalar"):
+        grad(lambda x: x * 2)(Tensor([1.0, 2.0]))
+    with pytest.raises(TypeError, match="must return a Tensor"):
+        grad(lambda x: 1.0)(Tensor(1.0))
+    with pytest.raises(TypeError, match="must be a Tensor"):
+        grad(lambda x: x)(1.0)
+    with pytest.raises(DTypeError, match="only floating"):
+        grad(lambda x: x)(Tensor(1))
+    with pytest.raises(TypeError, match="argnums=1"):
+        grad(lambda x: x, argnums=1)(Tensor(1.0))
+
+
+def test_gradcheck_finds_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    from micrograd_core.ops import TABLE
+
+    monkeypatch.setattr(TABLE["exp"], "gradient", (lambda k, g, out, x: k.multiply(g, x),))
+    with pytest.raises(GradcheckError, match="analytic = ") as caught:
+        gradcheck(lambda x: x.exp(), Tensor([0.5, 1.0], dtype="float64"))
+    assert caught.value.facts["element"] == 0
+    with pytest.raises(DTypeError, match="float64"):
+        gradcheck(lambda x: x, Tensor([1.0]))

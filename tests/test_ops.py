@@ -1,0 +1,176 @@
+"""Every sample of every operation: values against float64 NumPy, gradients against finite differences, twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
+from micrograd_core.dtypes import float32, float64
+from micrograd_core.ops import CORE_KERNELS, TABLE, Array, Op, Sample
+
+CASES = [pytest.param(op, sample, id=f"{op.name}-{i}") for op in TABLE.values() for i, sample in enumerate(op.samples)]
+DIFFERENTIABLE = [
+    case
+    for case in CASES
+    if case.values[0].differentiable and all(o.dtype == "" for o in case.values[1].operands[:1] if isinstance(o, Array))
+]
+
+
+def arrays(sample: Sample, dtype: str) -> list[Any]:
+    """The operands as NumPy arrays and Python scalars."""
+    return [
+        np.array(values, dtype=operand.dtype or dtype).reshape(operand.shape) if isinstance(operand, Array) else values
+        for operand, values in zip(sample.operands, sample.draw(), strict=True)
+    ]
+
+
+def call(op: Op, operands: list[Any], params: dict[str, Any]) -> Tensor:
+    function = functions.FUNCTIONS[op.name]
+    return function(operands, **params) if op.operands == -1 else function(*operands, **params)
+
+
+def tensors(sample: Sample, dtype: str, device: Device, requires_grad: bool = False) -> list[Any]:
+    return [
+        Tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
+        for x in arrays(sample, dtype)
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("op", "sample"), CASES)
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value", "ignore:Degrees of freedom")
+def test_value_shape_and_dtype(op: Op, sample: Sample, dtype: str, device: Device) -> None:
+    result = call(op, tensors(sample, dtype, device), sample.params)
+    expected = np.asarray(op.reference(np, *arrays(sample, "float64"), **sample.params))
+    assert result.shape == expected.shape
+    assert result.device is device
+    params = dict(sample.params)
+    own = tensors(sample, dtype, device)
+    common = next((x.dtype for i, x in enumerate(own) if isinstance(x, Tensor) and i not in op.separate), None)
+    if op.result == "same":
+        assert result.dtype is (common if op.cast is None else op.cast(common))
+    np.testing.assert_allclose(
+        result.numpy().astype("float64"), expected, rtol=1e-12 if dtype == "float64" else 2e-5, atol=1e-12 if dtype == "float64" else 2e-6
+    )
+    assert params == sample.params
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_inputs_are_unchanged(op: Op, sample: Sample, device: Device) -> None:
+    operands = tensors(sample, "float64", device)
+    call(op, operands, sample.params)
+    for operand, original in zip(operands, arrays(sample, "float64"), strict=True):
+        if isinstance(operand, Tensor):
+            np.testing.assert_array_equal(operand.numpy(), original)
+
+
+@pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
+def test_first_gradient(op: Op, sample: Sample, device: Device) -> None:
+    def f(*xs: Any) -> Tensor:
+        return call(op, list(xs), sample.params)
+
+    if f(*tensors(sample, "float64", device)).dtype is float64:
+        assert gradcheck(f, tensors(sample, "float64", device, requires_grad=True))
+
+
+@pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
+def test_second_gradient(op: Op, sample: Sample, device: Device) -> None:
+    def f(*xs: Any) -> Tensor:
+        return call(op, list(xs), sample.params)
+
+    if f(*tensors(sample, "float64", device)).dtype is float64:
+        assert gradgradcheck(f, tensors(sample, "float64", device, requires_grad=True))
+
+
+@pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
+def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, device: Device) -> None:
+    operands = [x for x in tensors(sample, "float32", device, requires_grad=True)]
+    result = call(op, operands, sample.params)
+    if not result.requires_grad:
+        assert not any(isinstance(x, Tensor) and x.requires_grad for x in operands) or not result.dtype.is_floating
+        return
+    seed = asarray(np.ones(result.shape), dtype=result.dtype, device=device)
+    result.backward(seed)
+    leaves = [x for x in operands if isinstance(x, Tensor) and x.requires_grad]
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert leaf.grad.dtype is float32
+        assert leaf.grad.shape == leaf.shape
+        assert leaf.grad.is_contiguous()
+        assert not shares_memory(leaf.grad, seed)
+        assert not any(shares_memory(leaf.grad, other.grad) for other in leaves if other is not leaf and other.grad is not None)
+
+
+LAYOUTS = {
+    "transposed": lambda x: x.mT,
+    "stepped": lambda x: x[..., ::2],
+    "reversed": lambda x: x[..., ::-1],
+    "offset": lambda x: x[1:, ...],
+    "broadcast": lambda x: x[..., :1].broadcast_to(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["exp", "sum", "relu", "copy", "softmax", "tanh", "max", "mean", "cos"])
+def test_unary_operations_read_every_layout(name: str, layout: str, device: Device) -> None:
+    data = np.linspace(-2, 2, 20).reshape(4, 5)
+    view, expected = LAYOUTS[layout](Tensor(data, device=device)), np.array(LAYOUTS[layout](NumpyLike(data)))
+    reference = TABLE[name].reference(np, expected)
+    np.testing.assert_allclose(functions.FUNCTIONS[name](view).numpy(), reference, rtol=1e-12, atol=1e-14)
+    x = Tensor(data, device=device)
+    assert gradcheck(lambda x: functions.FUNCTIONS[name](LAYOUTS[layout](x)), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_matmul_reads_every_layout(layout: str, device: Device) -> None:
+    data = np.linspace(-2, 2, 16).reshape(4, 4)
+    a, b = (LAYOUTS[layout](Tensor(x, device=device)) for x in (data, data + 1))
+    x, y = (np.array(LAYOUTS[layout](NumpyLike(each))) for each in (data, data + 1))
+    np.testing.assert_allclose((a @ b.mT).numpy(), x @ y.T, rtol=1e-12)
+
+
+class NumpyLike(np.ndarray):
+    """NumPy with the spellings that `LAYOUTS` uses."""
+
+    def __new__(cls, data: Any) -> NumpyLike:
+        return np.asarray(data).view(cls)
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(self, shape)
+
+
+@pytest.mark.parametrize("name", sorted(set(TABLE) - CORE_KERNELS))
+def test_compositions_match_native_kernels(name: str) -> None:
+    """The cpu has its own kernel for most operations; the table's composition must mean the same."""
+    op = TABLE[name]
+    if op.compose is None:
+        pytest.fail(f"{name} has neither a composition nor a place among the core kernels")
+    kernels = Device("cpu").kernels
+    for sample in op.samples:
+        operands = arrays(sample, "float64")
+        params = sample.params
+        if op.parameters is not None:
+            params = op.parameters(*operands, **params)
+        if any(isinstance(x, np.ndarray) and x.size == 0 for x in operands) and name in ("mean", "var"):
+            continue
+        expected = op.reference(np, *arrays(sample, "float64"), **sample.params)
+        np.testing.assert_allclose(op.compose(kernels, *operands, **params), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_table_is_complete() -> None:
+    assert set(TABLE) >= CORE_KERNELS
+    for op in TABLE.values():
+        assert op.doc.endswith(".")
+        assert op.operands == 0 or op.samples, f"{op.name} has no samples"
+        assert op.name in CORE_KERNELS or op.compose is not None
+        if isinstance(op.gradient, tuple):
+            assert len(op.gradient) == op.operands
+
+
+@pytest.mark.parametrize("name", sorted(functions.FUNCTIONS))
+def test_every_function_documents_itself(name: str) -> None:
+    doc = functions.FUNCTIONS[name].__doc__ or ""
+    for section in ("Parameters", "Returns", "Raises"):
+        assert section in doc
