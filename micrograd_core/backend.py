@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Key, Layout, Shape
@@ -33,7 +33,6 @@ CAPABILITIES: Final = {
 """The fixed vocabulary of `Backend.capabilities`, with what each word promises."""
 
 
-@runtime_checkable
 class Backend(Protocol):
     """One opened device. Subclass it to inherit the defaults, or match it by structure and get the same ones.
 

@@ -120,6 +120,13 @@ def _var_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float,
     return k.multiply(_deviations(k, x, axis), scale)
 
 
+def _std_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+    """``(x - mean) / (n std)``, and 0 where there is no deviation."""
+    spread = restore_axes(k, out, x, axis, keepdims)
+    spread = k.multiply(k.where(k.equal(spread, 0), 1, spread), _divisor(x, axis, correction))
+    return k.multiply(_deviations(k, x, axis), k.divide(restore_axes(k, g, x, axis, keepdims), spread))
+
+
 def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     """The first position of the maximum: of the positions where it stands, the one furthest from the end."""
     if axis is None:
@@ -145,7 +152,9 @@ def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _logsumexp_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    softmax = k.exp(k.subtract(x, restore_axes(k, out, x, axis, keepdims)))
+    """The softmax; not as ``exp(x - out)``, which would carry the rounding of a large `out`."""
+    e = k.exp(k.subtract(x, k.max(x, axis=axis, keepdims=True)))
+    softmax = k.divide(e, k.sum(e, axis=axis, keepdims=True))
     return k.multiply(restore_axes(k, g, x, axis, keepdims), softmax)
 
 
@@ -205,9 +214,10 @@ OPS = (
     ),
     Op(
         "std",
-        "Standard deviation over `axis`: the root of `var`.",
+        "Standard deviation over `axis`: the root of `var`. Without any deviation the gradient is 0.",
         parameters=_with_correction("std"),
         accepts=FLOATING,
+        gradient=(_std_rule,),
         compose=lambda k, x, **params: k.sqrt(k.var(x, **params)),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1, correction=1.0)),
         reference=lambda np, x, correction=0.0, **params: np.std(x, ddof=correction, **params),

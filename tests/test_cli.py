@@ -1,0 +1,93 @@
+"""The command: the main job end to end, and the sentences it says."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micrograd_core import Device, asarray, train
+from micrograd_core.cli import main
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The main job with its defaults."""
+    out = tmp_path_factory.mktemp("digits")
+    assert main(["train", "digits", "--out", str(out)]) == 0
+    return out, json.loads((out / "metrics.json").read_text())
+
+
+def test_digits_reach_97_percent_in_under_a_minute(trained: tuple[Path, dict[str, Any]]) -> None:
+    _, metrics = trained
+    assert metrics["test_accuracy"][-1] >= 0.97
+    assert metrics["seconds"] < 60
+    assert len(metrics["loss"]) == 40
+    assert metrics["loss"][-1] < metrics["loss"][0]
+
+
+def test_the_checkpoint_is_the_trained_network(trained: tuple[Path, dict[str, Any]]) -> None:
+    from safetensors.numpy import load_file
+
+    out, metrics = trained
+    model = train.mlp([64, *metrics["hidden"], 10], random.Random(1), Device("cpu"))
+    model.load_state_dict(load_file(out / "model.safetensors"))
+    _, (images, labels) = train._digits(metrics["seed"])
+    assert train._accuracy(model, asarray(images), labels) == metrics["test_accuracy"][-1]
+
+
+def test_the_curves_are_a_picture(trained: tuple[Path, dict[str, Any]]) -> None:
+    assert (trained[0] / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_seed_gives_the_same_numbers_and_options_matter(tmp_path: Path) -> None:
+    options = {"epochs": 2, "hidden": [8, 8], "optimizer": "sgd", "lr": 0.1, "batch_size": 100, "out": tmp_path}
+    first, again, other = (train.train_digits(seed=seed, **options) for seed in (3, 3, 4))  # type: ignore[arg-type]
+    assert first["loss"] == again["loss"]
+    assert first["loss"] != other["loss"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "digits", "--epochs", "0"], "whole number of at least 1; got '0'"),
+        (["train", "digits", "--lr", "fast"], "number above 0; got 'fast'"),
+        (["train", "digits", "--optimizer", "lbfgs"], "invalid choice: 'lbfgs'"),
+        (["train", "digits", "--device", "cuda"], "no installed backend provides the device 'cuda'"),
+        (["train", "cats"], "invalid choice: 'cats'"),
+        ([], "COMMAND"),
+    ],
+)
+def test_bad_options_get_a_sentence(arguments: list[str], words: str) -> None:
+    run = subprocess.run([sys.executable, "-m", "micrograd_core.cli", *arguments], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert words in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    assert main(["train", "digits", "--out", str(tmp_path / "new")]) == 2
+    error = capsys.readouterr().err
+    assert "needs safetensors; install it with: pip install 'micrograd-core[train]'" in error
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", "digits", "--out", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith("micrograd: [Errno")
+
+
+def test_the_doctor_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["device", "status"]
+    assert any(line.startswith("cpu ") and "works" in line for line in lines)
+    assert main(["devices", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["device"] for row in rows} >= {"cpu", "bytes:0"}

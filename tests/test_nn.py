@@ -1,0 +1,156 @@
+"""Modules and optimisers; step by step against torch where it is installed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from micrograd_core import Device, Tensor, asarray, nn, optim
+from micrograd_core.errors import GraphError, ShapeError
+
+
+def network(device: Device | str = "cpu", seed: int = 0) -> nn.Sequential:
+    rng = random.Random(seed)
+    return nn.Sequential(nn.Linear(3, 5, generator=rng, device=device), nn.ReLU(), nn.Linear(5, 2, generator=rng, device=device))
+
+
+def test_parameters_have_names_and_come_once() -> None:
+    model = network()
+    assert [name for name, _ in model.named_parameters()] == ["layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"]
+    tied = nn.Sequential(model[0], model[0])
+    assert len(tied.parameters()) == 2
+    assert repr(model) == "Sequential(Linear(3, 5), ReLU(), Linear(5, 2))"
+    assert nn.Linear(3, 2, bias=False).bias is None
+
+
+def test_linear_starts_within_its_bounds_and_reproducibly() -> None:
+    a, b = nn.Linear(16, 100, generator=random.Random(1)), nn.Linear(16, 100, generator=random.Random(1))
+    assert a.weight.tolist() == b.weight.tolist()
+    assert abs(a.weight.numpy()).max() <= 0.25
+    assert a.weight.numpy().std() == pytest.approx(0.5 / np.sqrt(12), rel=0.1)
+    with pytest.raises(ShapeError, match="at least 1"):
+        nn.Linear(0, 1)
+
+
+def test_forward_takes_any_leading_axes(device: Device) -> None:
+    layer = nn.Linear(3, 2, device=device)
+    x = np.arange(12.0, dtype="float32").reshape(2, 2, 3)
+    expected = x @ layer.weight.numpy().T + layer.bias.numpy()
+    np.testing.assert_allclose(layer(asarray(x, device=device)).numpy(), expected, rtol=1e-5)
+    with pytest.raises(NotImplementedError, match="defines no forward"):
+        nn.Module()(1)
+
+
+def test_training_on_every_device_gives_the_same_numbers() -> None:
+    results = []
+    for name in ("cpu", "bytes"):
+        model = network(name)
+        rule = optim.Adam(model.parameters(), lr=0.05)
+        x, t = asarray([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], device=name), asarray([0, 1], device=name)
+        losses = []
+        for _ in range(10):
+            loss = nn.cross_entropy(model(x), t)
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+            losses.append(loss.item())
+        results.append(losses)
+        assert losses[-1] < losses[0] / 2
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4)
+
+
+def test_state_goes_there_and_back_whole_or_not_at_all() -> None:
+    a, b = network(seed=1), network(seed=2)
+    b.load_state_dict(a.state_dict())
+    assert [p.tolist() for p in a.parameters()] == [p.tolist() for p in b.parameters()]
+    assert all(p.requires_grad and p.is_leaf for p in b.parameters())
+    a.layers[0].weight.data = a.layers[0].weight.data * 0  # type: ignore[attr-defined]
+    assert any(any(row) for row in b.layers[0].weight.tolist())  # type: ignore[attr-defined]
+    before = [p.tolist() for p in b.parameters()]
+    state: dict[str, Any] = {name: x.numpy() for name, x in a.state_dict().items()}
+    del state["layers.0.bias"]
+    state["extra"], state["layers.2.bias"] = np.zeros(1), np.zeros(7)
+    with pytest.raises(ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter.*shape \(7,\), not \(2,\)"):
+        b.load_state_dict(state)
+    assert [p.tolist() for p in b.parameters()] == before
+
+
+def test_modules_move_to_a_device() -> None:
+    model = network()
+    numbers = [p.tolist() for p in model.parameters()]
+    assert model.to("bytes") is model
+    assert all(p.device is Device("bytes") and p.is_leaf and p.requires_grad for p in model.parameters())
+    assert [p.tolist() for p in model.parameters()] == numbers
+
+
+def test_optimisers_refuse_what_they_cannot_use() -> None:
+    x = Tensor([1.0])
+    for wrong, error, words in (
+        (lambda: optim.SGD([]), ValueError, "no parameters"),
+        (lambda: optim.SGD([x], lr=-1), ValueError, "lr must not be negative"),
+        (lambda: optim.Adam([x], betas=(1.0, 0.9)), ValueError, r"betas must be in \[0, 1\)"),
+        (lambda: optim.SGD([x], nesterov=True), ValueError, "nesterov needs momentum"),
+        (lambda: optim.SGD([x * 2]), GraphError, "not computed"),
+        (lambda: optim.SGD([asarray([1.0])]), GraphError, "require gradients"),
+    ):
+        with pytest.raises(error, match=words):
+            wrong()
+
+
+def test_a_step_leaves_recorded_graphs_and_parameters_without_gradient_alone() -> None:
+    w, unused = Tensor([2.0]), Tensor([1.0])
+    rule = optim.SGD([w, unused], lr=0.5)
+    first, second = (w * w).sum(), (w * w * w).sum()
+    first.backward()
+    rule.step()
+    assert w.tolist() == [0.0]
+    assert unused.tolist() == [1.0]
+    w.zero_grad()
+    second.backward()  # at the numbers it was computed with
+    assert w.grad is not None
+    assert w.grad.tolist() == [12.0]
+
+
+RULES = {
+    "sgd": ("SGD", {"lr": 0.1}),
+    "momentum": ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "weight_decay": 0.01}),
+    "nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "adam": ("Adam", {"lr": 0.05}),
+    "adam-decay": ("Adam", {"lr": 0.05, "betas": (0.8, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_optimisers_equal_torch_step_by_step(rule: str) -> None:
+    torch = pytest.importorskip("torch")
+    name, hyper = RULES[rule]
+    rng = np.random.default_rng(0)
+    start, target = rng.normal(size=(2, 4, 3))
+    ours = Tensor(start)
+    theirs = torch.tensor(start, requires_grad=True)
+    our_rule, their_rule = getattr(optim, name)([ours], **hyper), getattr(torch.optim, name)([theirs], **hyper)
+    for _ in range(20):
+        our_rule.zero_grad()
+        their_rule.zero_grad()
+        ((ours - target) ** 4).mean().backward()
+        ((theirs - torch.tensor(target)) ** 4).mean().backward()
+        our_rule.step()
+        their_rule.step()
+        np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_network_gradients_equal_torch() -> None:
+    torch = pytest.importorskip("torch")
+    model = network()
+    x, t = np.random.default_rng(0).normal(size=(6, 3)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
+    theirs.load_state_dict({name.removeprefix("layers."): torch.tensor(p.numpy()) for name, p in model.state_dict().items()})
+    loss, their_loss = nn.cross_entropy(model(asarray(x)), asarray(t)), torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(t))
+    loss.backward()
+    their_loss.backward()
+    assert loss.item() == pytest.approx(their_loss.item(), rel=1e-6)
+    for ours, other in zip(model.parameters(), theirs.parameters(), strict=True):
+        assert ours.grad is not None
+        np.testing.assert_allclose(ours.grad.numpy(), other.grad.numpy(), rtol=1e-5, atol=1e-7)
