@@ -29,9 +29,9 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.errors import MicrogradError
-from micrograd_core.functions import arange, asarray, full, ones, ones_like, zeros, zeros_like
+from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
-from micrograd_core.tensor import Tensor, shares_memory
+from micrograd_core.tensor import Tensor, asarray, shares_memory
 
 __version__ = "0.1.0"
 
@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
-    "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck", "gradgradcheck",
-    "int8", "int16", "int32", "int64", "is_grad_enabled", "nn", "no_grad", "ones", "ones_like", "optim", "set_default_device",
-    "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad", "zeros", "zeros_like",
+    "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
+    "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "nn", "no_grad", "ones", "ones_like",
+    "optim",
+    "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
+    "zeros", "zeros_like",
     *functions.FUNCTIONS,
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.errors import DTypeError, GraphError, ShapeError
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
 from micrograd_core.ops import Op, unbroadcast
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def topological(root: Record) -> list[Record]:
                     raise GraphError(FREED)
             elif kind is Version and parent.stale:
                 raise GraphError(
-                    f"an operand of {record[0].name} (result of shape {tuple(record[3].shape)} on {record[1].device}) was "
-                    "written in place after it was used, so its gradient can no longer be computed; "
+                    f"an operand of {record[0].name} (result of shape {tuple(record[3].shape)} on {record[1].device}) "
+                    "was written in place after it was used, so its gradient can no longer be computed; "
                     "write to a .copy(), or write after backward()"
                 )
     order = []
@@ -151,7 +151,12 @@ def _leads_to(order: list[Record], targets: set[int]) -> set[int]:
 
 
 def sweep(
-    order: list[Record], cotangent: Any, *, retain: bool, recorded: Callable[[Any], Any] | None = None, only: set[int] | None = None
+    order: list[Record],
+    cotangent: Any,
+    *,
+    retain: bool,
+    recorded: Callable[[Any], Any] | None = None,
+    only: set[int] | None = None,
 ) -> list[tuple[Any, Any]]:
     """Carry `cotangent` from the first record of `order` back to the leaves.
 
@@ -198,7 +203,11 @@ def sweep(
             rules = [rules(position) for position in range(len(parents))]
         for parent, rule, operand in zip(parents, rules, operands, strict=True):
             kind = parent.__class__
-            if (kind is not list and kind is not Leaf) or rule is None or (needed is not None and id(parent) not in needed):
+            if (
+                (kind is not list and kind is not Leaf)
+                or rule is None
+                or (needed is not None and id(parent) not in needed)
+            ):
                 continue
             d = rule(k, g, out, *operands, **params)
             aliased = op.gradient_aliases
@@ -227,9 +236,11 @@ def _add(a: Any, b: Any, kernels: Any, recorded: Callable[[Any], Any] | None) ->
 _deposit = threading.Lock()  # two threads may sweep graphs that share leaves
 
 
-def backward(tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+def backward(
+    tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
     """The body of `Tensor.backward`; see there."""
-    from micrograd_core.tensor import Recorded, wrap
+    from micrograd_core.dispatch import Recorded, wrap
 
     record = tensor._record
     if record is None:
@@ -242,7 +253,9 @@ def backward(tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None 
     if record.__class__ is Leaf:
         found = [(record, kernels.copy(seed) if recorded is None else seed)]
     else:
-        found = sweep(topological(record), seed, retain=create_graph if retain_graph is None else retain_graph, recorded=recorded)
+        found = sweep(
+            topological(record), seed, retain=create_graph if retain_graph is None else retain_graph, recorded=recorded
+        )
     with _deposit:
         for leaf, g in found:
             before = leaf.grad
@@ -254,8 +267,9 @@ def backward(tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None 
                 leaf.grad = wrap(handle, k, k.dtype(handle), None)
 
 
-def _seed(tensor: Tensor, gradient: Any) -> Tensor:
-    from micrograd_core.tensor import Tensor, asarray, wrap
+def _seed(tensor: Tensor, gradient: Any) -> Any:
+    from micrograd_core.dispatch import wrap
+    from micrograd_core.tensor import Tensor, asarray
 
     kernels, shape = tensor._kernels, tensor.shape
     if gradient is None:
@@ -270,8 +284,6 @@ def _seed(tensor: Tensor, gradient: Any) -> Tensor:
     if gradient.shape != shape:
         raise ShapeError(f"backward: gradient has shape {gradient.shape}, the tensor has {shape}; they must be equal")
     if gradient._kernels is not kernels:
-        from micrograd_core.errors import DeviceMismatch
-
         raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
     return gradient if gradient.dtype is tensor.dtype else gradient.astype(tensor.dtype)
 
@@ -280,8 +292,8 @@ def _nothing_recorded(tensor: Tensor) -> str:
     if not tensor.dtype.is_floating:
         return f"a {tensor.dtype} tensor has no gradient; only floating-point tensors record"
     return (
-        "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under no_grad(); "
-        "make the operands with Tensor(data) or set x.requires_grad = True before computing"
+        "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under "
+        "no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing"
     )
 
 
@@ -314,7 +326,8 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        from micrograd_core.tensor import Recorded, Tensor
+        from micrograd_core.dispatch import Recorded
+        from micrograd_core.tensor import Tensor
 
         outer = is_grad_enabled()
         variables = [_variable(f, args, position) for position in positions]
@@ -362,7 +375,8 @@ def grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable
 
 def _variable(f: Any, args: tuple[Any, ...], position: int) -> Tensor:
     """A new node for one argument: a leaf, or an identity in the graph the argument is already part of."""
-    from micrograd_core.tensor import Tensor, wrap
+    from micrograd_core.dispatch import wrap
+    from micrograd_core.tensor import Tensor
 
     if not -len(args) <= position < len(args):
         raise TypeError(f"grad: argnums={position} but the function was called with {len(args)} positional arguments")
@@ -372,12 +386,15 @@ def _variable(f: Any, args: tuple[Any, ...], position: int) -> Tensor:
     if not x.dtype.is_floating:
         raise DTypeError(f"grad: argument {position} is {x.dtype}; only floating-point tensors have gradients")
     k = x._kernels
-    record: Any = Leaf(k) if x._record is None or not is_grad_enabled() else [IDENTITY, k, {}, x._handle, x._record, x._handle]
+    record: Any = (
+        Leaf(k) if x._record is None or not is_grad_enabled() else [IDENTITY, k, {}, x._handle, x._record, x._handle]
+    )
     return wrap(x._handle, k, x.dtype, record)
 
 
 def _as_tensor(g: Any, variable: Tensor) -> Tensor:
-    from micrograd_core.tensor import Tensor, wrap
+    from micrograd_core.dispatch import wrap
+    from micrograd_core.tensor import Tensor
 
     if isinstance(g, Tensor):
         return g

@@ -1,7 +1,7 @@
 """The boundary: what a device must provide, and the check that it does.
 
-A `Backend` *is* one opened device (``cuda:1``, not "CUDA"): no method takes a device. Its handles are opaque to the core,
-which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backend.dtypes`) only. Author's guide: docs/backends.md.
+A `Backend` *is* one opened device (``cuda:1``, not "CUDA"): no method takes a device. Its handles are opaque to the
+core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backend.dtypes`) only. See docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Backend(Protocol):
         ...
 
     def to_host(self, x: Any) -> Any:
-        """C-order bytes of `x`, whatever its strides (an object with the buffer protocol); returns when they are there."""
+        """C-order bytes of `x`, whatever its strides (with the buffer protocol). Waits until they are there."""
         ...
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The function for one operation, or ``None`` for "compose it from the others". Asked once per name.
 
-        A kernel takes handles (or Python scalars) by position and parameters by keyword, with the names in the op table.
-        It never mutates an input, and returns a fresh result or a view. The inputs of one call share a dtype. Shapes that
-        do not fit must raise (any exception: the core words the error).
+        A kernel takes handles (or Python scalars) by position and parameters by keyword, with the names in the op
+        table. It never mutates an input, and returns a fresh result or a view. The inputs of one call share a dtype.
+        Shapes that do not fit must raise (any exception: the core words the error).
         """
         ...
 
@@ -80,7 +80,7 @@ class Backend(Protocol):
         return x is y
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
-        """Write `values` into ``x[key]`` in place. ``False``: `x` cannot be written, nothing happened (the core copies)."""
+        """Write `values` into ``x[key]`` in place. ``False``: `x` cannot be written and nothing happened."""
         return False
 
     def receive(self, x: Any, source: Backend) -> Any:
@@ -104,7 +104,8 @@ class Backend(Protocol):
 
 
 OPTIONAL: Final = (
-    "capabilities", "layout", "shares_memory", "assign", "receive", "synchronize", "memory", "release_memory", "compile",
+    "capabilities", "layout", "shares_memory", "assign", "receive", "synchronize", "memory",
+    "release_memory", "compile",
 )  # fmt: skip
 _ARGUMENTS: Final = {
     "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
@@ -136,7 +137,9 @@ def faults(backend: Any) -> list[str]:
     if isinstance(capabilities, str) or unknown:
         found.append(f"unknown capabilities {unknown or capabilities!r}; the words are {', '.join(CAPABILITIES)}")
     for name, arguments in _ARGUMENTS.items():
-        found += _method_faults(member(backend, name) if name in OPTIONAL else getattr(backend, name, None), name, arguments)
+        found += _method_faults(
+            member(backend, name) if name in OPTIONAL else getattr(backend, name, None), name, arguments
+        )
     if callable(getattr(backend, "kernel", None)) and not any("'kernel'" in fault for fault in found):
         found += _kernel_faults(backend)
     return found
@@ -146,7 +149,11 @@ def _dtype_faults(dtypes: Any) -> list[str]:
     if not isinstance(dtypes, Mapping):
         return [f"'dtypes' must map core dtype names to native dtypes; it is {dtypes!r}"]
     found = [f"'dtypes' has the unknown name {name!r}" for name in dtypes if name not in DTYPES]
-    return found + [f"'dtypes' lacks {name!r}, which every device has" for name in ("float32", "int64", "bool") if name not in dtypes]
+    return found + [
+        f"'dtypes' lacks {name!r}, which every device has"
+        for name in ("float32", "int64", "bool")
+        if name not in dtypes
+    ]
 
 
 def _method_faults(method: Any, name: str, arguments: int) -> list[str]:

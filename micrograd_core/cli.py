@@ -37,11 +37,15 @@ def _parser() -> argparse.ArgumentParser:
     digits = datasets.add_parser(
         "digits", help="handwritten digits, 8x8 pixels", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    digits.add_argument("--device", default=None, help="where to train, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)")
+    digits.add_argument(
+        "--device", default=None, help="where to train, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)"
+    )
     digits.add_argument("--epochs", type=_positive_int, default=40, help="passes over the training images")
     digits.add_argument("--batch-size", type=_positive_int, default=64, help="images per step")
     digits.add_argument("--lr", type=_positive_float, default=3e-3, help="learning rate")
-    digits.add_argument("--hidden", type=_positive_int, nargs="*", default=[128], metavar="N", help="sizes of the hidden layers")
+    digits.add_argument(
+        "--hidden", type=_positive_int, nargs="*", default=[128], metavar="N", help="sizes of the hidden layers"
+    )
     digits.add_argument("--optimizer", choices=("adam", "sgd"), default="adam", help="update rule (sgd: momentum 0.9)")
     digits.add_argument("--seed", type=int, default=0, help="of the split, the initial weights and the batches")
     digits.add_argument("--out", default="runs/digits", help="folder for the checkpoint, the curves and the figures")

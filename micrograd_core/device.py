@@ -10,13 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micrograd_core.errors import (
-    BackendBroken,
-    BackendIncompatible,
-    BackendNotFound,
-    DeviceUnavailable,
-    MicrogradError,
-)
+from micrograd_core.errors import BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable, MicrogradError
 
 if TYPE_CHECKING:
     from micrograd_core.kernels import Kernels
@@ -50,7 +44,7 @@ class Device:
     kernels: Kernels
     _label: str
 
-    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:
+    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:  # noqa: D102
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str) or not spec.strip():
@@ -88,7 +82,7 @@ class Device:
 
     @classmethod
     def _best(cls, least: int) -> Device:
-        """The device of the highest priority, at least `least`, that opens; one warning for better ones that did not."""
+        """The device of highest priority, at least `least`, that opens; a warning says which better ones did not."""
         from micrograd_core import plugins
 
         ranked, failures = [], []
@@ -161,9 +155,11 @@ class Device:
         return cls.is_available("gpu")
 
     def is_cpu(self) -> bool:
+        """Whether this is the host."""
         return self.type == "cpu"
 
     def is_cuda(self) -> bool:
+        """Whether this is an NVIDIA GPU."""
         return self.type == "cuda"
 
     # ── the device itself ────────────────────────────────────────────────────────────────────────────────────
@@ -207,9 +203,10 @@ _default: ContextVar[Device | None] = ContextVar("micrograd_default_device", def
 
 
 def default_device() -> Device:
-    """Where tensors are made when nobody says: `use_device`, else `set_default_device`, else ``MICROGRAD_DEVICE``, else cpu.
+    """Where tensors are made when nobody says: what `use_device` or `set_default_device` set, else the environment's.
 
-    The setting belongs to the context: threads and asyncio tasks do not see each other's.
+    The environment variable is ``MICROGRAD_DEVICE``; without it the device is the cpu. The setting
+    belongs to the context: threads and asyncio tasks do not see each other's.
     """
     device = _default.get()
     if device is None:

@@ -16,7 +16,12 @@ COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
 def examine(name: str, address: str) -> dict[str, Any]:
     """One device: a row with `COLUMNS`, and ``reason`` where the status is not ``works``."""
     spec = f"{name}:{address}" if address else name
-    row: dict[str, Any] = {"device": spec, "status": "works", "plugin": plugins.origin(name).partition(",")[0], "reason": ""}
+    row: dict[str, Any] = {
+        "device": spec,
+        "status": "works",
+        "plugin": plugins.origin(name).partition(",")[0],
+        "reason": "",
+    }
     try:
         device = Device(spec)
         row |= {"device": str(device), "dtypes": sorted(device.kernels.backend.dtypes)}
@@ -46,7 +51,14 @@ def examine_all() -> list[dict[str, Any]]:
         try:
             addresses = plugins.call(name, "micrograd_addresses")
         except BackendBroken as error:
-            rows.append({"device": name, "status": "broken", "plugin": plugins.origin(name).partition(",")[0], "reason": str(error)})
+            rows.append(
+                {
+                    "device": name,
+                    "status": "broken",
+                    "plugin": plugins.origin(name).partition(",")[0],
+                    "reason": str(error),
+                }
+            )
             continue
         rows += [examine(name, address) for address in addresses]
     return rows
@@ -56,7 +68,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Rows as text for a terminal; reasons stand below."""
     if not rows:
         return "no backends are installed; pip install micrograd-cpu"
-    cells = [COLUMNS]
+    cells: list[tuple[str, ...]] = [COLUMNS]
     for row in rows:
         native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""
         shown = {**row, "native ops": native, "dtypes": len(row["dtypes"]) if "dtypes" in row else ""}

@@ -46,6 +46,7 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
+        """Whether this is a signed or unsigned integer."""
         return self.kind in ("signed integer", "unsigned integer")
 
 
@@ -93,7 +94,9 @@ def dtype(spec: Any) -> DType:
         return spec
     if isinstance(spec, type) and spec in DEFAULTS:
         return DEFAULTS[spec]
-    name = spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None) or str(spec)
+    name = (
+        spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None) or str(spec)
+    )
     name = name.rsplit(".", 1)[-1].removesuffix("_")
     if name not in DTYPES:
         raise DTypeError(f"{spec!r} is not a dtype; use {one_of(DTYPES)}")
@@ -141,7 +144,11 @@ def check_scalar(op: str, scalar: Any, dtype: DType) -> None:
     if rank is None:
         rank = next(rank for kind, rank in _SCALAR_RANK.items() if isinstance(scalar, kind))
     if rank > _KIND_RANK[dtype.kind] or (rank == 0 and dtype.kind != "bool"):
-        need = next(name for name, kind in (("float32", float), ("complex64", complex), ("int64", int)) if isinstance(scalar, kind))
+        need = next(
+            name
+            for name, kind in (("float32", float), ("complex64", complex), ("int64", int))
+            if isinstance(scalar, kind)
+        )
         advice = f"write {int(scalar)}" if rank == 0 else f"use x.astype({need!r})"
         raise DTypeError(
             f"{op}: the Python {type(scalar).__name__} {scalar!r} does not go with a {dtype} tensor "
@@ -194,7 +201,7 @@ def unpack(data: Any, dtype: DType) -> list[Any]:
         return [struct.unpack("f", struct.pack("I", bits << 16))[0] for bits in view.cast("H").tolist()]
     if dtype is float16:
         return list(struct.unpack(f"{len(view) // 2}e", view))
-    flat = view.cast(dtype.format).tolist()
+    flat: list[Any] = view.cast(dtype.format).tolist()  # type: ignore[call-overload]
     if dtype.kind == "complex floating":
         return [complex(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
     return flat

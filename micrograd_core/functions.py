@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.device import Device, default_device
+from micrograd_core.dispatch import SCALARS, apply, create
 from micrograd_core.dtypes import DEFAULTS, DType, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.tensor import SCALARS, Tensor, apply, asarray, create
+from micrograd_core.tensor import Tensor, asarray
 
 _TYPES = {"operands": "Tensor or number", "result": "Tensor"}
 
@@ -28,7 +29,9 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return apply(op, operands)
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
-        operands = tuple(x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count]))
+        operands = tuple(
+            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count])
+        )
         return apply(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
     def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
@@ -58,7 +61,8 @@ def _docstring(op: Op) -> str:
     result = "the operands' common dtype" if op.result == "same" else "bool, or the dtype asked for"
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
     return (
-        f"{op.doc}\n\n{grad}\n\nParameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
+        f"{op.doc}\n\n{grad}\n\n"
+        f"Parameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
         f"Returns\n-------\nTensor\n    Of {result}.\n\n"
         "Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory\n"
     )
@@ -92,7 +96,13 @@ def ones_like(x: Tensor, /) -> Tensor:
 
 
 def arange(
-    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | Device | None = None
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: str | Device | None = None,
 ) -> Tensor:
     """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32."""
     first, last = (0, start) if stop is None else (start, stop)
@@ -100,7 +110,11 @@ def arange(
         raise ShapeError("arange: the step cannot be 0")
     count = max(-int(-(last - first) // step) if step else 0, 0)
     integral = all(isinstance(each, int) for each in (first, last, step))
-    return asarray([first + i * step for i in range(count)], dtype=_dtype(dtype, int64 if integral else DEFAULTS[float]), device=device)
+    return asarray(
+        [first + i * step for i in range(count)],
+        dtype=_dtype(dtype, int64 if integral else DEFAULTS[float]),
+        device=device,
+    )
 
 
 def _dtype(asked: Any, default: DType) -> DType:

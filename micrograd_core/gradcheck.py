@@ -1,8 +1,8 @@
 """`gradcheck` and `gradgradcheck`: the definition of a correct gradient, as a test.
 
 The derivative of a random projection of ``f`` along every input coordinate, by central differences, must equal what
-reverse mode says. The error of a central difference is O(eps**2) truncation plus O(u / eps) rounding (u = 2**-53), least
-near ``eps = u**(1/3)``.
+reverse mode says. The error of a central difference is O(eps**2) truncation plus O(u / eps) rounding (u = 2**-53),
+least near ``eps = u**(1/3)``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def gradcheck(
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     varied = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and x.dtype is float64]
     if not varied:
-        raise DTypeError("gradcheck varies float64 tensors that require gradients; make one with Tensor(data, dtype='float64')")
+        raise DTypeError(
+            "gradcheck varies float64 tensors that require gradients; make one with Tensor(data, dtype='float64')"
+        )
     with enable_grad():
         projection, gradients = _analytic(f, inputs, varied)
     for i, gradient in zip(varied, gradients, strict=True):
@@ -64,7 +66,14 @@ def gradcheck(
             ) / (2 * eps)
             if not abs(analytic[position] - numeric) <= atol + rtol * abs(numeric):
                 raise GradcheckError(
-                    input=i, shape=x.shape, element=position, analytic=analytic[position], numeric=numeric, eps=eps, atol=atol, rtol=rtol
+                    input=i,
+                    shape=x.shape,
+                    element=position,
+                    analytic=analytic[position],
+                    numeric=numeric,
+                    eps=eps,
+                    atol=atol,
+                    rtol=rtol,
                 )
     return True
 
@@ -88,14 +97,19 @@ def gradgradcheck(
 
 
 def _analytic(
-    f: Callable[..., Any], inputs: Sequence[Any], varied: list[int], *, create_graph: bool = False, through: Sequence[Any] | None = None
+    f: Callable[..., Any],
+    inputs: Sequence[Any],
+    varied: list[int],
+    *,
+    create_graph: bool = False,
+    through: Sequence[Any] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """A random projection for the result of `f`, and the gradients of the projected result."""
     from micrograd_core.autograd import value_and_grad
 
     projection: list[Tensor] = []
 
-    def projected(*args: Any) -> Tensor:
+    def projected(*args: Any) -> Any:
         out = f(*args)
         if not isinstance(out, Tensor) or not out.dtype.is_floating:
             raise DTypeError(f"gradcheck: the function must return a floating-point tensor; it returned {out!r}")

@@ -14,7 +14,11 @@ from micrograd_core.ops import TABLE
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
 
-_KIND_OF_FORMAT = {**dict.fromkeys("bhilqn", "int"), **dict.fromkeys("BHILQN", "uint"), **dict.fromkeys("efdg", "float")}
+_KIND_OF_FORMAT = {
+    **dict.fromkeys("bhilqn", "int"),
+    **dict.fromkeys("BHILQN", "uint"),
+    **dict.fromkeys("efdg", "float"),
+}
 
 
 def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
@@ -59,7 +63,9 @@ def _dtype_of(view: memoryview) -> DType:
     kind = "complex" if complex_ else _KIND_OF_FORMAT.get(format)
     name = f"{kind}{view.itemsize * 8}"
     if name not in DTYPES:
-        raise DTypeError(f"no dtype holds elements of buffer format {view.format!r}; convert the data first, for example to float32")
+        raise DTypeError(
+            f"no dtype holds elements of buffer format {view.format!r}; convert the data first, for example to float32"
+        )
     return DTYPES[name]
 
 
@@ -73,8 +79,8 @@ def flatten(nested: Sequence[Any]) -> tuple[list[Any], Shape]:
     """
     level: list[Any] = list(nested)
     shape = [len(level)]
-    while level and any(isinstance(item, (list, tuple)) or getattr(item, "shape", ()) for item in level):
-        rows = [list(item) if isinstance(item, (list, tuple)) or getattr(item, "shape", ()) else None for item in level]
+    while level and any(_is_row(item) for item in level):
+        rows = [list(item) if _is_row(item) else None for item in level]
         lengths = {None if row is None else len(row) for row in rows}
         if len(lengths) > 1:
             found = " and ".join(sorted("a number" if length is None else f"length {length}" for length in lengths))
@@ -82,6 +88,10 @@ def flatten(nested: Sequence[Any]) -> tuple[list[Any], Shape]:
         level = [element for row in rows if row is not None for element in row]
         shape.append(len(rows[0] or ()))
     return [item.item() if hasattr(item, "item") and hasattr(item, "dtype") else item for item in level], tuple(shape)
+
+
+def _is_row(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) or bool(getattr(item, "shape", None))
 
 
 def elements(data: Any, shape: Shape, dtype: DType) -> Any:
@@ -127,7 +137,7 @@ def describe(x: Tensor) -> str:
 
 
 def _edges(x: Tensor, axis: int) -> Tensor:
-    from micrograd_core.tensor import apply
+    from micrograd_core.dispatch import apply
 
     before = (slice(None),) * axis
     return apply(TABLE["concat"], (x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]), {"axis": axis})

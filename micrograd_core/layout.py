@@ -75,7 +75,7 @@ def resolve_reshape(old: Shape, shape: Any) -> Shape:
             new[new.index(-1)] = size // known
     if min(new, default=0) < 0 or math.prod(new) != size:
         raise ShapeError(
-            f"reshape: {size} elements of shape {old} do not fit shape {tuple(shape) if not hasattr(shape, '__index__') else shape}; "
+            f"reshape: {size} elements of shape {old} do not fit shape {shape}; "
             "the sizes must agree, and at most one length may be -1"
         )
     return tuple(new)
@@ -169,7 +169,9 @@ def _resolve_entry(entry: Any, axis: int, shape: Shape) -> int | slice:
     except TypeError as error:
         raise IndexingError(f"getitem: {error} on axis {axis}") from None
     if not -length <= position < length:
-        raise IndexingError(f"getitem: index {position} is out of bounds for axis {axis} of length {length} (shape {shape})")
+        raise IndexingError(
+            f"getitem: index {position} is out of bounds for axis {axis} of length {length} (shape {shape})"
+        )
     return position + length if position < 0 else position
 
 

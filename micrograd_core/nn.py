@@ -25,7 +25,7 @@ class Module:
         """What calling the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
         return self.forward(*args, **kwargs)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -71,8 +71,16 @@ class Module:
         own = dict(self.named_parameters())
         faults = [f"{name!r} is missing" for name in own if name not in state]
         faults += [f"{name!r} is not a parameter of this {type(self).__name__}" for name in state if name not in own]
-        loaded = {name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True) for name in state if name in own}
-        faults += [f"{name!r} has shape {x.shape}, not {own[name].shape}" for name, x in loaded.items() if x.shape != own[name].shape]
+        loaded = {
+            name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True)
+            for name in state
+            if name in own
+        }
+        faults += [
+            f"{name!r} has shape {x.shape}, not {own[name].shape}"
+            for name, x in loaded.items()
+            if x.shape != own[name].shape
+        ]
         if faults:
             raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
         for name, x in loaded.items():
@@ -149,7 +157,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape ``(..., in_features)`` to ``(..., out_features)``."""
-        y = x @ self.weight.mT
+        y: Tensor = x @ self.weight.mT
         return y if self.bias is None else y + self.bias
 
     def __repr__(self) -> str:

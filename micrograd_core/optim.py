@@ -31,7 +31,9 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__} got no parameters to optimise")
         for p in self.params:
             if not isinstance(p, Tensor) or not (p.requires_grad and p.is_leaf):
-                raise GraphError(f"{type(self).__name__} optimises tensors that require gradients and were not computed; got {p!r}")
+                raise GraphError(
+                    f"{type(self).__name__} optimises tensors that require gradients and were not computed; got {p!r}"
+                )
         for name, value in {"lr": lr, **hyper}.items():
             if not isinstance(value, (bool, tuple)) and value < 0:
                 raise ValueError(f"{type(self).__name__}: {name} must not be negative; got {value}")
@@ -40,7 +42,7 @@ class Optimizer:
         """Per parameter: what the rule keeps between steps, as handles and numbers."""
 
     def step(self) -> None:
-        """Move every parameter that has a gradient. Parameters keep their identity; what was recorded keeps the old numbers."""
+        """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
         for p, state in zip(self.params, self.state, strict=True):
             g = p.grad
             if g is not None:
@@ -84,7 +86,7 @@ class SGD(Optimizer):
             raise ValueError("SGD: nesterov needs momentum > 0 and dampening = 0")
         self.momentum, self.dampening, self.weight_decay, self.nesterov = momentum, dampening, weight_decay, nesterov
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         if self.momentum:
@@ -127,7 +129,7 @@ class Adam(Optimizer):
             raise ValueError(f"Adam: betas must be in [0, 1); got {betas}")
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         beta1, beta2 = self.betas

@@ -91,7 +91,10 @@ def _distribution(entry: metadata.EntryPoint) -> str:
 def origin(name: str) -> str:
     """Where a plugin comes from: distribution, version, entry point."""
     entries = entry_points().get(name, [])
-    return " and ".join(f"{_distribution(entry)}, entry point {entry.name} = {entry.value}" for entry in entries) or "registered by hand"
+    return (
+        " and ".join(f"{_distribution(entry)}, entry point {entry.name} = {entry.value}" for entry in entries)
+        or "registered by hand"
+    )
 
 
 def register(name: str, plugin: Any) -> None:
@@ -190,7 +193,9 @@ def _validated(name: str, plugin: Any) -> Any:
         _manager.add_hookspecs(__import__(__name__, fromlist=["*"]))
     known = {hook.name for caller in _manager.hook.__dict__.values() for hook in [caller] if hasattr(caller, "name")}
     offered = [attribute for attribute in dir(plugin) if _manager.parse_hookimpl_opts(plugin, attribute) is not None]
-    faults = [f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known]
+    faults = [
+        f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
+    ]
     if "micrograd_open" not in offered:
         faults.append("it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)")
     try:

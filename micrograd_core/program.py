@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 
 class Ref(NamedTuple):
-    """Value number `index` of a program: first its inputs, then one per step."""
+    """Value number `number` of a program: first its inputs, then one per step."""
 
-    index: int
+    number: int
 
 
 class Step(NamedTuple):
@@ -28,7 +28,9 @@ class Program(NamedTuple):
     outputs: tuple[Ref, ...]
 
 
-def straight_line(program: Program, kernel: Callable[[str], Callable[..., Any] | None]) -> Callable[..., tuple[Any, ...]]:
+def straight_line(
+    program: Program, kernel: Callable[[str], Callable[..., Any] | None]
+) -> Callable[..., tuple[Any, ...]]:
     """`program` as a function of its input handles that calls one kernel after the other.
 
     Raises
@@ -48,7 +50,7 @@ def straight_line(program: Program, kernel: Callable[[str], Callable[..., Any] |
             raise TypeError(f"the program takes {program.inputs} handles; got {len(handles)}")
         values = list(handles)
         for function, operands, params in bound:
-            values.append(function(*(values[o.index] if isinstance(o, Ref) else o for o in operands), **params))
-        return tuple(values[output.index] for output in program.outputs)
+            values.append(function(*(values[o.number] if isinstance(o, Ref) else o for o in operands), **params))
+        return tuple(values[output.number] for output in program.outputs)
 
     return run

@@ -1,350 +1,21 @@
-"""`Tensor`: a handle, a device, and a record of how it was made.
-
-To follow one ``x * y``: `binary` below calls the device's kernel and appends the record; `micrograd_core.ops` holds the
-gradient rule; `autograd.sweep` applies it.
-"""
+"""`Tensor`: a handle, a device, and a record of how it was made."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from micrograd_core import autograd
-from micrograd_core.autograd import Leaf, Record, Version, is_grad_enabled
+from micrograd_core import autograd, dispatch
+from micrograd_core.autograd import Leaf
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import DType, check_scalar, promote
+from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, binary, explain, reduction, unary, wrap
+from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import (
-    DeviceMismatch,
-    DTypeError,
-    GraphError,
-    MicrogradError,
-    OutOfMemory,
-    ShapeError,
-    UnsupportedDType,
-    one_of,
-)
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.layout import Layout, resolve_axis, resolve_key
-from micrograd_core.ops import TABLE, Op
-
-new = object.__new__
-NO_PARAMS: dict[str, Any] = {}
-ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
-SCALARS = (bool, int, float, complex)
-
-
-class Storage:
-    """A piece of memory that several tensors share: who they are, and which version of it is current.
-
-    Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
-    """
-
-    __slots__ = ("holders", "tracked", "version")
-
-    def __init__(self, first: Tensor) -> None:
-        self.version = Version()
-        self.tracked = first._record is not None  # some holder records gradients
-        self.holders = [weakref.ref(first)]
-
-    def add(self, tensor: Tensor) -> None:
-        """Let `tensor` share this memory."""
-        if len(self.holders) & (len(self.holders) - 1) == 0:  # at powers of two: drop those that are gone
-            self.holders = [ref for ref in self.holders if ref() is not None]
-        self.holders.append(weakref.ref(tensor))
-        self.tracked |= tensor._record is not None
-        tensor._storage = self
-
-    def shared_beyond(self, *tensors: Any) -> bool:
-        """Whether a living tensor other than these looks at this memory."""
-        return any(holder is not None and all(holder is not t for t in tensors) for holder in (ref() for ref in self.holders))
-
-    def written(self) -> None:
-        """Tell all records that saved this memory that it has changed."""
-        self.version.stale = True
-        self.version = Version()
-
-
-def storage(tensor: Tensor) -> Storage:
-    """The storage of a tensor, made if nobody needed it so far."""
-    if tensor._storage is None:
-        tensor._storage = Storage(tensor)
-    return tensor._storage
-
-
-# ── the path of every operation ──────────────────────────────────────────────────────────────────────────────
-
-
-def wrap(handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
-    """A tensor around a handle."""
-    out = new(Tensor)
-    out._handle, out._kernels, out.dtype, out._record, out._storage = handle, kernels, dtype, record, None
-    return out
-
-
-def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
-    """Run `op` on tensors and Python scalars: check, promote, call the kernel, record.
-
-    Raises
-    ------
-    DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
-    """
-    kernels, dtype, operands = prepare(op, operands)
-    if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
-        result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
-        return result
-    handles = [x._handle if x.__class__ is Tensor else x for x in operands]
-    try:
-        handle = getattr(kernels, op.name)(*handles, **params)
-    except Exception as error:
-        raise explain(op, kernels, operands, params, error) from error
-    result_dtype = dtype if op.result == "same" else op.result(dtype, params)  # type: ignore[operator]
-    out = wrap(handle, params.get("target", kernels), result_dtype, None)
-    if not isinstance(op.gradient, str) and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
-        record = [op, out._kernels, params, handle]
-        for x, saved in zip(operands, handles, strict=True):
-            record += (_parent(x), saved)
-        out._record = record
-    if op.view:
-        storage(operands[0]).add(out)
-    return out
-
-
-def _records(x: Any) -> bool:
-    return x.__class__ is Tensor and x._record is not None
-
-
-def _parent(x: Any) -> Any:
-    """What a record keeps of where an operand came from."""
-    if x.__class__ is not Tensor:
-        return None
-    return x._record if x._record is not None else storage(x).version
-
-
-def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, ...]]:
-    """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
-    tensors = [x for x in operands if isinstance(x, Tensor)]
-    if not tensors:
-        operands = (asarray(operands[0]), *operands[1:])
-        tensors = [operands[0]]
-    kernels = tensors[0]._kernels
-    prepared: list[Any] = [x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands]
-    if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
-        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in prepared if isinstance(x, Tensor)])
-    dtype: DType | None = None
-    for position, x in enumerate(prepared):
-        if isinstance(x, Tensor):
-            if x.dtype.kind not in op.accepted(position):
-                raise _refusal(op, position, x)
-            if position not in op.separate and x.dtype is not dtype:
-                dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
-    if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
-        dtype = asarray(max((x for i, x in enumerate(prepared) if i not in op.separate), key=lambda x: SCALARS.index(type(x)))).dtype
-        first = next(i for i in range(len(prepared)) if i not in op.separate)
-        prepared[first] = asarray(prepared[first], dtype=dtype, device=kernels.device)
-    if op.cast is not None:
-        dtype = op.cast(dtype)
-    for position, x in enumerate(prepared):
-        if not isinstance(x, Tensor):
-            check_scalar(op.name, x, dtype)
-            if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
-                prepared[position] = next(kind for kind in SCALARS if isinstance(x, kind))(x)
-        elif position not in op.separate and x.dtype is not dtype:
-            prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
-    return kernels, dtype, tuple(prepared)
-
-
-def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
-    """A number or an array of another library: the first is a scalar, the second welcome where nothing has to move."""
-    if getattr(x, "shape", None) == () and hasattr(x, "item"):
-        return x.item()
-    if not hasattr(x, "__array__") and not hasattr(x, "__array_interface__"):
-        raise TypeError(f"{op.name}: operands are tensors and numbers; got {type(x).__name__}. Wrap it with Tensor(...) or asarray(...)")
-    if not beside.device.is_cpu():
-        raise DeviceMismatch(op.name, [(beside.device, beside.shape), ("the host", tuple(x.shape))])
-    return asarray(x, device=beside.device)
-
-
-def _refusal(op: Op, position: int, x: Tensor) -> DTypeError:
-    accepted = op.accepted(position)
-    where = f" as operand {position + 1}" if op.operands > 1 else ""
-    advice = "; convert it with x.astype('float32')" if "real floating" in accepted and "bool" not in accepted else ""
-    return DTypeError(f"{op.name} takes {one_of(sorted(accepted))} dtypes{where}; got {x.dtype} (shape {x.shape}){advice}")
-
-
-def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, Any], error: Exception) -> BaseException:
-    """The error to raise when a kernel refused: our sentence where we know one, else its own with a note."""
-    if isinstance(error, MicrogradError):
-        return error
-    shapes = [getattr(x, "shape", ()) for x in operands]
-    if op.check is not None:
-        try:
-            op.check(op.name, *shapes, **params)
-        except MicrogradError as ours:
-            return ours
-    if isinstance(error, MemoryError):
-        return OutOfMemory(str(kernels.device), getattr(error, "asked", None), **_pick(kernels.memory(), "in_use", "reserved"))
-    dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
-    error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
-    return error
-
-
-def _pick(figures: dict[str, int], *names: str) -> dict[str, int]:
-    return {name: figures[name] for name in names if name in figures}
-
-
-class Recorded:
-    """A kernel table whose functions take and give tensors, and record: what makes a sweep differentiable."""
-
-    def __init__(self, kernels: Any) -> None:
-        self._kernels = kernels
-
-    @staticmethod
-    def of(kernels: Any) -> Recorded:
-        """The recorded table of a device, made once."""
-        table: Recorded | None = kernels.__dict__.get("recorded")
-        if table is None:
-            table = kernels.recorded = Recorded(kernels)
-        return table
-
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        op = TRANSFER if name == "transfer" else TABLE.get(name)
-        if op is None:
-            raise AttributeError(name)
-        if op.operands == 0:
-            function: Callable[..., Tensor] = partial(create, op, self._kernels)
-        else:
-            function = lambda *operands, **params: apply(op, operands, params)  # noqa: E731
-        setattr(self, name, function)
-        return function
-
-    def lift(self, handle: Any, parent: Any) -> Any:
-        """A saved operand as the tensor it was; scalars as they are."""
-        if parent is None:
-            return handle
-        kernels = parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
-        return wrap(handle, kernels, kernels.dtype(handle), None if parent.__class__ is Version else parent)
-
-    def dtype(self, x: Tensor) -> DType:
-        return x.dtype
-
-
-def create(op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
-    """Run an operation without operands on a device."""
-    kernels.native(dtype)
-    try:
-        handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
-    except Exception as error:
-        raise explain(op, kernels, (), params, error) from error
-    return wrap(handle, kernels, dtype, None)
-
-
-TRANSFER = Op(
-    "transfer",
-    "The same numbers on another device.",
-    accepts=TABLE["copy"].accepts,
-    gradient=(lambda k, g, out, x, *, source, target: k.transfer(g, source=target, target=source),),
-    gradient_aliases=True,
-)
-
-
-# ── methods made from the table ──────────────────────────────────────────────────────────────────────────────
-
-
-def binary(name: str, *, same_dtype: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """An operator and its reflection. The hot path: two recorded tensors of one device and dtype need no preparation."""
-    op = TABLE[name]
-    floating = not isinstance(op.gradient, str)
-
-    def operator(x: Tensor, y: Any) -> Any:
-        kernels = x._kernels
-        if y.__class__ is not Tensor or y._kernels is not kernels or y.dtype is not x.dtype or x.dtype.kind not in op.accepts:
-            return _fallback(op, x, y)
-        a, b = x._handle, y._handle
-        try:
-            handle = getattr(kernels, name)(a, b)
-        except Exception as error:
-            raise explain(op, kernels, (x, y), NO_PARAMS, error) from error
-        out = new(Tensor)
-        out._handle, out._kernels, out.dtype, out._storage = handle, kernels, x.dtype, None
-        p, q = x._record, y._record
-        if (p is None and q is None) or not is_grad_enabled():
-            out._record = None
-        else:
-            out._record = [
-                op, kernels, NO_PARAMS, handle,
-                p if p is not None else storage(x).version, a,
-                q if q is not None else storage(y).version, b,
-            ]  # fmt: skip
-        return out
-
-    def unrecorded(x: Tensor, y: Any) -> Any:
-        return _fallback(op, x, y)
-
-    def reflected(x: Tensor, y: Any) -> Any:
-        return _fallback(op, y, x)
-
-    operator.__doc__ = unrecorded.__doc__ = op.doc
-    return (operator if floating and same_dtype else unrecorded), reflected
-
-
-def _fallback(op: Op, x: Any, y: Any) -> Any:
-    for operand in (x, y):
-        if not isinstance(operand, (Tensor, *SCALARS)) and not hasattr(operand, "__array__"):
-            return NotImplemented
-    return apply(op, (x, y))
-
-
-def unary(name: str) -> Callable[[Any], Tensor]:
-    """A method without parameters."""
-    op = TABLE[name]
-
-    def method(x: Tensor) -> Tensor:
-        if op.result != "same" or x.dtype.kind not in op.accepts:
-            return apply(op, (x,))
-        kernels, a, p = x._kernels, x._handle, x._record
-        try:
-            handle = getattr(kernels, name)(a)
-        except Exception as error:
-            raise explain(op, kernels, (x,), NO_PARAMS, error) from error
-        record: Record | None = None
-        if p is not None and is_grad_enabled():
-            record = [op, kernels, NO_PARAMS, handle, p, a]
-        return wrap(handle, kernels, x.dtype, record)
-
-    method.__doc__ = op.doc
-    return method
-
-
-def reduction(name: str) -> Callable[..., Tensor]:
-    """A method that reduces over axes; over all of them by default."""
-    op = TABLE[name]
-    parameters = op.parameters
-    assert parameters is not None
-
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
-        if axis is None and not keepdims and not others and name in ("sum", "mean"):
-            return apply(op, (x,), ALL_AXES)
-        return apply(op, (x,), parameters(x, axis=axis, keepdims=keepdims, **others))
-
-    method.__doc__ = op.doc
-    return method
-
-
-def along(name: str) -> Callable[..., Tensor]:
-    """A method that works along one axis, the last by default."""
-    op = TABLE[name]
-
-    def method(x: Tensor, axis: int = -1) -> Tensor:
-        return apply(op, (x,), {"axis": resolve_axis(name, axis, len(x.shape))})
-
-    method.__doc__ = op.doc
-    return method
-
-
-# ── Tensor ───────────────────────────────────────────────────────────────────────────────────────────────────
+from micrograd_core.ops import TABLE
+from micrograd_core.writing import Storage, storage, write
 
 
 class Tensor:
@@ -380,7 +51,13 @@ class Tensor:
         self, data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool | None = None
     ) -> None:
         made = asarray(data, dtype=dtype, device=device)
-        self._handle, self._kernels, self.dtype, self._storage, self._record = made._handle, made._kernels, made.dtype, None, None
+        self._handle, self._kernels, self.dtype, self._storage, self._record = (
+            made._handle,
+            made._kernels,
+            made.dtype,
+            None,
+            None,
+        )
         self.requires_grad = self.dtype.is_floating if requires_grad is None else requires_grad
 
     # attributes
@@ -427,7 +104,7 @@ class Tensor:
         return self.layout.is_contiguous
 
     def contiguous(self) -> Tensor:
-        """This tensor if it is contiguous, else a contiguous copy."""
+        """The tensor itself if it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous() else self.copy()
 
     # autograd
@@ -442,7 +119,9 @@ class Tensor:
         if wanted == self.requires_grad:
             return
         if wanted and not self.dtype.is_floating:
-            raise DTypeError(f"only floating-point tensors record gradients; this one is {self.dtype}. Use x.astype('float32')")
+            raise DTypeError(
+                f"only floating-point tensors record gradients; this one is {self.dtype}. Use x.astype('float32')"
+            )
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
         self._record = Leaf(self._kernels) if wanted else None
@@ -467,7 +146,9 @@ class Tensor:
             if not isinstance(value, Tensor):
                 value = asarray(value, dtype=self.dtype, device=self.device)
             if value.shape != self.shape or value.dtype is not self.dtype:
-                raise ShapeError(f"grad has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}")
+                raise ShapeError(
+                    f"grad has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
+                )
             if value._kernels is not self._kernels:
                 raise DeviceMismatch("grad", [(self.device, self.shape), (value.device, value.shape)])
         self._record.grad = value
@@ -504,16 +185,20 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The numbers without the graph, as `detach`. Assigning replaces them and keeps the tensor's place as a leaf."""
+        """The numbers without the graph, as `detach`. Assigning replaces them; the tensor stays the leaf it is."""
         return self.detach()
 
     @data.setter
     def data(self, value: Any) -> None:
         if not self.is_leaf:
-            raise GraphError("the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from")
+            raise GraphError(
+                "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
+            )
         value = value if isinstance(value, Tensor) else asarray(value, dtype=self.dtype, device=self.device)
         if value.shape != self.shape or value.dtype is not self.dtype:
-            raise ShapeError(f"data has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}")
+            raise ShapeError(
+                f"data has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
+            )
         if value._kernels is not self._kernels:
             raise DeviceMismatch("data", [(self.device, self.shape), (value.device, value.shape)])
         self._handle = value._handle
@@ -578,7 +263,7 @@ class Tensor:
     # shape and selection
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view where strides allow it."""
+        """The same elements in another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
     def permute_dims(self, *axes: Any) -> Tensor:
@@ -652,10 +337,6 @@ class Tensor:
         """Elements converted to `dtype`."""
         return apply(TABLE["astype"], (self,), {"dtype": as_dtype(dtype)})
 
-    def float(self) -> Tensor:
-        """As float32."""
-        return self.astype("float32")
-
     def to(self, device: str | Device) -> Tensor:
         """The same numbers on another device, in the same graph; this tensor if it is there already."""
         target = Device(device).kernels
@@ -692,7 +373,9 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if self.requires_grad:
-            raise TypeError("this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()")
+            raise TypeError(
+                "this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()"
+            )
         if not self.device.is_cpu():
             raise TypeError(f"this tensor is on {self.device}; nothing is moved implicitly. Use x.numpy()")
         if copy is False:
@@ -723,7 +406,13 @@ class Tensor:
         return describe(self)
 
     def __reduce__(self) -> Any:
-        return _restore, (bytes(self._kernels.to_host(self._handle)), self.shape, self.dtype, self.device, self.requires_grad)
+        return _restore, (
+            bytes(self._kernels.to_host(self._handle)),
+            self.shape,
+            self.dtype,
+            self.device,
+            self.requires_grad,
+        )
 
 
 def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:
@@ -763,57 +452,9 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
     return x if wanted is None or wanted is found else x.astype(wanted)
 
 
-def write(x: Tensor, key: Any, value: Any) -> None:
-    """``x[key] = value``. In place where nothing was recorded; on a recorded tensor a copy takes its place in the graph.
-
-    Raises
-    ------
-    GraphError
-        Where the write would have to change what others see of a recorded tensor: a leaf, or memory shared with views.
-    """
-    params = {"key": resolve_key(key, x.shape)}
-    if not isinstance(value, (Tensor, *SCALARS)):
-        value = asarray(value, device=x.device)
-    if isinstance(value, Tensor):
-        value = value if value.dtype is x.dtype else value.astype(x.dtype)
-    scatter = TABLE["scatter"]
-    assert scatter.parameters is not None
-    scatter.parameters(x, value, **params)
-    recorded = _records(x)
-    if is_grad_enabled() and (recorded or _records(value)):
-        if x._record.__class__ is Leaf:
-            raise GraphError(
-                "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
-                "use `with no_grad():` to change its numbers, or write into x.copy()"
-            )
-        _refuse_shared(x, value)
-        out = apply(scatter, (x, value), params)
-        x._handle, x._record, x._storage = out._handle, out._record, None
-        return
-    kernels, _, (_, value) = prepare(scatter, (x, value))
-    handle = value._handle if isinstance(value, Tensor) else value
-    if not recorded:
-        if x._storage is not None and x._storage.tracked:
-            raise GraphError(
-                "this tensor shares memory with one that records gradients, which would change unnoticed; "
-                "write into a .copy(), or into that tensor under `with no_grad():`"
-            )
-        if kernels.assign(x._handle, handle, params["key"]):
-            if x._storage is not None:
-                x._storage.written()
-            return
-    _refuse_shared(x, value)
-    x._handle, x._storage = kernels.scatter(x._handle, handle, **params), None
-
-
-def _refuse_shared(x: Tensor, value: Any) -> None:
-    if x._storage is not None and x._storage.shared_beyond(x, value):
-        raise GraphError(
-            "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write; "
-            "write into x.copy(), or delete the other one first"
-        )
-
-
 def shares_memory(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors look at common memory: false as soon as they are on different devices."""
     return x._kernels is y._kernels and bool(x._kernels.shares_memory(x._handle, y._handle))
+
+
+dispatch.Tensor, dispatch.asarray = Tensor, asarray  # type: ignore[attr-defined]

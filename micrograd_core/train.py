@@ -6,10 +6,11 @@ It needs the extra ``train`` (scikit-learn, rich, safetensors, matplotlib, and N
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,15 @@ from micrograd_core.nn import Linear, Module, ReLU, Sequential
 from micrograd_core.optim import SGD, Adam, Optimizer
 from micrograd_core.tensor import Tensor, asarray
 
-_NEEDED = {"sklearn": "scikit-learn", "rich": "rich", "safetensors": "safetensors", "matplotlib": "matplotlib", "numpy": "numpy"}
+_NEEDED = {
+    "sklearn": "scikit-learn",
+    "rich": "rich",
+    "safetensors": "safetensors",
+    "matplotlib": "matplotlib",
+    "numpy": "numpy",
+}
 
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, Callable[[list[Tensor], float], Optimizer]] = {
     "adam": lambda parameters, lr: Adam(parameters, lr=lr),
     "sgd": lambda parameters, lr: SGD(parameters, lr=lr, momentum=0.9),
 }
@@ -31,7 +38,7 @@ OPTIMIZERS = {
 def mlp(sizes: Sequence[int], generator: random.Random, device: Device) -> Sequential:
     """Linear layers of these sizes with ReLU between them."""
     layers: list[Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [Linear(inputs, outputs, generator=generator, device=device), ReLU()]
     return Sequential(*layers[:-1])
 
@@ -49,8 +56,8 @@ def train_digits(
 ) -> dict[str, Any]:
     """Train a multilayer perceptron, and write what came of it to the folder `out`.
 
-    ``model.safetensors`` holds the weights, ``curves.png`` loss and accuracy by epoch, ``metrics.json`` the same as numbers.
-    The same seed gives the same numbers on one device.
+    ``model.safetensors`` holds the weights, ``curves.png`` loss and accuracy by epoch, ``metrics.json`` the same as
+    numbers. The same seed gives the same numbers on one device.
 
     Parameters
     ----------
@@ -118,7 +125,7 @@ def _importable(module: str) -> bool:
 
 
 def _digits(seed: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Images scaled to [0, 1] as float32 (n, 64), labels as int64 (n,); four fifths to train on, stratified by digit."""
+    """Images in [0, 1] as float32 (n, 64), labels as int64 (n,); four fifths to train on, stratified by digit."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -167,7 +174,10 @@ def _progress(epochs: int) -> Any:
             TextColumn("epoch"),
             MofNCompleteColumn(),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  test accuracy {task.fields[accuracy]:.2%}  {task.fields[rate]:,.0f} samples/s"),
+            TextColumn(
+                "loss {task.fields[loss]:.4f}  test accuracy {task.fields[accuracy]:.2%}  "
+                "{task.fields[rate]:,.0f} samples/s"
+            ),
             TimeRemainingColumn(),
         )
         with Progress(*columns) as progress:

@@ -100,7 +100,8 @@ class BytesBackend(StridedBackend):
     def map(self, op: str, out: Strided, *operands: Any) -> None:
         function = MAPS[op]
         values = [
-            [x.buffer[i] for i in x.layout.indices()] if isinstance(x, Strided) else [x] * out.layout.size for x in operands
+            [x.buffer[i] for i in x.layout.indices()] if isinstance(x, Strided) else [x] * out.layout.size
+            for x in operands
         ]
         for i, row in zip(out.layout.indices(), zip(*values, strict=True), strict=True):
             out.buffer[i] = _fit(function(*row), out.dtype)

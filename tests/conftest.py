@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from bytes_backend import Plugin
+
 from micrograd_core import Device, plugins
 
 

@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from micrograd_core import (
     Device,
     Tensor,
@@ -343,7 +344,9 @@ def test_grad_leaves_dot_grad_alone_and_nests() -> None:
 
 
 def test_value_and_grad_of_several_arguments() -> None:
-    value, (gx, gy) = value_and_grad(lambda x, y, n: (x * y).sum() * n, argnums=(0, 1))(Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), 2)
+    value, (gx, gy) = value_and_grad(lambda x, y, n: (x * y).sum() * n, argnums=(0, 1))(
+        Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), 2
+    )
     assert value.item() == 22.0
     assert gx.tolist() == [6.0, 8.0]
     assert gy.tolist() == [2.0, 4.0]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from micrograd_core import Device, asarray, train
 from micrograd_core.cli import main
 
@@ -63,13 +64,17 @@ def test_a_seed_gives_the_same_numbers_and_options_matter(tmp_path: Path) -> Non
     ],
 )
 def test_bad_options_get_a_sentence(arguments: list[str], words: str) -> None:
-    run = subprocess.run([sys.executable, "-m", "micrograd_core.cli", *arguments], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "micrograd_core.cli", *arguments], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 2
     assert words in run.stderr
     assert "Traceback" not in run.stderr
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
     assert main(["train", "digits", "--out", str(tmp_path / "new")]) == 2
     error = capsys.readouterr().err

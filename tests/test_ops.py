@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.dtypes import float32, float64
 from micrograd_core.ops import CORE_KERNELS, TABLE, Array, Op, Sample
@@ -33,7 +34,9 @@ def call(op: Op, operands: list[Any], params: dict[str, Any]) -> Tensor:
 
 def tensors(sample: Sample, dtype: str, device: Device, requires_grad: bool = False) -> list[Any]:
     return [
-        Tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
+        Tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind == "f")
+        if isinstance(x, np.ndarray)
+        else x
         for x in arrays(sample, dtype)
     ]
 
@@ -52,7 +55,10 @@ def test_value_shape_and_dtype(op: Op, sample: Sample, dtype: str, device: Devic
     if op.result == "same":
         assert result.dtype is (common if op.cast is None else op.cast(common))
     np.testing.assert_allclose(
-        result.numpy().astype("float64"), expected, rtol=1e-12 if dtype == "float64" else 2e-5, atol=1e-12 if dtype == "float64" else 2e-6
+        result.numpy().astype("float64"),
+        expected,
+        rtol=1e-12 if dtype == "float64" else 2e-5,
+        atol=1e-12 if dtype == "float64" else 2e-6,
     )
     assert params == sample.params
 
@@ -86,7 +92,7 @@ def test_second_gradient(op: Op, sample: Sample, device: Device) -> None:
 
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, device: Device) -> None:
-    operands = [x for x in tensors(sample, "float32", device, requires_grad=True)]
+    operands = tensors(sample, "float32", device, requires_grad=True)
     result = call(op, operands, sample.params)
     if not result.requires_grad:
         assert not any(isinstance(x, Tensor) and x.requires_grad for x in operands) or not result.dtype.is_floating
@@ -100,7 +106,9 @@ def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, 
         assert leaf.grad.shape == leaf.shape
         assert leaf.grad.is_contiguous()
         assert not shares_memory(leaf.grad, seed)
-        assert not any(shares_memory(leaf.grad, other.grad) for other in leaves if other is not leaf and other.grad is not None)
+        assert not any(
+            shares_memory(leaf.grad, other.grad) for other in leaves if other is not leaf and other.grad is not None
+        )
 
 
 LAYOUTS = {

@@ -1,7 +1,7 @@
 """`ArrayAPIBackend`: a backend over any array API namespace.
 
-A compliant namespace already *is* a kernel table; what is left is the handful of functions whose parameters the standard
-takes by position, or that it spells with operators.
+A compliant namespace already *is* a kernel table; what is left is the handful of functions whose parameters the
+standard takes by position, or that it spells with operators.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ArrayAPIBackend:
     dtypes : mapping, optional
         Core dtype name to native dtype; by default what `xp` has attributes for.
     kernels : mapping, optional
-        Operations to take from here rather than from `xp`: faster ones, or ones it gets wrong. ``None`` for an operation
-        that the core should compose.
+        Operations to take from here rather than from `xp`: faster ones, or ones it gets wrong. ``None`` for an
+        operation that the core should compose.
     """
 
     protocol = PROTOCOL
@@ -89,7 +89,11 @@ class ArrayAPIBackend:
         """Through nested lists, which every namespace takes; override it where the library can read bytes."""
         name = next(name for name, native in self.dtypes.items() if native == dtype)
         flat = unpack(data, DTYPES[name])
-        return self.xp.reshape(self.xp.asarray(flat, dtype=dtype), shape) if 0 in shape else self.xp.asarray(nest(flat, shape), dtype=dtype)
+        return (
+            self.xp.reshape(self.xp.asarray(flat, dtype=dtype), shape)
+            if 0 in shape
+            else self.xp.asarray(nest(flat, shape), dtype=dtype)
+        )
 
     def to_host(self, x: Any) -> Any:
         """Through the buffer protocol or ``__array__``; override it where the library has neither."""

@@ -2,13 +2,14 @@
 
 The author writes five functions; views, broadcasting, selection and assignment are arithmetic on `Layout`, done here:
 
-=====================  ================================================================================================
+=======================  ===============================================================================
 ``alloc(count, dtype)``  a new buffer for `count` elements, contents undefined
 ``write(buffer, data)``  copy C-order bytes into the start of a buffer
 ``read(buffer)``         all bytes of a buffer
-``map(op, out, *xs)``    ``out[i] = op(x[i], ...)`` for every index; operands have the layout shape of `out`, or are numbers
+``map(op, out, *xs)``    ``out[i] = op(x[i], ...)`` for every index; operands have the shape of `out`, or
+                         are numbers
 ``reduce(op, out, x)``   ``out[i] = op over j of x[i, j]``; the reduced axes of `x` are its last ones
-=====================  ================================================================================================
+=======================  ===============================================================================
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class StridedBackend:
     protocol = PROTOCOL
     capabilities: frozenset[str] = frozenset({"strided"})
 
-    def __init__(self, device: str, dtypes: Mapping[str, Any], kernels: Mapping[str, Callable[..., Any]] | None = None) -> None:
+    def __init__(
+        self, device: str, dtypes: Mapping[str, Any], kernels: Mapping[str, Callable[..., Any]] | None = None
+    ) -> None:
         self.device, self.dtypes = device, dtypes
         self._itemsize = {native: DTYPES[name].itemsize for name, native in dtypes.items()}
         self.kernels: dict[str, Callable[..., Any]] = {
@@ -173,7 +176,11 @@ class StridedBackend:
 
     def _reshape(self, x: Strided, *, shape: Shape) -> Strided:
         layout = x.layout.reshape(shape)
-        return x.view(layout) if layout is not None else self._fresh("copy", x.shape, x.dtype, x).view(Layout.contiguous(shape))
+        return (
+            x.view(layout)
+            if layout is not None
+            else self._fresh("copy", x.shape, x.dtype, x).view(Layout.contiguous(shape))
+        )
 
     def _scatter(self, x: Strided, values: Any, *, key: Key) -> Strided:
         out = self._fresh("copy", x.shape, x.dtype, x)

@@ -8,8 +8,6 @@ from micrograd_core.ops import elementwise, movement, network, reductions
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, Array, Op, Sample
 
-TABLE: Final[dict[str, Op]] = {
-    op.name: op for op in (*elementwise.OPS, *reductions.OPS, *movement.OPS, *network.OPS)
-}
+TABLE: Final[dict[str, Op]] = {op.name: op for op in (*elementwise.OPS, *reductions.OPS, *movement.OPS, *network.OPS)}
 
 __all__ = ["CORE_KERNELS", "TABLE", "Array", "Op", "Sample", "unbroadcast"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from micrograd_core.dtypes import DType, bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, REAL, Array, Op, Sample
 
 
 def _zero(k: Any, g: Any, out: Any, x: Any) -> Any:
@@ -82,7 +82,11 @@ def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
 
 def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0."""
-    log = (math.log(x) if x > 0 else 0.0 if x == 0 else math.nan) if _is_scalar(x) else k.log(k.where(k.equal(x, 0), 1, x))
+    log = (
+        (math.log(x) if x > 0 else 0.0 if x == 0 else math.nan)
+        if _is_scalar(x)
+        else k.log(k.where(k.equal(x, 0), 1, x))
+    )
     return k.multiply(g, k.multiply(out, log))
 
 
@@ -171,12 +175,7 @@ ARITHMETIC = (
         ),
         compose=_minimum,
     ),
-    _unary(
-        "negative",
-        "``-x``.",
-        gradient=(lambda k, g, out, x: k.negative(g),),
-        compose=_negative,
-    ),
+    _unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
     _unary(
         "positive",
         "``+x``: the same numbers.",
@@ -219,11 +218,7 @@ ARITHMETIC = (
 
 COMPARISON = (
     _comparison("less", "``x1 < x2``."),
-    _comparison(
-        "less_equal",
-        "``x1 <= x2``.",
-        compose=lambda k, x, y: k.bitwise_or(k.less(x, y), k.equal(x, y)),
-    ),
+    _comparison("less_equal", "``x1 <= x2``.", compose=lambda k, x, y: k.bitwise_or(k.less(x, y), k.equal(x, y))),
     _comparison("greater", "``x1 > x2``.", compose=lambda k, x, y: k.less(y, x)),
     _comparison("greater_equal", "``x1 >= x2``.", compose=lambda k, x, y: k.less_equal(y, x)),
     _comparison("equal", "``x1 == x2``.", accepts=ANY),

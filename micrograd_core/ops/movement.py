@@ -32,7 +32,9 @@ def _reshape_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, An
 def _permute_parameters(x: Any, /, axes: tuple[int, ...]) -> dict[str, Any]:
     resolved = resolve_axes("permute_dims", tuple(axes), len(x.shape)) or ()
     if len(resolved) != len(x.shape):
-        raise ShapeError(f"permute_dims: axes {tuple(axes)} must name each of the {len(x.shape)} axes of shape {x.shape} once")
+        raise ShapeError(
+            f"permute_dims: axes {tuple(axes)} must name each of the {len(x.shape)} axes of shape {x.shape} once"
+        )
     return {"axes": resolved}
 
 
@@ -209,7 +211,11 @@ OPS = (
         gradient=(lambda k, g, out, x, *, shape: g,),
         gradient_aliases=True,
         view=True,
-        samples=(Sample(Array((3, 1)), shape=(2, 3, 4)), Sample(Array(()), shape=(2,)), Sample(Array((1, 2)), shape=(0, 2))),
+        samples=(
+            Sample(Array((3, 1)), shape=(2, 3, 4)),
+            Sample(Array(()), shape=(2,)),
+            Sample(Array((1, 2)), shape=(0, 2)),
+        ),
     ),
     Op(
         "expand_dims",
@@ -333,7 +339,11 @@ OPS = (
         result=requested,
         gradient=(lambda k, g, out, x, *, dtype: k.astype(g, dtype=x.dtype),),
         gradient_aliases=True,
-        samples=(Sample(Array((2, 3)), dtype="float64"), Sample(Array((3,), 0, 9, "int32"), dtype="float32"), Sample(Array((3,)), dtype="bool")),
+        samples=(
+            Sample(Array((2, 3)), dtype="float64"),
+            Sample(Array((3,), 0, 9, "int32"), dtype="float32"),
+            Sample(Array((3,)), dtype="bool"),
+        ),
         reference=lambda np, x, dtype: x.astype(str(dtype)),
     ),
     Op(
@@ -390,6 +400,3 @@ def unbroadcast(k: Any, g: Any, shape: tuple[int, ...]) -> Any:
     axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))
     g = k.sum(g, axis=axes, keepdims=False)
     return g if g.shape == shape else k.reshape(g, shape=shape)
-
-
-

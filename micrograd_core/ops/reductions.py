@@ -39,11 +39,7 @@ def _with_correction(name: str) -> Any:
     def parameters(
         x: Any, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: bool = False
     ) -> dict[str, Any]:
-        return {
-            "axis": resolve_axes(name, axis, len(x.shape)),
-            "correction": correction,
-            "keepdims": bool(keepdims),
-        }
+        return {"axis": resolve_axes(name, axis, len(x.shape)), "correction": correction, "keepdims": bool(keepdims)}
 
     return parameters
 
@@ -200,7 +196,7 @@ OPS = (
         accepts=REAL,
         gradient=(_extremum_rule,),
         compose=_min,
-        samples=_SAMPLES + (Sample(Array((2, 3), -9, 9, "int32"), axis=0),),
+        samples=(*_SAMPLES, Sample(Array((2, 3), -9, 9, "int32"), axis=0)),
     ),
     Op(
         "var",
@@ -209,7 +205,7 @@ OPS = (
         accepts=FLOATING,
         gradient=(_var_rule,),
         compose=_var,
-        samples=_SAMPLES + (Sample(Array((2, 3)), axis=1, correction=1.0),),
+        samples=(*_SAMPLES, Sample(Array((2, 3)), axis=1, correction=1.0)),
         reference=lambda np, x, correction=0.0, **params: np.var(x, ddof=correction, **params),
     ),
     Op(
@@ -230,7 +226,10 @@ OPS = (
         result=lambda dtype, params: bool_,
         gradient="booleans are not differentiable",
         compose=lambda k, x, *, axis, keepdims: k.not_equal(
-            k.sum(k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), axis=axis, keepdims=keepdims), 0
+            k.sum(
+                k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), axis=axis, keepdims=keepdims
+            ),
+            0,
         ),
         samples=_QUANTIFIER,
     ),
@@ -252,7 +251,11 @@ OPS = (
         result=lambda dtype, params: int64,
         gradient="positions are not differentiable",
         compose=_argmax,
-        samples=(Sample(Array((2, 3))), Sample(Array((4, 3), 0, 2, "int32"), axis=0), Sample(Array((2, 3)), axis=-1, keepdims=True)),
+        samples=(
+            Sample(Array((2, 3))),
+            Sample(Array((4, 3), 0, 2, "int32"), axis=0),
+            Sample(Array((2, 3)), axis=-1, keepdims=True),
+        ),
     ),
     Op(
         "logsumexp",

@@ -1,7 +1,7 @@
 """Kernels: NumPy functions chosen for low overhead, and fused ones where a composition would make many passes.
 
-ufuncs and their methods are called directly (``np.add.reduce``, not ``np.sum``): the wrappers cost more than the work on
-small arrays. What is not listed here comes from NumPy's own array API namespace.
+ufuncs and their methods are called directly (``np.add.reduce``, not ``np.sum``): the wrappers cost more than the work
+on small arrays. What is not listed here comes from NumPy's own array API namespace.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ def _zero(dtype: Any) -> Any:
     return 0 if found is None else found
 
 
+_sum: Any = np.add.reduce
+
+
 def power(x: Any, n: Any) -> Any:
     """Squares are common, and a multiplication each."""
     return np.square(x) if n.__class__ in (int, float) and n == 2 else np.power(x, n)
@@ -34,7 +37,7 @@ def matmul(x: Any, y: Any) -> Any:
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
-    total = np.add.reduce(x, axis=axis, keepdims=keepdims)
+    total: Any = _sum(x, axis=axis, keepdims=keepdims)
     return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=x.dtype)
 
 
@@ -49,7 +52,9 @@ def broadcast_to(x: Any, *, shape: Shape) -> Any:
 
 def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Zeros come from the allocator for free."""
-    return np.zeros(shape, dtype) if fill_value.__class__ is int and not fill_value else np.full(shape, fill_value, dtype)
+    return (
+        np.zeros(shape, dtype) if fill_value.__class__ is int and not fill_value else np.full(shape, fill_value, dtype)
+    )
 
 
 def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
@@ -65,26 +70,31 @@ def scatter(x: Any, values: Any, *, key: tuple[Any, ...]) -> Any:
 
 
 def relu(x: Any) -> Any:
+    """One pass."""
     return np.maximum(x, _zero(x.dtype))
 
 
 def relu_gradient(g: Any, out: Any) -> Any:
+    """Two passes."""
     zero = _zero(out.dtype)
     return np.where(np.greater(out, zero), g, zero)
 
 
 def softmax(x: Any, *, axis: int) -> Any:
+    """Exponentials and quotient in the memory of the difference."""
     e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     np.exp(e, out=e)
     return np.divide(e, np.add.reduce(e, axis=axis, keepdims=True), out=e)
 
 
 def log_softmax(x: Any, *, axis: int) -> Any:
+    """The result in the memory of the difference."""
     shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
 
 
 def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
+    """A comparison with the class numbers."""
     return np.equal(x[..., None], np.arange(num_classes)).astype(dtype)
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import array_api_compat.numpy as xp
 import numpy as np
+
 from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.layout import Key, Layout
-
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 

@@ -1,0 +1,186 @@
+"""What is computed: one table of cases, each a program that every peer runs on the same numbers.
+
+A program is written once, against operators and the few functions of a peer ``p`` (`relu`, `sum`, `tanh`, `cross_entropy`).
+Its kind says what is timed, and names the method of a peer that prepares it:
+
+- ``operation``: the program forward, recording what a gradient would need;
+- ``gradient``: forward to a scalar, and backward to all inputs;
+- ``training``: forward, backward and the optimiser's update of a multi-layer perceptron;
+- ``scalars``: as ``gradient``, on scalars instead of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+Draw = Callable[[np.random.Generator], Arrays]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the results."""
+
+    name: str
+    group: str
+    """What ``--cases`` selects several by."""
+    kind: str
+    about: str
+    program: Callable[..., Any]
+    draw: Draw
+    """The inputs by name, from a random generator; positional arguments of the program in this order."""
+    optimizer: str = ""
+    tolerance: float = 1e-4
+    """How far peers may differ, in units of the greatest number in an array."""
+
+    def arrays(self, seed: int = 0) -> Arrays:
+        """The same inputs for every peer and every run."""
+        return self.draw(np.random.default_rng(seed))
+
+
+# ── inputs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def uniform(low: float = -0.9, high: float = 0.9, **shapes: tuple[int, ...]) -> Draw:
+    """Arrays of float32 between `low` and `high`: below 1 in size, so that a chain of products stays finite."""
+    return lambda rng: {name: rng.uniform(low, high, shape).astype("float32") for name, shape in shapes.items()}
+
+
+def batch_and_parameters(batch: int, *sizes: int) -> Draw:
+    """Inputs, class indices, then a weight (outputs, inputs) and a bias for each layer, drawn as `Linear` draws them."""
+
+    def draw(rng: np.random.Generator) -> Arrays:
+        arrays = {"x": rng.normal(size=(batch, sizes[0])).astype("float32"), "targets": rng.integers(sizes[-1], size=batch)}
+        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            bound = inputs**-0.5
+            arrays[f"weight{layer}"] = rng.uniform(-bound, bound, (outputs, inputs)).astype("float32")
+            arrays[f"bias{layer}"] = rng.uniform(-bound, bound, outputs).astype("float32")
+        return arrays
+
+    return draw
+
+
+# ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def chain(p: Any, x: Any, y: Any, z: Any) -> Any:
+    """A thousand operations, each too small to matter: what is left is the cost of recording and sweeping."""
+    for _ in range(500):
+        x = x * y + z
+    return p.sum(x)
+
+
+def matmul_squared(p: Any, x: Any, y: Any) -> Any:
+    """The square makes the gradient that enters the products a dense matrix, not a repeated 1."""
+    z = x @ y
+    return p.sum(z * z)
+
+
+def perceptron(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
+    """Linear layers with ReLU between them, and the mean cross-entropy."""
+    last = len(parameters) - 2
+    for i in range(0, len(parameters), 2):
+        x = x @ parameters[i].T + parameters[i + 1]
+        if i < last:
+            x = p.relu(x)
+    return p.cross_entropy(x, targets)
+
+
+def readme_expression(p: Any, a: Any, b: Any) -> Any:
+    """The expression in the README of karpathy/micrograd."""
+    c = a + b
+    d = a * b + b**3
+    c = c + (c + 1)
+    c = c + (1 + c + (-a))
+    d = d + (d * 2 + p.relu(b + a))
+    d = d + (3 * d + p.relu(b - a))
+    e = c - d
+    f = e**2
+    return f / 2.0 + 10.0 / f
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
+
+SMALL = uniform(x=(4, 4), y=(4, 4))
+
+TABLE = (
+    Case("add", "operations", "operation", "x + y, (4, 4)", lambda p, x, y: x + y, SMALL),
+    Case("multiply", "operations", "operation", "x * y, (4, 4)", lambda p, x, y: x * y, SMALL),
+    Case("matmul", "operations", "operation", "x @ y, (4, 4)", lambda p, x, y: x @ y, SMALL),
+    Case("relu", "operations", "operation", "relu(x), (4, 4)", lambda p, x: p.relu(x), uniform(x=(4, 4))),
+    Case("sum", "operations", "operation", "sum(x), (4, 4)", lambda p, x: p.sum(x), uniform(x=(4, 4))),
+    Case("multiply-sum", "small", "gradient", "sum(x * y), (4, 4), and gradients", lambda p, x, y: p.sum(x * y), SMALL),
+    Case("chain-1000", "small", "gradient", "1000 of x * y + z, (4, 4), and gradients", chain, uniform(x=(4, 4), y=(4, 4), z=(4, 4))),
+    Case(
+        "elementwise-1000",
+        "large",
+        "gradient",
+        "sum(tanh(x * y + x)), (1000, 1000), and gradients",
+        lambda p, x, y: p.sum(p.tanh(x * y + x)),
+        uniform(x=(1000, 1000), y=(1000, 1000)),
+    ),
+    Case(
+        "matmul-512",
+        "large",
+        "gradient",
+        "sum((x @ y) ** 2), (512, 512), and gradients",
+        matmul_squared,
+        uniform(x=(512, 512), y=(512, 512)),
+    ),
+    Case(
+        "mlp-small-sgd",
+        "training",
+        "training",
+        "step of an MLP 64-128-10, batch 64, SGD",
+        perceptron,
+        batch_and_parameters(64, 64, 128, 10),
+        optimizer="sgd",
+    ),
+    Case(
+        "mlp-small-adam",
+        "training",
+        "training",
+        "step of an MLP 64-128-10, batch 64, Adam",
+        perceptron,
+        batch_and_parameters(64, 64, 128, 10),
+        optimizer="adam",
+    ),
+    Case(
+        "mlp-large-sgd",
+        "training",
+        "training",
+        "step of an MLP 784-512-512-10, batch 128, SGD",
+        perceptron,
+        batch_and_parameters(128, 784, 512, 512, 10),
+        optimizer="sgd",
+    ),
+    Case(
+        "readme",
+        "scalars",
+        "scalars",
+        "expression in micrograd's README, and gradients",
+        readme_expression,
+        lambda rng: {"a": np.float32(-4.0), "b": np.float32(2.0)},  # type: ignore[dict-item]
+    ),
+)
+
+CASES = {case.name: case for case in TABLE}
+
+
+def select(names: list[str]) -> list[Case]:
+    """Cases by name or by group, in the order of the table; all of them for no names.
+
+    Raises
+    ------
+    ValueError
+        For a name that is neither.
+    """
+    known = set(CASES) | {case.group for case in TABLE}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no case or group is named {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    return [case for case in TABLE if not names or case.name in names or case.group in names]

@@ -1,0 +1,318 @@
+"""The path of every operation: check, promote, call the kernel, record.
+
+To follow one ``x * y``: `binary` below calls the device's kernel and makes the record; `micrograd_core.ops` holds the
+gradient rule; `autograd.sweep` applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.autograd import Leaf, Record, Version, is_grad_enabled
+from micrograd_core.dtypes import DType, check_scalar, promote
+from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
+from micrograd_core.layout import resolve_axis
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.writing import storage
+
+if TYPE_CHECKING:
+    from micrograd_core.tensor import Tensor, asarray
+else:
+    Tensor = asarray = None  # `micrograd_core.tensor` sets both: the class and its operators need each other
+
+new = object.__new__
+NO_PARAMS: dict[str, Any] = {}
+ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
+SCALARS = (bool, int, float, complex)
+
+
+def wrap(handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
+    """A tensor around a handle."""
+    out = new(Tensor)
+    out._handle, out._kernels, out.dtype, out._record, out._storage = handle, kernels, dtype, record, None
+    return out
+
+
+def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
+    """Run `op` on tensors and Python scalars: check, promote, call the kernel, record.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
+    """
+    kernels, dtype, operands = prepare(op, operands)
+    if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
+        result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
+        return result
+    handles = [x._handle if x.__class__ is Tensor else x for x in operands]
+    try:
+        handle = getattr(kernels, op.name)(*handles, **params)
+    except Exception as error:
+        raise explain(op, kernels, operands, params, error) from error
+    result_dtype = dtype if op.result == "same" else op.result(dtype, params)  # type: ignore[operator]
+    out = wrap(handle, params.get("target", kernels), result_dtype, None)
+    if (
+        not isinstance(op.gradient, str)
+        and is_grad_enabled()
+        and result_dtype.is_floating
+        and any(map(_records, operands))
+    ):
+        record = [op, out._kernels, params, handle]
+        for x, saved in zip(operands, handles, strict=True):
+            record += (_parent(x), saved)
+        out._record = record
+    if op.view:
+        storage(operands[0]).add(out)
+    return out
+
+
+def _records(x: Any) -> bool:
+    return x.__class__ is Tensor and x._record is not None
+
+
+def _parent(x: Any) -> Any:
+    """What a record keeps of where an operand came from."""
+    if x.__class__ is not Tensor:
+        return None
+    return x._record if x._record is not None else storage(x).version
+
+
+def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, ...]]:
+    """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    if not tensors:
+        operands = (asarray(operands[0]), *operands[1:])
+        tensors = [operands[0]]
+    kernels = tensors[0]._kernels
+    prepared: list[Any] = [
+        x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
+    ]
+    if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
+        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in prepared if isinstance(x, Tensor)])
+    dtype: DType | None = None
+    for position, x in enumerate(prepared):
+        if isinstance(x, Tensor):
+            if x.dtype.kind not in op.accepted(position):
+                raise _refusal(op, position, x)
+            if position not in op.separate and x.dtype is not dtype:
+                dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
+    if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
+        dtype = asarray(
+            max((x for i, x in enumerate(prepared) if i not in op.separate), key=lambda x: SCALARS.index(type(x)))
+        ).dtype
+        first = next(i for i in range(len(prepared)) if i not in op.separate)
+        prepared[first] = asarray(prepared[first], dtype=dtype, device=kernels.device)
+    if op.cast is not None:
+        dtype = op.cast(dtype)
+    for position, x in enumerate(prepared):
+        if not isinstance(x, Tensor):
+            check_scalar(op.name, x, dtype)
+            if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
+                prepared[position] = next(kind for kind in SCALARS if isinstance(x, kind))(x)
+        elif position not in op.separate and x.dtype is not dtype:
+            prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
+    return kernels, dtype, tuple(prepared)
+
+
+def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
+    """A number or an array of another library: the first is a scalar, the second welcome where nothing has to move."""
+    if getattr(x, "shape", None) == () and hasattr(x, "item"):
+        return x.item()
+    if not hasattr(x, "__array__") and not hasattr(x, "__array_interface__"):
+        raise TypeError(
+            f"{op.name}: operands are tensors and numbers; got {type(x).__name__}. Wrap it with asarray(...)"
+        )
+    if not beside.device.is_cpu():
+        raise DeviceMismatch(op.name, [(beside.device, beside.shape), ("the host", tuple(x.shape))])
+    return asarray(x, device=beside.device)
+
+
+def _refusal(op: Op, position: int, x: Tensor) -> DTypeError:
+    accepted = op.accepted(position)
+    where = f" as operand {position + 1}" if op.operands > 1 else ""
+    advice = "; convert it with x.astype('float32')" if "real floating" in accepted and "bool" not in accepted else ""
+    return DTypeError(
+        f"{op.name} takes {one_of(sorted(accepted))} dtypes{where}; got {x.dtype} (shape {x.shape}){advice}"
+    )
+
+
+def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, Any], error: Exception) -> BaseException:
+    """The error to raise when a kernel refused: our sentence where we know one, else its own with a note."""
+    if isinstance(error, MicrogradError):
+        return error
+    shapes = [getattr(x, "shape", ()) for x in operands]
+    if op.check is not None:
+        try:
+            op.check(op.name, *shapes, **params)
+        except MicrogradError as ours:
+            return ours
+    if isinstance(error, MemoryError):
+        return OutOfMemory(
+            str(kernels.device), getattr(error, "asked", None), **_pick(kernels.memory(), "in_use", "reserved")
+        )
+    dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
+    error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
+    return error
+
+
+def _pick(figures: dict[str, int], *names: str) -> dict[str, int]:
+    return {name: figures[name] for name in names if name in figures}
+
+
+class Recorded:
+    """A kernel table whose functions take and give tensors, and record: what makes a sweep differentiable."""
+
+    def __init__(self, kernels: Any) -> None:
+        self._kernels = kernels
+
+    @staticmethod
+    def of(kernels: Any) -> Recorded:
+        """The recorded table of a device, made once."""
+        table: Recorded | None = kernels.__dict__.get("recorded")
+        if table is None:
+            table = kernels.recorded = Recorded(kernels)
+        return table
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        op = TRANSFER if name == "transfer" else TABLE.get(name)
+        if op is None:
+            raise AttributeError(name)
+        if op.operands == 0:
+            function: Callable[..., Tensor] = partial(create, op, self._kernels)
+        else:
+            function = lambda *operands, **params: apply(op, operands, params)  # noqa: E731
+        setattr(self, name, function)
+        return function
+
+    def lift(self, handle: Any, parent: Any) -> Any:
+        """A saved operand as the tensor it was; scalars as they are."""
+        if parent is None:
+            return handle
+        kernels = (
+            parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
+        )
+        return wrap(handle, kernels, kernels.dtype(handle), None if parent.__class__ is Version else parent)
+
+    def dtype(self, x: Tensor) -> DType:
+        """The dtype of an operand, as `Kernels.dtype`."""
+        return x.dtype
+
+
+def create(op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
+    """Run an operation without operands on a device."""
+    kernels.native(dtype)
+    try:
+        handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
+    except Exception as error:
+        raise explain(op, kernels, (), params, error) from error
+    return wrap(handle, kernels, dtype, None)
+
+
+TRANSFER = Op(
+    "transfer",
+    "The same numbers on another device.",
+    accepts=TABLE["copy"].accepts,
+    gradient=(lambda k, g, out, x, *, source, target: k.transfer(g, source=target, target=source),),
+    gradient_aliases=True,
+)
+
+
+# ── methods made from the table ──────────────────────────────────────────────────────────────────────────────
+
+
+def binary(name: str, *, same_dtype: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator and its reflection. The hot path: two tensors of one device and dtype need no preparation."""
+    op = TABLE[name]
+    floating = not isinstance(op.gradient, str)
+
+    def operator(x: Tensor, y: Any) -> Any:
+        kernels = x._kernels
+        if (
+            y.__class__ is not Tensor
+            or y._kernels is not kernels
+            or y.dtype is not x.dtype
+            or x.dtype.kind not in op.accepts
+        ):
+            return _fallback(op, x, y)
+        a, b = x._handle, y._handle
+        try:
+            handle = getattr(kernels, name)(a, b)
+        except Exception as error:
+            raise explain(op, kernels, (x, y), NO_PARAMS, error) from error
+        out = new(Tensor)
+        out._handle, out._kernels, out.dtype, out._storage = handle, kernels, x.dtype, None
+        p, q = x._record, y._record
+        if (p is None and q is None) or not is_grad_enabled():
+            out._record = None
+        else:
+            out._record = [
+                op, kernels, NO_PARAMS, handle,
+                p if p is not None else storage(x).version, a,
+                q if q is not None else storage(y).version, b,
+            ]  # fmt: skip
+        return out
+
+    def unrecorded(x: Tensor, y: Any) -> Any:
+        return _fallback(op, x, y)
+
+    def reflected(x: Tensor, y: Any) -> Any:
+        return _fallback(op, y, x)
+
+    operator.__doc__ = unrecorded.__doc__ = op.doc
+    return (operator if floating and same_dtype else unrecorded), reflected
+
+
+def _fallback(op: Op, x: Any, y: Any) -> Any:
+    for operand in (x, y):
+        if not isinstance(operand, (Tensor, *SCALARS)) and not hasattr(operand, "__array__"):
+            return NotImplemented
+    return apply(op, (x, y))
+
+
+def unary(name: str) -> Callable[[Any], Tensor]:
+    """A method without parameters."""
+    op = TABLE[name]
+
+    def method(x: Tensor) -> Tensor:
+        if op.result != "same" or x.dtype.kind not in op.accepts:
+            return apply(op, (x,))
+        kernels, a, p = x._kernels, x._handle, x._record
+        try:
+            handle = getattr(kernels, name)(a)
+        except Exception as error:
+            raise explain(op, kernels, (x,), NO_PARAMS, error) from error
+        record: Record | None = None
+        if p is not None and is_grad_enabled():
+            record = [op, kernels, NO_PARAMS, handle, p, a]
+        return wrap(handle, kernels, x.dtype, record)
+
+    method.__doc__ = op.doc
+    return method
+
+
+def reduction(name: str) -> Callable[..., Tensor]:
+    """A method that reduces over axes; over all of them by default."""
+    op = TABLE[name]
+    parameters = op.parameters
+    assert parameters is not None
+
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
+        if axis is None and not keepdims and not others and name in ("sum", "mean"):
+            return apply(op, (x,), ALL_AXES)
+        return apply(op, (x,), parameters(x, axis=axis, keepdims=keepdims, **others))
+
+    method.__doc__ = op.doc
+    return method
+
+
+def along(name: str) -> Callable[..., Tensor]:
+    """A method that works along one axis, the last by default."""
+    op = TABLE[name]
+
+    def method(x: Tensor, axis: int = -1) -> Tensor:
+        return apply(op, (x,), {"axis": resolve_axis(name, axis, len(x.shape))})
+
+    method.__doc__ = op.doc
+    return method
