@@ -1,7 +1,7 @@
 """The boundary: what a device must provide, and the check that it does.
 
 A `Backend` *is* one opened device (``cuda:1``, not "CUDA"): no method takes a device. Its handles are opaque to the
-core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backend.dtypes`) only. See docs/protocol.md.
+core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backend.dtypes`) only. See docs/backends.md.
 """
 
 from __future__ import annotations

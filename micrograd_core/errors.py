@@ -51,10 +51,8 @@ class BackendNotFound(MicrogradError, LookupError):
         else:
             message = f"no installed backend provides the device {name!r}; installed: {', '.join(installed) or 'none'}"
             close = difflib.get_close_matches(name, installed, n=1)
-            if close:
-                message += f". Did you mean {close[0]!r}?"
-            package = "micrograd-cpu" if not installed and name == "cpu" else f"micrograd-{name.replace('_', '-')}"
-            message += f"{'' if close else '.'} To add it: pip install {package}"
+            package = f"micrograd-{name.replace('_', '-')}"
+            message += f". Did you mean {close[0]!r}?" if close else f". To add it: pip install {package}"
         super().__init__(message)
 
 

@@ -1,0 +1,54 @@
+"""The examples in README, docs and docstrings run as written; links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import micrograd_core
+import pytest
+from micrograd_core import Device, plugins
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("backends/*/*.md"), *ROOT.glob("benchmarks/*.md")])
+FLAGS = doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.fixture
+def _only_installed_devices() -> None:
+    """A page speaks of a fresh installation."""
+    plugins.unregister("bytes")
+    yield
+    from bytes_backend import Plugin
+
+    plugins.unregister("mine")
+    Device.forget("mine")
+    plugins.register("bytes", Plugin())
+
+
+@pytest.mark.usefixtures("_only_installed_devices")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_the_pages(page: Path) -> None:
+    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("module", [m.name for m in pkgutil.walk_packages(micrograd_core.__path__, "micrograd_core.")])
+def test_examples_of_the_docstrings(module: str) -> None:
+    failed, _ = doctest.testmod(importlib.import_module(module), optionflags=FLAGS)
+    assert failed == 0
+
+
+def test_the_core_reads_in_an_evening() -> None:
+    """Files over 500 lines want a reason, and there is none so far."""
+    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "micrograd_core").rglob("*.py")}
+    assert max(lengths.values()) <= 500, max(lengths, key=lengths.get)
