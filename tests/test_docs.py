@@ -8,12 +8,13 @@ import pkgutil
 import re
 from pathlib import Path
 
-import micrograd_core
 import pytest
+
+import micrograd_core
 from micrograd_core import Device, plugins
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("backends/*/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(page for folder in (".", "docs", "backends/*", "benchmarks") for page in ROOT.glob(f"{folder}/*.md"))
 FLAGS = doctest.NORMALIZE_WHITESPACE
 
 
