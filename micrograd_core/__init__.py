@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import errors, functions, nn, optim
-from micrograd_core.autograd import enable_grad, grad, is_grad_enabled, no_grad, value_and_grad
+from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.device import Device, default_device, set_default_device, use_device
+from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
     DType,
     bfloat16,

@@ -11,14 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Record, Version, is_grad_enabled
-from micrograd_core.dtypes import DType, check_scalar, promote
+from micrograd_core.dtypes import DTYPES, DType, check_scalar, promote
 from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops import TABLE, Op
-from micrograd_core.writing import storage
+from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.writing import share, storage
 
 if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor, asarray
+    from micrograd_core.tensor import Tensor as Tensor
+    from micrograd_core.tensor import asarray as asarray
 else:
     Tensor = asarray = None  # `micrograd_core.tensor` sets both: the class and its operators need each other
 
@@ -31,7 +32,11 @@ SCALARS = (bool, int, float, complex)
 def wrap(handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
     """A tensor around a handle."""
     out = new(Tensor)
-    out._handle, out._kernels, out.dtype, out._record, out._storage = handle, kernels, dtype, record, None
+    out._handle = handle  # one by one: packing them into a tuple costs more
+    out._kernels = kernels
+    out.dtype = dtype
+    out._record = record
+    out._storage = None
     return out
 
 
@@ -51,7 +56,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
         raise explain(op, kernels, operands, params, error) from error
-    result_dtype = dtype if op.result == "same" else op.result(dtype, params)  # type: ignore[operator]
+    result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     out = wrap(handle, params.get("target", kernels), result_dtype, None)
     if (
         not isinstance(op.gradient, str)
@@ -64,7 +69,28 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
             record += (_parent(x), saved)
         out._record = record
     if op.view:
-        storage(operands[0]).add(out)
+        share(operands[0], out)
+    return out
+
+
+def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
+    """`apply` for operations of one tensor, which need no promotion."""
+    dtype = x.dtype
+    if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
+        return apply(op, (x,), params)
+    kernels, a, p = x._kernels, x._handle, x._record
+    try:
+        handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
+    except Exception as error:
+        raise explain(op, kernels, (x,), params, error) from error
+    if op.result is not SAME:
+        dtype = op.result(dtype, params)  # type: ignore[operator]
+    record = None
+    if p is not None and op.differentiable and dtype.is_floating and is_grad_enabled():
+        record = [op, kernels, params, handle, p, a]
+    out = wrap(handle, kernels, dtype, record)
+    if op.view:
+        share(x, out)
     return out
 
 
@@ -76,7 +102,7 @@ def _parent(x: Any) -> Any:
     """What a record keeps of where an operand came from."""
     if x.__class__ is not Tensor:
         return None
-    return x._record if x._record is not None else storage(x).version
+    return x._record if x._record is not None else storage(x).version()
 
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, ...]]:
@@ -182,7 +208,7 @@ class Recorded:
         if op.operands == 0:
             function: Callable[..., Tensor] = partial(create, op, self._kernels)
         else:
-            function = lambda *operands, **params: apply(op, operands, params)  # noqa: E731
+            function = recorded(op)
         setattr(self, name, function)
         return function
 
@@ -198,6 +224,23 @@ class Recorded:
     def dtype(self, x: Tensor) -> DType:
         """The dtype of an operand, as `Kernels.dtype`."""
         return x.dtype
+
+
+def recorded(op: Op) -> Callable[..., Tensor]:
+    """An operation as a function of tensors and canonical parameters."""
+    if op.operands == 1:
+        return lambda x, **params: apply_single(op, x, params)
+    if op.operands != 2 or op.parameters is not None or op.separate:
+        return lambda *operands, **params: apply(op, operands, params)
+    operator, reflected = binary(op.name)
+
+    def function(x: Any, y: Any) -> Tensor:
+        result = (
+            operator(x, y) if x.__class__ is Tensor else reflected(y, x) if y.__class__ is Tensor else NotImplemented
+        )
+        return apply(op, (x, y)) if result is NotImplemented else result
+
+    return function
 
 
 def create(op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
@@ -222,49 +265,62 @@ TRANSFER = Op(
 # ── methods made from the table ──────────────────────────────────────────────────────────────────────────────
 
 
-def binary(name: str, *, same_dtype: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """An operator and its reflection. The hot path: two tensors of one device and dtype need no preparation."""
+def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator and its reflection. The hot path: one device, one dtype or a weak scalar, need no preparation."""
     op = TABLE[name]
-    floating = not isinstance(op.gradient, str)
+    dtypes = frozenset(dtype for dtype in DTYPES.values() if dtype.kind in op.accepts)
+    differentiable = op.differentiable
+    result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
 
     def operator(x: Tensor, y: Any) -> Any:
         kernels = x._kernels
-        if (
-            y.__class__ is not Tensor
-            or y._kernels is not kernels
-            or y.dtype is not x.dtype
-            or x.dtype.kind not in op.accepts
-        ):
-            return _fallback(op, x, y)
-        a, b = x._handle, y._handle
+        dtype = x.dtype
+        if y.__class__ is not Tensor or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
+            return with_scalar(x, y) if y.__class__ is float or y.__class__ is int else _general(op, x, y)
+        a = x._handle
+        b = y._handle
         try:
             handle = getattr(kernels, name)(a, b)
         except Exception as error:
             raise explain(op, kernels, (x, y), NO_PARAMS, error) from error
+        p = x._record
+        q = y._record
         out = new(Tensor)
-        out._handle, out._kernels, out.dtype, out._storage = handle, kernels, x.dtype, None
-        p, q = x._record, y._record
-        if (p is None and q is None) or not is_grad_enabled():
+        out._handle = handle
+        out._kernels = kernels
+        out.dtype = result or dtype
+        out._storage = None
+        if (p is None and q is None) or not differentiable or not is_grad_enabled():
             out._record = None
         else:
-            out._record = [
-                op, kernels, NO_PARAMS, handle,
-                p if p is not None else storage(x).version, a,
-                q if q is not None else storage(y).version, b,
-            ]  # fmt: skip
+            p = storage(x).version() if p is None else p
+            q = storage(y).version() if q is None else q
+            out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
         return out
 
-    def unrecorded(x: Tensor, y: Any) -> Any:
-        return _fallback(op, x, y)
+    def with_scalar(x: Tensor, y: float, swapped: bool = False) -> Any:
+        if not x.dtype.is_floating or x.dtype not in dtypes:
+            return _general(op, y, x) if swapped else _general(op, x, y)
+        kernels, a, p = x._kernels, x._handle, x._record
+        try:
+            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
+        except Exception as error:
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error) from error
+        record: Record | None = None
+        if p is not None and differentiable and is_grad_enabled():
+            links = (None, y, p, a) if swapped else (p, a, None, y)
+            record = [op, kernels, NO_PARAMS, handle, *links]
+        return wrap(handle, kernels, result or x.dtype, record)
 
     def reflected(x: Tensor, y: Any) -> Any:
-        return _fallback(op, y, x)
+        return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
 
-    operator.__doc__ = unrecorded.__doc__ = op.doc
-    return (operator if floating and same_dtype else unrecorded), reflected
+    operator.__doc__ = reflected.__doc__ = op.doc
+    return operator, reflected
 
 
-def _fallback(op: Op, x: Any, y: Any) -> Any:
+def _general(op: Op, x: Any, y: Any) -> Any:
+    """An operator's operands that the hot path does not know."""
     for operand in (x, y):
         if not isinstance(operand, (Tensor, *SCALARS)) and not hasattr(operand, "__array__"):
             return NotImplemented
@@ -276,17 +332,7 @@ def unary(name: str) -> Callable[[Any], Tensor]:
     op = TABLE[name]
 
     def method(x: Tensor) -> Tensor:
-        if op.result != "same" or x.dtype.kind not in op.accepts:
-            return apply(op, (x,))
-        kernels, a, p = x._kernels, x._handle, x._record
-        try:
-            handle = getattr(kernels, name)(a)
-        except Exception as error:
-            raise explain(op, kernels, (x,), NO_PARAMS, error) from error
-        record: Record | None = None
-        if p is not None and is_grad_enabled():
-            record = [op, kernels, NO_PARAMS, handle, p, a]
-        return wrap(handle, kernels, x.dtype, record)
+        return apply_single(op, x)
 
     method.__doc__ = op.doc
     return method
@@ -297,11 +343,12 @@ def reduction(name: str) -> Callable[..., Tensor]:
     op = TABLE[name]
     parameters = op.parameters
     assert parameters is not None
+    always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
 
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
-        if axis is None and not keepdims and not others and name in ("sum", "mean"):
-            return apply(op, (x,), ALL_AXES)
-        return apply(op, (x,), parameters(x, axis=axis, keepdims=keepdims, **others))
+        if axis is None and not keepdims and not others and always_defined:
+            return apply_single(op, x, ALL_AXES)
+        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
 
     method.__doc__ = op.doc
     return method
@@ -312,7 +359,7 @@ def along(name: str) -> Callable[..., Tensor]:
     op = TABLE[name]
 
     def method(x: Tensor, axis: int = -1) -> Tensor:
-        return apply(op, (x,), {"axis": resolve_axis(name, axis, len(x.shape))})
+        return apply_single(op, x, {"axis": resolve_axis(name, axis, len(x._handle.shape))})
 
     method.__doc__ = op.doc
     return method

@@ -20,10 +20,12 @@ KINDS: Final = ("bool", "signed integer", "unsigned integer", "real floating", "
 class DType:
     """One data type: an object to compare by identity (``x.dtype is float32``). See `DTYPES` for all of them."""
 
-    __slots__ = ("bits", "format", "kind", "name")
+    __slots__ = ("bits", "format", "is_floating", "is_integer", "kind", "name")
 
     def __init__(self, name: str, kind: str, bits: int, format: str) -> None:
         self.name, self.kind, self.bits, self.format = name, kind, bits, format
+        self.is_floating = kind in ("real floating", "complex floating")  # gradients flow through these
+        self.is_integer = kind in ("signed integer", "unsigned integer")
 
     def __repr__(self) -> str:
         return f"micrograd_core.{self.name}"
@@ -38,16 +40,6 @@ class DType:
     def itemsize(self) -> int:
         """Bytes per element."""
         return max(self.bits // 8, 1)
-
-    @property
-    def is_floating(self) -> bool:
-        """Whether gradients flow through this dtype: real or complex floating."""
-        return self.kind in ("real floating", "complex floating")
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer."""
-        return self.kind in ("signed integer", "unsigned integer")
 
 
 # name, kind, bits, the struct format of one element (complex: of one part; bfloat16 has none)

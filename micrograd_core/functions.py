@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import SCALARS, apply, create
+from micrograd_core.dispatch import SCALARS, apply, create, recorded
 from micrograd_core.dtypes import DEFAULTS, DType, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import as_shape
-from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.tensor import Tensor, asarray
 
 _TYPES = {"operands": "Tensor or number", "result": "Tensor"}
@@ -22,11 +22,12 @@ def _function(op: Op) -> Callable[..., Tensor]:
     """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
     parameters = op.parameters
     count = op.operands
+    run = recorded(op)
 
     def simple(*operands: Any) -> Tensor:
         if len(operands) != count:
             raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
-        return apply(op, operands)
+        return run(*operands)
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         operands = tuple(
@@ -58,7 +59,7 @@ def _signature(op: Op) -> inspect.Signature:
 
 def _docstring(op: Op) -> str:
     kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
-    result = "the operands' common dtype" if op.result == "same" else "bool, or the dtype asked for"
+    result = "the operands' common dtype" if op.result is SAME else "bool, or the dtype asked for"
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
     return (
         f"{op.doc}\n\n{grad}\n\n"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.autograd import enable_grad
+from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import float64
 from micrograd_core.errors import DTypeError, GradcheckError
 from micrograd_core.host import nest
@@ -105,8 +106,6 @@ def _analytic(
     through: Sequence[Any] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """A random projection for the result of `f`, and the gradients of the projected result."""
-    from micrograd_core.autograd import value_and_grad
-
     projection: list[Tensor] = []
 
     def projected(*args: Any) -> Any:

@@ -97,6 +97,8 @@ def resolve_axes(op: str, axis: Any, ndim: int) -> Shape | None:
     """Axes as a tuple of distinct integers in ``[0, ndim)``; ``None``, all of them, stays ``None``."""
     if axis is None:
         return None
+    if axis.__class__ is int and 0 <= axis < ndim:
+        return (axis,)
     axes = tuple(resolve_axis(op, each, ndim) for each in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: axes {axis} name the same axis twice")
@@ -128,6 +130,8 @@ def resolve_key(key: Any, shape: Shape) -> Key:
     IndexingError
         Too many indices, two ellipses, out of bounds, a zero step, or an entry that is not int, slice, None or ``...``.
     """
+    if key.__class__ is int and shape and -shape[0] <= key < shape[0]:  # the key of loops over rows
+        return (key if key >= 0 else key + shape[0], *[slice(0, length, 1) for length in shape[1:]])
     entries = key if isinstance(key, tuple) else (key,)
     named = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if named > len(shape):

@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from micrograd_core import autograd, dispatch
+from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, binary, explain, reduction, unary, wrap
+from micrograd_core.differentiate import backward
+from micrograd_core.dispatch import (
+    NO_PARAMS,
+    TRANSFER,
+    along,
+    apply,
+    apply_single,
+    binary,
+    explain,
+    reduction,
+    unary,
+    wrap,
+)
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.layout import Layout, resolve_axis, resolve_key
 from micrograd_core.ops import TABLE
-from micrograd_core.writing import Storage, storage, write
+from micrograd_core.writing import Storage, share, write
+
+GETITEM, PERMUTE_DIMS = TABLE["getitem"], TABLE["permute_dims"]
+SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
 class Tensor:
@@ -124,7 +139,7 @@ class Tensor:
             )
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
-        self._record = Leaf(self._kernels) if wanted else None
+        self._record = Leaf(self._kernels, self.dtype) if wanted else None
         if self._storage is not None:
             self._storage.tracked |= wanted
 
@@ -175,12 +190,12 @@ class Tensor:
         GraphError
             When nothing was recorded, the graph was freed, or a saved operand was written to.
         """
-        autograd.backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
+        backward(self, gradient, retain_graph, create_graph)
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
         out = wrap(self._handle, self._kernels, self.dtype, None)
-        storage(self).add(out)
+        share(self, out)
         return out
 
     @property
@@ -202,7 +217,7 @@ class Tensor:
         if value._kernels is not self._kernels:
             raise DeviceMismatch("data", [(self.device, self.shape), (value.device, value.shape)])
         self._handle = value._handle
-        storage(value).add(self)
+        share(value, self)
 
     # elementwise
 
@@ -215,10 +230,10 @@ class Tensor:
     __and__, __rand__ = binary("bitwise_and")
     __or__, __ror__ = binary("bitwise_or")
     __xor__, __rxor__ = binary("bitwise_xor")
-    __lt__, __gt__ = binary("less", same_dtype=False)[0], binary("greater", same_dtype=False)[0]
-    __le__, __ge__ = binary("less_equal", same_dtype=False)[0], binary("greater_equal", same_dtype=False)[0]
-    __eq__ = binary("equal", same_dtype=False)[0]
-    __ne__ = binary("not_equal", same_dtype=False)[0]
+    __lt__, __gt__ = binary("less")[0], binary("greater")[0]
+    __le__, __ge__ = binary("less_equal")[0], binary("greater_equal")[0]
+    __eq__ = binary("equal")[0]
+    __ne__ = binary("not_equal")[0]
     __hash__ = object.__hash__
     __neg__ = unary("negative")
     __pos__ = unary("positive")
@@ -294,7 +309,7 @@ class Tensor:
         """The last two axes exchanged. A view."""
         if self.ndim < 2:
             raise ShapeError(f"mT needs at least two axes; this tensor has shape {self.shape}")
-        return self.transpose(-2, -1)
+        return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
 
     def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
         """``x[start:stop:step]`` along the axis `dim`. A view."""
@@ -318,7 +333,7 @@ class Tensor:
         return _call("flip", self, axis=axis)
 
     def __getitem__(self, key: Any) -> Tensor:
-        return apply(TABLE["getitem"], (self,), {"key": resolve_key(key, self.shape)})
+        return apply_single(GETITEM, self, {"key": resolve_key(key, self._handle.shape)})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         write(self, key, value)
@@ -335,7 +350,7 @@ class Tensor:
 
     def astype(self, dtype: Any) -> Tensor:
         """Elements converted to `dtype`."""
-        return apply(TABLE["astype"], (self,), {"dtype": as_dtype(dtype)})
+        return apply_single(TABLE["astype"], self, {"dtype": as_dtype(dtype)})
 
     def to(self, device: str | Device) -> Tensor:
         """The same numbers on another device, in the same graph; this tensor if it is there already."""
@@ -425,7 +440,7 @@ def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """An operation with parameters as the user writes them."""
     op = TABLE[name]
     assert op.parameters is not None
-    return apply(op, (x,), op.parameters(x, *args, **kwargs))
+    return apply_single(op, x, op.parameters(x, *args, **kwargs))
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None) -> Tensor:
@@ -457,4 +472,4 @@ def shares_memory(x: Tensor, y: Tensor) -> bool:
     return x._kernels is y._kernels and bool(x._kernels.shares_memory(x._handle, y._handle))
 
 
-dispatch.Tensor, dispatch.asarray = Tensor, asarray  # type: ignore[attr-defined]
+dispatch.Tensor, dispatch.asarray = Tensor, asarray  # type: ignore[misc]

@@ -6,7 +6,7 @@ place, and where somebody else would have to see the write, it is refused. Never
 
 from __future__ import annotations
 
-import weakref
+import sys
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Version, is_grad_enabled
@@ -19,43 +19,72 @@ if TYPE_CHECKING:
 
 
 class Storage:
-    """A piece of memory that several tensors share: who they are, and which version of it is current.
+    """A piece of memory that several tensors share: each holds the one `Storage`, and nothing else does.
 
     Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
     """
 
-    __slots__ = ("holders", "tracked", "version")
+    __slots__ = ("_version", "tracked")
 
-    def __init__(self, first: Tensor) -> None:
-        self.version = Version()
-        self.tracked = first._record is not None  # some holder records gradients
-        self.holders = [weakref.ref(first)]
+    def __init__(self, tracked: bool) -> None:
+        self.tracked = tracked  # some tensor that shares the memory records gradients
+        self._version: Version | None = None
 
-    def add(self, tensor: Tensor) -> None:
-        """Let `tensor` share this memory."""
-        if len(self.holders) & (len(self.holders) - 1) == 0:  # at powers of two: drop those that are gone
-            self.holders = [ref for ref in self.holders if ref() is not None]
-        self.holders.append(weakref.ref(tensor))
-        self.tracked |= tensor._record is not None
-        tensor._storage = self
-
-    def shared_beyond(self, *tensors: Any) -> bool:
-        """Whether a living tensor other than these looks at this memory."""
-        return any(
-            holder is not None and all(holder is not t for t in tensors) for holder in (ref() for ref in self.holders)
-        )
+    def version(self) -> Version:
+        """What a record keeps to notice a write."""
+        if self._version is None:
+            self._version = Version()
+        return self._version
 
     def written(self) -> None:
         """Tell all records that saved this memory that it has changed."""
-        self.version.stale = True
-        self.version = Version()
+        if self._version is not None:
+            self._version.stale = True
+            self._version = None
 
 
 def storage(tensor: Tensor) -> Storage:
     """The storage of a tensor, made if nobody needed it so far."""
-    if tensor._storage is None:
-        tensor._storage = Storage(tensor)
-    return tensor._storage
+    found = tensor._storage
+    if found is None:
+        found = tensor._storage = Storage(tensor._record is not None)
+    return found
+
+
+def share(tensor: Tensor, view: Tensor) -> None:
+    """Let `view` share the memory of `tensor`."""
+    common = tensor._storage
+    if common is None:
+        common = tensor._storage = Storage(tensor._record is not None)
+    view._storage = common
+    if view._record is not None:
+        common.tracked = True
+
+
+def _references(common: Storage) -> int:
+    return sys.getrefcount(common)
+
+
+def _alone() -> int:
+    common = Storage(False)
+    return _references(common)
+
+
+ALONE = _alone()  # what `_references` says of a storage that no tensor holds
+
+
+def shared_beyond(x: Tensor, value: Any) -> bool:
+    """Whether a living tensor other than these two looks at the memory of `x`."""
+    common = x._storage
+    if common is None:
+        return False
+    holders = [tensor for tensor in (x, value) if getattr(tensor, "_storage", None) is common]
+    for tensor in holders:
+        tensor._storage = None
+    others = _references(common) > ALONE
+    for tensor in holders:
+        tensor._storage = common
+    return others
 
 
 def write(x: Tensor, key: Any, value: Any) -> None:
@@ -105,7 +134,7 @@ def write(x: Tensor, key: Any, value: Any) -> None:
 
 
 def _refuse_shared(x: Tensor, value: Any) -> None:
-    if x._storage is not None and x._storage.shared_beyond(x, value):
+    if shared_beyond(x, value):
         raise GraphError(
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write; "
             "write into x.copy(), or delete the other one first"

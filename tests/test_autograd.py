@@ -220,7 +220,7 @@ def test_training_leaves_no_garbage_and_memory_flat() -> None:
     gc.disable()
     try:
         tracemalloc.start()
-        steps(1500)  # fills the interpreter's free lists
+        steps(3000)  # fills the interpreter's free lists
         start = tracemalloc.get_traced_memory()[0]
         steps(1000)
         grown = tracemalloc.get_traced_memory()[0] - start

@@ -9,7 +9,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.dtypes import float32, float64
-from micrograd_core.ops import CORE_KERNELS, TABLE, Array, Op, Sample
+from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op, Sample
 
 CASES = [pytest.param(op, sample, id=f"{op.name}-{i}") for op in TABLE.values() for i, sample in enumerate(op.samples)]
 DIFFERENTIABLE = [
@@ -52,7 +52,7 @@ def test_value_shape_and_dtype(op: Op, sample: Sample, dtype: str, device: Devic
     params = dict(sample.params)
     own = tensors(sample, dtype, device)
     common = next((x.dtype for i, x in enumerate(own) if isinstance(x, Tensor) and i not in op.separate), None)
-    if op.result == "same":
+    if op.result is SAME:
         assert result.dtype is (common if op.cast is None else op.cast(common))
     np.testing.assert_allclose(
         result.numpy().astype("float64"),

@@ -6,8 +6,8 @@ from typing import Final
 
 from micrograd_core.ops import elementwise, movement, network, reductions
 from micrograd_core.ops.movement import unbroadcast
-from micrograd_core.ops.record import CORE_KERNELS, Array, Op, Sample
+from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
 TABLE: Final[dict[str, Op]] = {op.name: op for op in (*elementwise.OPS, *reductions.OPS, *movement.OPS, *network.OPS)}
 
-__all__ = ["CORE_KERNELS", "TABLE", "Array", "Op", "Sample", "unbroadcast"]
+__all__ = ["CORE_KERNELS", "SAME", "TABLE", "Array", "Op", "Sample", "unbroadcast"]

@@ -218,6 +218,18 @@ OPS = (
         ),
     ),
     Op(
+        "spread",
+        "As `broadcast_to`, but a view or fresh memory, whichever the device finds faster: the gradient of a sum.",
+        parameters=_broadcast_parameters,
+        accepts=ANY,
+        gradient=(lambda k, g, out, x, *, shape: g,),
+        gradient_aliases=True,
+        compose=lambda k, x, *, shape: k.broadcast_to(x, shape=shape),
+        view=True,
+        samples=(Sample(Array((3, 1)), shape=(2, 3, 4)), Sample(Array(()), shape=(2,))),
+        reference=lambda np, x, shape: np.broadcast_to(x, shape),
+    ),
+    Op(
         "expand_dims",
         "Axes of length 1 inserted at `axis`. A view.",
         parameters=_expand_parameters,

@@ -31,6 +31,8 @@ BITS = ANY - FLOATING
 BOOLEAN = frozenset({"bool"})
 INTEGER = BITS - BOOLEAN
 
+SAME = "same"  # the result has the operands' common dtype
+
 # Every device provides these kernels; everything else has a composition.
 CORE_KERNELS = frozenset(
     "reshape permute_dims broadcast_to getitem scatter add multiply divide pow maximum less equal bitwise_and "
@@ -114,7 +116,8 @@ class Op:
     """
 
     __slots__ = (
-        "accepts", "cast", "check", "compose", "doc", "gradient", "gradient_aliases", "name", "operands", "parameters",
+        "accepts", "cast", "check", "compose", "differentiable", "doc", "gradient", "gradient_aliases", "name",
+        "operands", "parameters",
         "reference", "result", "samples", "separate", "view",
     )  # fmt: skip
 
@@ -126,7 +129,7 @@ class Op:
         operands: int = 1,
         accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
         separate: tuple[int, ...] = (),
-        result: str | Callable[..., DType] = "same",
+        result: str | Callable[..., DType] = SAME,
         cast: Callable[[DType], DType] | None = None,
         parameters: Callable[..., dict[str, Any]] | None = None,
         check: Callable[..., Any] | None = None,
@@ -141,17 +144,13 @@ class Op:
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.parameters, self.check = parameters, check
         self.gradient, self.compose = gradient, compose
+        self.differentiable = not isinstance(gradient, str)
         self.view, self.gradient_aliases = view, gradient_aliases
         self.samples = samples
         self.reference = reference or (lambda np, *arrays, **params: getattr(np, name)(*arrays, **params))
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether a gradient flows through at least one operand."""
-        return not isinstance(self.gradient, str)
 
     def accepted(self, position: int) -> frozenset[str]:
         """Dtype kinds of one operand."""

@@ -73,11 +73,13 @@ _ZERO_LENGTH = (Sample(Array((0, 3))), Sample(Array((2, 0)), axis=0), Sample(Arr
 
 
 def _sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    return k.broadcast_to(restore_axes(k, g, x, axis, keepdims), shape=x.shape)
+    if axis is not None:  # a 0-d array broadcasts as it is
+        g = restore_axes(k, g, x, axis, keepdims)
+    return k.spread(g, shape=x.shape)
 
 
 def _mean_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    return k.broadcast_to(k.divide(restore_axes(k, g, x, axis, keepdims), max(count(x, axis), 1)), shape=x.shape)
+    return k.spread(k.divide(restore_axes(k, g, x, axis, keepdims), max(count(x, axis), 1)), shape=x.shape)
 
 
 def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
