@@ -1,7 +1,7 @@
 """What is computed: one table of cases, each a program that every peer runs on the same numbers.
 
-A program is written once, against operators and the few functions of a peer ``p`` (`relu`, `sum`, `tanh`, `cross_entropy`).
-Its kind says what is timed, and names the method of a peer that prepares it:
+A program is written once, against operators and the few functions of a peer ``p``: `relu`, `sum`, `tanh` and
+`cross_entropy`. Its kind says what is timed, and names the method of a peer that prepares it:
 
 - ``operation``: the program forward, recording what a gradient would need;
 - ``gradient``: forward to a scalar, and backward to all inputs;
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,17 +46,18 @@ class Case:
 # ── inputs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def uniform(low: float = -0.9, high: float = 0.9, **shapes: tuple[int, ...]) -> Draw:
-    """Arrays of float32 between `low` and `high`: below 1 in size, so that a chain of products stays finite."""
-    return lambda rng: {name: rng.uniform(low, high, shape).astype("float32") for name, shape in shapes.items()}
+def uniform(**shapes: tuple[int, ...]) -> Draw:
+    """Arrays of float32, all numbers below 1 in size, so that a chain of products stays finite."""
+    return lambda rng: {name: rng.uniform(-0.9, 0.9, shape).astype("float32") for name, shape in shapes.items()}
 
 
 def batch_and_parameters(batch: int, *sizes: int) -> Draw:
-    """Inputs, class indices, then a weight (outputs, inputs) and a bias for each layer, drawn as `Linear` draws them."""
+    """Inputs, class indices, then a weight (outputs, inputs) and a bias for each layer, as `Linear` draws them."""
 
     def draw(rng: np.random.Generator) -> Arrays:
-        arrays = {"x": rng.normal(size=(batch, sizes[0])).astype("float32"), "targets": rng.integers(sizes[-1], size=batch)}
-        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        x, targets = rng.normal(size=(batch, sizes[0])).astype("float32"), rng.integers(sizes[-1], size=batch)
+        arrays: Arrays = {"x": x, "targets": targets}
+        for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
             bound = inputs**-0.5
             arrays[f"weight{layer}"] = rng.uniform(-bound, bound, (outputs, inputs)).astype("float32")
             arrays[f"bias{layer}"] = rng.uniform(-bound, bound, outputs).astype("float32")
@@ -105,16 +107,16 @@ def readme_expression(p: Any, a: Any, b: Any) -> Any:
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
-SMALL = uniform(x=(4, 4), y=(4, 4))
+ONE, TWO, THREE = (uniform(**dict.fromkeys(names, (4, 4))) for names in ("x", "xy", "xyz"))
 
 TABLE = (
-    Case("add", "operations", "operation", "x + y, (4, 4)", lambda p, x, y: x + y, SMALL),
-    Case("multiply", "operations", "operation", "x * y, (4, 4)", lambda p, x, y: x * y, SMALL),
-    Case("matmul", "operations", "operation", "x @ y, (4, 4)", lambda p, x, y: x @ y, SMALL),
-    Case("relu", "operations", "operation", "relu(x), (4, 4)", lambda p, x: p.relu(x), uniform(x=(4, 4))),
-    Case("sum", "operations", "operation", "sum(x), (4, 4)", lambda p, x: p.sum(x), uniform(x=(4, 4))),
-    Case("multiply-sum", "small", "gradient", "sum(x * y), (4, 4), and gradients", lambda p, x, y: p.sum(x * y), SMALL),
-    Case("chain-1000", "small", "gradient", "1000 of x * y + z, (4, 4), and gradients", chain, uniform(x=(4, 4), y=(4, 4), z=(4, 4))),
+    Case("add", "operations", "operation", "x + y, (4, 4)", lambda p, x, y: x + y, TWO),
+    Case("multiply", "operations", "operation", "x * y, (4, 4)", lambda p, x, y: x * y, TWO),
+    Case("matmul", "operations", "operation", "x @ y, (4, 4)", lambda p, x, y: x @ y, TWO),
+    Case("relu", "operations", "operation", "relu(x), (4, 4)", lambda p, x: p.relu(x), ONE),
+    Case("sum", "operations", "operation", "sum(x), (4, 4)", lambda p, x: p.sum(x), ONE),
+    Case("multiply-sum", "small", "gradient", "sum(x * y), (4, 4), and gradients", lambda p, x, y: p.sum(x * y), TWO),
+    Case("chain-1000", "small", "gradient", "1000 of x * y + z, (4, 4), and gradients", chain, THREE),
     Case(
         "elementwise-1000",
         "large",
@@ -169,6 +171,7 @@ TABLE = (
 )
 
 CASES = {case.name: case for case in TABLE}
+GROUPS = list(dict.fromkeys(case.group for case in TABLE))
 
 
 def select(names: list[str]) -> list[Case]:
@@ -179,8 +182,8 @@ def select(names: list[str]) -> list[Case]:
     ValueError
         For a name that is neither.
     """
-    known = set(CASES) | {case.group for case in TABLE}
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in CASES and name not in GROUPS]
     if unknown:
-        raise ValueError(f"no case or group is named {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        known = f"cases {', '.join(CASES)} and groups {', '.join(GROUPS)}"
+        raise ValueError(f"no case or group is named {', '.join(unknown)}; there are {known}")
     return [case for case in TABLE if not names or case.name in names or case.group in names]

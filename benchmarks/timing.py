@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 
@@ -53,7 +55,35 @@ def calibrate(run: Callable[[], Any], nanoseconds: float) -> int:
         count *= 2
 
 
-def interleave(runs: Mapping[str, Callable[[], Any]], *, repeat: int, seconds: float, seed: str = "") -> dict[str, Timing]:
+def seconds_of_others() -> float | None:
+    """Processor seconds that other processes have used since the machine started; ``None`` where unknown."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, steal = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields)
+    return user + nice + system + irq + softirq + steal - sum(os.times()[:4])
+
+
+class Disturbance:
+    """How many cores other processes kept busy within a ``with`` block, as ``cores``; ``None`` where unknown."""
+
+    cores: float | None = None
+
+    def __enter__(self) -> Disturbance:
+        self._before, self._start = seconds_of_others(), perf_counter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        after = seconds_of_others()
+        if self._before is not None and after is not None:
+            self.cores = round(max(after - self._before, 0.0) / (perf_counter() - self._start), 2)
+
+
+Runs = Mapping[str, Callable[[], Any]]
+
+
+def interleave(runs: Runs, *, repeat: int, seconds: float, seed: str = "") -> dict[str, Timing]:
     """Time several functions in turns.
 
     Parameters

@@ -58,12 +58,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         raise explain(op, kernels, operands, params, error) from error
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     out = wrap(handle, params.get("target", kernels), result_dtype, None)
-    if (
-        not isinstance(op.gradient, str)
-        and is_grad_enabled()
-        and result_dtype.is_floating
-        and any(map(_records, operands))
-    ):
+    if op.differentiable and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
         record = [op, out._kernels, params, handle]
         for x, saved in zip(operands, handles, strict=True):
             record += (_parent(x), saved)
@@ -107,7 +102,12 @@ def _parent(x: Any) -> Any:
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, ...]]:
     """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
+    dtype: DType | None
     tensors = [x for x in operands if isinstance(x, Tensor)]
+    if len(tensors) == len(operands) and not op.separate and op.cast is None:
+        kernels, dtype = tensors[0]._kernels, tensors[0].dtype
+        if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+            return kernels, dtype, operands
     if not tensors:
         operands = (asarray(operands[0]), *operands[1:])
         tensors = [operands[0]]
@@ -117,7 +117,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     ]
     if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
         raise DeviceMismatch(op.name, [(x.device, x.shape) for x in prepared if isinstance(x, Tensor)])
-    dtype: DType | None = None
+    dtype = None
     for position, x in enumerate(prepared):
         if isinstance(x, Tensor):
             if x.dtype.kind not in op.accepted(position):

@@ -140,5 +140,6 @@ class Adam(Optimizer):
             m = k.add(k.multiply(state["m"], beta1), m)
             v = k.add(k.multiply(state["v"], beta2), v)
         state["m"], state["v"] = m, v
-        root = k.add(k.divide(k.sqrt(v), (1 - beta2**t) ** 0.5), self.eps)
-        return k.subtract(p, k.multiply(k.divide(m, root), self.lr / (1 - beta1**t)))
+        correction = (1 - beta2**t) ** 0.5  # of the root, moved to the scalars on either side
+        step = k.divide(m, k.add(k.sqrt(v), self.eps * correction))
+        return k.subtract(p, k.multiply(step, self.lr * correction / (1 - beta1**t)))

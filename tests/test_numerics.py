@@ -67,8 +67,13 @@ def test_cross_entropy_of_confident_logits(device: Device) -> None:
     assert values(logits.grad) == [[0.0, 0.0], [1.0, -1.0]]
 
 
-def test_cross_entropy_is_never_silently_wrong(device: Device) -> None:
-    assert math.isnan(F["cross_entropy"](Tensor([[1.0, 2.0]], device=device), asarray([2], device=device)).item())
+@pytest.mark.parametrize("target", [2, -1])
+def test_cross_entropy_is_never_silently_wrong(target: int) -> None:
+    with pytest.raises(IndexError, match="class indices from 0 to 1"):
+        F["cross_entropy"](Tensor([[1.0, 2.0]]), asarray([target]))
+    assert math.isnan(
+        F["cross_entropy"](Tensor([[1.0, 2.0]], device="bytes"), asarray([target], device="bytes")).item()
+    )
 
 
 def test_ties_share_the_gradient_evenly(device: Device) -> None:

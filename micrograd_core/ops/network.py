@@ -68,6 +68,22 @@ def _matmul_right(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
     return k.matmul(_swap(k, x), g)
 
 
+# ── linear ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
+    if not x or len(weight) != 2 or x[-1] != weight[1] or bias not in ((), weight[:1]):
+        raise ShapeError(
+            f"{op}: shapes {x}, {weight} and {bias} do not fit (..., inputs), (outputs, inputs) and (outputs,)"
+        )
+
+
+def _linear_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
+    rows = (math.prod(x.shape[:-1]), x.shape[-1])
+    return k.matmul(_swap(k, k.reshape(g, shape=(rows[0], g.shape[-1]))), k.reshape(x, shape=rows))
+
+
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -151,6 +167,12 @@ def _cross_entropy_parameters(logits: Any, targets: Any, /, *, reduction: str = 
     return {"reduction": reduction}
 
 
+def _probability_error(k: Any, logits: Any, targets: Any) -> Any:
+    """``softmax(logits) - one_hot(targets)``."""
+    one_hot = k.astype(_target_mask(k, logits, targets), dtype=logits.dtype)
+    return k.subtract(k.softmax(logits, axis=_class_axis(logits.shape)), one_hot)
+
+
 def _target_mask(k: Any, logits: Any, targets: Any) -> Any:
     """True at each position's target class."""
     axis = _class_axis(logits.shape)
@@ -169,13 +191,9 @@ def _cross_entropy(k: Any, logits: Any, targets: Any, *, reduction: str) -> Any:
 
 
 def _cross_entropy_rule(k: Any, g: Any, out: Any, logits: Any, targets: Any, *, reduction: str) -> Any:
-    """``softmax(logits) - one_hot(targets)``, scaled."""
-    axis = _class_axis(logits.shape)
-    one_hot = k.astype(_target_mask(k, logits, targets), dtype=logits.dtype)
-    difference = k.subtract(k.softmax(logits, axis=axis), one_hot)
     if reduction == "none":
-        g = k.expand_dims(g, axis=(axis,))
-    return k.multiply(difference, k.divide(g, _weight(targets.shape, reduction)))
+        g = k.expand_dims(g, axis=(_class_axis(logits.shape),))
+    return k.multiply(k.probability_error(logits, targets), k.divide(g, _weight(targets.shape, reduction)))
 
 
 def _cross_entropy_reference(np: Any, logits: Any, targets: Any, reduction: str = "mean") -> Any:
@@ -205,6 +223,27 @@ OPS = (
             Sample(Array((2, 2, 3)), Array((3,))),
             Sample(Array((2, 0)), Array((0, 3))),
         ),
+    ),
+    Op(
+        "linear",
+        "``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none.",
+        operands=3,
+        accepts=NUMERIC,
+        check=_check_linear,
+        gradient=(
+            lambda k, g, out, x, weight, bias: k.matmul(g, weight),
+            _linear_weight,
+            lambda k, g, out, x, weight, bias: g,
+        ),
+        gradient_aliases=True,
+        compose=lambda k, x, weight, bias: k.add(k.matmul(x, _swap(k, weight)), bias),
+        samples=(
+            Sample(Array((4, 3)), Array((2, 3)), Array((2,))),
+            Sample(Array((2, 2, 3)), Array((2, 3)), Array((2,))),
+            Sample(Array((3,)), Array((2, 3)), Array((2,))),
+            Sample(Array((4, 3)), Array((2, 3)), 0.0),
+        ),
+        reference=lambda np, x, weight, bias: x @ weight.T + bias,
     ),
     Op(
         "softmax",
@@ -245,9 +284,27 @@ OPS = (
         ),
     ),
     Op(
+        "probability_error",
+        "``softmax(x1) - one_hot(x2)`` (classes along axis 1; axis 0 if 1-d): the gradient of `cross_entropy`.",
+        operands=2,
+        accepts=(FLOATING, INTEGER),
+        separate=(1,),
+        compose=_probability_error,
+        samples=(
+            Sample(Array((4, 3)), Array((4,), 0, 3, "int64")),
+            Sample(Array((2, 3, 2)), Array((2, 2), 0, 3, "int64")),
+            Sample(Array((3,)), Array((), 0, 3, "int64")),
+        ),
+        reference=lambda np, x, t: (
+            _softmax_reference(np, x, _class_axis(x.shape))
+            - np.moveaxis(np.eye(x.shape[_class_axis(x.shape)])[t], -1, _class_axis(x.shape))
+        ),
+    ),
+    Op(
         "cross_entropy",
         "Minus the log-probability that logits (classes along axis 1; axis 0 if 1-d) give to integer class `targets`, "
-        "reduced by ``'mean'``, ``'sum'`` or ``'none'``.",
+        "reduced by ``'mean'``, ``'sum'`` or ``'none'``. A target that names no class raises ``IndexError`` on devices "
+        "that can tell at once, and gives NaN on others.",
         operands=2,
         parameters=_cross_entropy_parameters,
         accepts=(FLOATING, INTEGER),

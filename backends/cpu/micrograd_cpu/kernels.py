@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.errors import IndexingError
+
 Shape = tuple[int, ...]
 
 _ZERO: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64", "int64", "int32")}
@@ -84,10 +86,25 @@ def relu(x: Any) -> Any:
     return np.maximum(x, _zero(x.dtype))
 
 
+_INTEGER: Final = {np.dtype("float32"): np.dtype("int32"), np.dtype("float64"): np.dtype("int64")}
+
+
 def relu_gradient(g: Any, out: Any) -> Any:
-    """Two passes."""
-    zero = _zero(out.dtype)
-    return np.where(np.greater(out, zero), g, zero)
+    """Through a bit mask, several times as fast as ``np.where``, and like it exact for infinite and NaN cotangents."""
+    positive, bits = np.greater(out, _zero(out.dtype)), _INTEGER.get(out.dtype)
+    if bits is None or g.shape != out.shape or not g.ndim:
+        return np.where(positive, g, _zero(out.dtype))
+    mask = positive.astype(bits)
+    np.negative(mask, out=mask)  # 0, or all ones
+    return np.bitwise_and(mask, g.view(bits), out=mask).view(g.dtype)
+
+
+def linear(x: Any, weight: Any, bias: Any) -> Any:
+    """The bias goes into the memory of the product."""
+    product = matmul(x, weight.T)
+    if bias.__class__ is not np.ndarray:
+        return product if bias == 0 else product + bias
+    return np.add(product, bias, out=product)
 
 
 def softmax(x: Any, *, axis: int) -> Any:
@@ -101,6 +118,40 @@ def log_softmax(x: Any, *, axis: int) -> Any:
     """The result in the memory of the difference."""
     shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
+
+
+def _class_axis(x: Any, targets: Any) -> int:
+    """The axis of the classes, after a look at the targets."""
+    axis = 1 if x.ndim > 1 else 0
+    if targets.size and not 0 <= targets.min() <= targets.max() < x.shape[axis]:
+        raise IndexingError(
+            f"cross_entropy: targets must be class indices from 0 to {x.shape[axis] - 1}; "
+            f"they range from {targets.min()} to {targets.max()}"
+        )
+    return axis
+
+
+def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
+    """The key of each position's target class."""
+    positions = (np.arange(targets.size),) if targets.ndim == 1 else np.ix_(*map(np.arange, targets.shape))
+    return (*positions[:axis], targets, *positions[axis:])
+
+
+def cross_entropy(x: Any, targets: Any, *, reduction: str) -> Any:
+    """Looks up the targets' log-probabilities, rather than masking all others."""
+    axis = _class_axis(x, targets)
+    losses = np.negative(log_softmax(x, axis=axis)[_at_targets(x, targets, axis)])
+    if reduction == "none":
+        return losses
+    return _sum(losses, axis=None) if reduction == "sum" else mean(losses, axis=None, keepdims=False)
+
+
+def probability_error(x: Any, targets: Any) -> Any:
+    """The probabilities, less 1 at the targets."""
+    axis = _class_axis(x, targets)
+    p = softmax(x, axis=axis)
+    p[_at_targets(x, targets, axis)] -= 1
+    return p
 
 
 def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
@@ -160,4 +211,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "softmax": softmax,
     "log_softmax": log_softmax,
     "one_hot": one_hot,
+    "linear": linear,
+    "cross_entropy": cross_entropy,
+    "probability_error": probability_error,
 }

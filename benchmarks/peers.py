@@ -1,0 +1,512 @@
+"""By whom it is computed: one class for each peer, and one table of them. A peer imports its library when it is made.
+
+A peer turns arrays into its own leaves (`leaf`), has the functions that programs call, and inherits from
+`Tape` or `Functional` how a case of each kind is prepared: the two ways in which libraries differentiate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+import numpy as np
+
+from benchmarks.by_hand import BY_HAND
+from benchmarks.cases import Arrays, Case
+
+TIMED_RATE = 1e-6
+"""Learning rate while timing: after 10⁵ steps the network is still the one that was checked."""
+CHECKED_RATE = {"sgd": 1.0, "adam": 1e-3}
+"""Learning rates while checking: three steps move parameters far beyond the tolerance."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case made ready by a peer."""
+
+    run: Callable[[], Any]
+    """What is timed; complete when it returns."""
+    numbers: Callable[[], Arrays]
+    """Values, gradients and parameters by name, for comparison with other peers."""
+
+
+class Peer:
+    """What all peers have in common."""
+
+    name: ClassVar[str]
+    module: ClassVar[str]
+    """What is imported when the peer is made."""
+    distribution: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("operation", "gradient", "training", "scalars")
+    """Kinds of case it can run."""
+    without: ClassVar[dict[str, str]] = {}
+    """Cases it is left out of, and why."""
+    notes: ClassVar[dict[str, str]] = {}
+    """By kind, what is different here from what others are timed for."""
+
+    def __init__(self) -> None:
+        self.library: Any = import_module(self.module)
+
+    @classmethod
+    def version(cls) -> str:
+        """Of the installed distribution."""
+        try:
+            return version(cls.distribution)
+        except PackageNotFoundError:
+            return "unknown"
+
+    def runs(self, case: Case) -> bool:
+        """Whether this peer takes part in a case."""
+        return case.kind in self.kinds and case.name not in self.without
+
+    def prepare(self, case: Case, arrays: Arrays) -> Prepared:
+        """Make a case ready, by the method that has the name of its kind."""
+        prepared: Prepared = getattr(self, case.kind)(case, arrays)
+        return prepared
+
+    def training(self, case: Case, arrays: Arrays) -> Prepared:
+        """Steps of an optimiser."""
+        step, _ = self.trainer(case, arrays, TIMED_RATE)
+
+        def numbers() -> Arrays:
+            checked, parameters = self.trainer(case, arrays, CHECKED_RATE[case.optimizer])
+            losses = [self.host(checked()) for _ in range(3)]
+            names = [name for name in arrays if name not in ("x", "targets")]
+            return {"loss": losses[-1], **dict(zip(names, map(self.host, parameters()), strict=True))}
+
+        return Prepared(step, numbers)
+
+    def scalars(self, case: Case, arrays: Arrays) -> Prepared:
+        """Scalars are 0-d arrays unless a peer knows better."""
+        return self.gradient(case, arrays)
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        """One recorded operation."""
+        raise NotImplementedError
+
+    def gradient(self, case: Case, arrays: Arrays) -> Prepared:
+        """A scalar and its gradients."""
+        raise NotImplementedError
+
+    def trainer(self, case: Case, arrays: Arrays, rate: float) -> tuple[Callable[[], Any], Callable[[], Sequence[Any]]]:
+        """A function that makes one step and returns the loss before it, and one that returns the parameters."""
+        raise NotImplementedError
+
+    def leaf(self, array: Any) -> Any:
+        """An array to differentiate by."""
+        return array
+
+    def constant(self, array: Any) -> Any:
+        """An array not to differentiate by."""
+        return self.leaf(array)
+
+    def host(self, x: Any) -> np.ndarray:
+        """As a NumPy array."""
+        return np.asarray(x)
+
+
+def named(arrays: Arrays, gradients: Sequence[np.ndarray]) -> Arrays:
+    """Gradients under the names of their inputs."""
+    return {f"gradient of {name}": g for name, g in zip(arrays, gradients, strict=True)}
+
+
+# ── update rules, for peers that have no optimisers of their own ─────────────────────────────────────────────
+
+
+def sgd(p: Any, x: Any, g: Any, state: Any, rate: float) -> tuple[Any, Any]:
+    """Plain gradient descent."""
+    return x - rate * g, state
+
+
+def adam(p: Any, x: Any, g: Any, state: Any, rate: float) -> tuple[Any, Any]:
+    """Adam as torch computes it, with its default hyperparameters."""
+    t, m, v = state or (0, 0.0, 0.0)
+    t, m, v = t + 1, 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * (g * g)
+    root = p.sqrt(v) / (1 - 0.999**t) ** 0.5 + 1e-8
+    return x - rate / (1 - 0.9**t) * (m / root), (t, m, v)
+
+
+RULES = {"sgd": sgd, "adam": adam}
+
+
+# ── the two ways to differentiate ────────────────────────────────────────────────────────────────────────────
+
+
+class Tape(Peer):
+    """Operations record themselves; ``backward()`` leaves gradients in ``.grad``."""
+
+    def clear(self, leaf: Any) -> None:
+        """Forget a gradient, so that the next is not added to it."""
+        leaf.grad = None
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        leaves = [self.leaf(array) for array in arrays.values()]
+        run = partial(case.program, self, *leaves)
+
+        def numbers() -> Arrays:
+            value = run()
+            self.sum(value).backward()
+            return {"value": self.host(value), **named(arrays, [self.host(leaf.grad) for leaf in leaves])}
+
+        return Prepared(run, numbers)
+
+    def gradient(self, case: Case, arrays: Arrays) -> Prepared:
+        leaves = [self.leaf(array) for array in arrays.values()]
+        program, clear = partial(case.program, self, *leaves), self.clear
+
+        def run() -> Any:
+            for leaf in leaves:
+                clear(leaf)
+            value = program()
+            value.backward()
+            return value
+
+        def numbers() -> Arrays:
+            return {"value": self.host(run()), **named(arrays, [self.host(leaf.grad) for leaf in leaves])}
+
+        return Prepared(run, numbers)
+
+    sum: Callable[[Any], Any]
+
+
+class Modules(Tape):
+    """A tape with layers and optimisers in torch's fashion."""
+
+    nn: Any
+    optimizers: dict[str, Any]
+    cross_entropy: Callable[..., Any]
+
+    def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
+        x, targets, *numbers = arrays.values()
+        layers: list[Any] = []
+        for weight in numbers[::2]:
+            layers += [self.nn.Linear(*weight.shape[::-1]), self.nn.ReLU()]
+        model = self.nn.Sequential(*layers[:-1])
+        for parameter, array in zip(model.parameters(), numbers, strict=True):
+            parameter.data = self.constant(array.copy())
+        optimizer = self.optimizers[case.optimizer](model.parameters(), lr=rate)
+        x, targets, cross_entropy = self.constant(x), self.constant(targets), self.cross_entropy
+
+        def step() -> Any:
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x), targets)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, model.parameters
+
+
+class Functional(Peer):
+    """Functions are turned into functions that compute gradients."""
+
+    sum: Callable[[Any], Any]
+
+    def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
+        """The function that gives a program's value, and its gradients by the arguments at `positions`."""
+        raise NotImplementedError
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What is done with a function before it is called again and again."""
+        return function
+
+    def finish(self, results: Any) -> Any:
+        """Wait for results that are still being computed."""
+        return results
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        leaves = [self.leaf(array) for array in arrays.values()]
+        function, finish = self.compile(partial(case.program, self)), self.finish
+        total = self.value_and_grad(case, lambda *inputs: self.sum(case.program(self, *inputs)), range(len(leaves)))
+
+        def numbers() -> Arrays:
+            _, gradients = finish(total(*leaves))
+            return {"value": self.host(finish(function(*leaves))), **named(arrays, [self.host(g) for g in gradients])}
+
+        return Prepared(lambda: finish(function(*leaves)), numbers)
+
+    def gradient(self, case: Case, arrays: Arrays) -> Prepared:
+        leaves = [self.leaf(array) for array in arrays.values()]
+        both = self.compile(self.value_and_grad(case, partial(case.program, self), range(len(leaves))))
+        finish = self.finish
+
+        def run() -> Any:
+            return finish(both(*leaves))
+
+        def numbers() -> Arrays:
+            value, gradients = run()
+            return {"value": self.host(value), **named(arrays, [self.host(g) for g in gradients])}
+
+        return Prepared(run, numbers)
+
+    def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
+        x, targets, *parameters = (self.leaf(array) for array in arrays.values())
+        states: list[Any] = [()] * len(parameters)
+        both = self.value_and_grad(case, partial(case.program, self), range(2, len(arrays)))
+        rule, finish = RULES[case.optimizer], self.finish
+
+        def update(x: Any, targets: Any, parameters: list[Any], states: list[Any]) -> Any:
+            loss, gradients = both(x, targets, *parameters)
+            moved = [rule(self, *each, rate) for each in zip(parameters, gradients, states, strict=True)]
+            return loss, [parameter for parameter, _ in moved], [state for _, state in moved]
+
+        update = self.compile(update)
+
+        def step() -> Any:
+            nonlocal parameters, states
+            loss, parameters, states = finish(update(x, targets, parameters, states))
+            return loss
+
+        return step, lambda: parameters
+
+
+# ── the peers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NumPy(Functional):
+    """The floor: gradients worked out by hand for each case, nothing recorded, no engine."""
+
+    name, module, distribution = "numpy", "numpy", "numpy"
+    kinds = ("operation", "gradient", "training")
+    notes: ClassVar[dict[str, str]] = {
+        "operation": "NumPy records nothing",
+        "gradient": "gradients written by hand in NumPy",
+        "training": "gradients and update written by hand in NumPy",
+    }
+    sqrt = staticmethod(np.sqrt)
+    sum = staticmethod(np.ndarray.sum)
+
+    def relu(self, x: Any) -> Any:
+        return np.maximum(x, 0)
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        run = partial(case.program, self, *arrays.values())
+        return Prepared(run, lambda: {"value": np.asarray(run())})
+
+    def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
+        return BY_HAND[case.name if case.kind == "gradient" else case.kind]
+
+
+class Micrograd(Modules):
+    """The project itself, on its CPU backend."""
+
+    name, module, distribution = "micrograd", "micrograd_core", "micrograd-core"
+
+    def __init__(self) -> None:
+        super().__init__()
+        mg = self.library
+        self.relu, self.sum, self.tanh = mg.Tensor.relu, mg.Tensor.sum, mg.Tensor.tanh
+        self.cross_entropy = mg.cross_entropy
+        self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
+
+    def leaf(self, array: Any) -> Any:
+        return self.library.Tensor(array)
+
+    def constant(self, array: Any) -> Any:
+        return self.library.asarray(array)
+
+    def host(self, x: Any) -> np.ndarray:
+        return np.asarray(x.tolist(), "float32")
+
+
+class Torch(Modules):
+    """PyTorch, eager."""
+
+    name, module, distribution = "torch", "torch", "torch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch = self.library
+        self.relu, self.sum, self.tanh = torch.relu, torch.sum, torch.tanh
+        self.cross_entropy = torch.nn.functional.cross_entropy
+        self.nn, self.optimizers = torch.nn, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+
+    def leaf(self, array: Any) -> Any:
+        return self.library.tensor(array, requires_grad=True)
+
+    def constant(self, array: Any) -> Any:
+        return self.library.tensor(array)
+
+    def host(self, x: Any) -> np.ndarray:
+        return np.array(x.detach())
+
+
+class Jax(Functional):
+    """JAX without compilation: every operation is dispatched on its own, every gradient traced anew."""
+
+    name, module, distribution = "jax", "jax", "jax"
+    notes: ClassVar[dict[str, str]] = {"operation": "not recorded: JAX records only inside a gradient"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        jax = self.library
+        self.relu, self.sum, self.tanh, self.sqrt = jax.nn.relu, jax.numpy.sum, jax.numpy.tanh, jax.numpy.sqrt
+
+    def leaf(self, array: Any) -> Any:
+        return self.library.numpy.asarray(array)
+
+    def finish(self, results: Any) -> Any:
+        return self.library.block_until_ready(results)
+
+    def cross_entropy(self, logits: Any, targets: Any) -> Any:
+        return -self.library.nn.log_softmax(logits)[np.arange(len(targets)), targets].mean()
+
+    def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
+        return self.library.value_and_grad(program, argnums=tuple(positions))
+
+
+class JaxJit(Jax):
+    """JAX, the whole case compiled into one program."""
+
+    name = "jax-jit"
+
+    def compile(self, function: Callable[..., Any]) -> Any:
+        return self.library.jit(function)
+
+
+class Autograd(Functional):
+    """HIPS autograd, which wraps NumPy."""
+
+    name, module, distribution = "autograd", "autograd", "autograd"
+    notes: ClassVar[dict[str, str]] = {"operation": "on boxes made by hand: autograd records only inside a gradient"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anp = anp = import_module("autograd.numpy")
+        self.sum, self.tanh, self.sqrt = anp.sum, anp.tanh, np.sqrt
+
+    def relu(self, x: Any) -> Any:
+        return self.anp.maximum(x, 0)
+
+    def cross_entropy(self, logits: Any, targets: Any) -> Any:
+        anp = self.anp
+        shifted = logits - anp.max(logits, axis=1, keepdims=True)
+        log_total = anp.log(anp.sum(anp.exp(shifted), axis=1))
+        return anp.mean(log_total - shifted[np.arange(len(targets)), targets])
+
+    def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
+        return self.library.value_and_grad(program, argnum=tuple(positions))
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        new_box, root = import_module("autograd.tracer").new_box, import_module("autograd.core").VJPNode.new_root
+        boxes = [new_box(array, 0, root()) for array in arrays.values()]
+        return Prepared(partial(case.program, self, *boxes), super().operation(case, arrays).numbers)
+
+
+class MyGrad(Tape):
+    """MyGrad, a tape over NumPy."""
+
+    name, module, distribution = "mygrad", "mygrad", "mygrad"
+
+    def __init__(self) -> None:
+        super().__init__()
+        mygrad = self.library
+        self.relu, self.sum, self.tanh, self.sqrt = mygrad.nnet.relu, mygrad.sum, mygrad.tanh, np.sqrt
+        self.cross_entropy = mygrad.nnet.softmax_crossentropy
+
+    def leaf(self, array: Any) -> Any:
+        return self.library.tensor(array)
+
+    def constant(self, array: Any) -> Any:
+        return self.library.tensor(array, constant=True)
+
+    def clear(self, leaf: Any) -> None:
+        leaf.null_grad()
+
+    def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
+        x, targets, *numbers = arrays.values()
+        leaves, inputs = [self.leaf(array) for array in numbers], self.constant(x)
+        states: list[Any] = [()] * len(leaves)
+        rule = RULES[case.optimizer]
+
+        def step() -> Any:
+            loss = case.program(self, inputs, targets, *leaves)
+            loss.backward()
+            for i, leaf in enumerate(leaves):
+                leaf.data[...], states[i] = rule(self, leaf.data, leaf.grad, states[i], rate)
+            return loss
+
+        return step, lambda: leaves
+
+    def host(self, x: Any) -> np.ndarray:
+        return np.array(getattr(x, "data", x))
+
+
+class TinyGrad(Functional):
+    """tinygrad, which is lazy: results are realized, and waited for, in every call."""
+
+    name, module, distribution = "tinygrad", "tinygrad", "tinygrad"
+    kinds = ("operation", "gradient", "training")
+    without: ClassVar[dict[str, str]] = {"chain-1000": "its scheduler takes minutes over a thousand operations"}
+    notes: ClassVar[dict[str, str]] = dict.fromkeys(kinds, "scheduled and realized in every call, without its TinyJit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensor = Tensor = self.library.Tensor  # noqa: N806
+        self.device = self.library.Device[self.library.Device.DEFAULT]
+        self.relu, self.sum, self.tanh, self.sqrt = Tensor.relu, Tensor.sum, Tensor.tanh, Tensor.sqrt
+        self.cross_entropy = Tensor.sparse_categorical_crossentropy
+        (self.tensor([1.0]) + 1).realize()  # fails here, and not in the first case, where there is no compiler
+
+    def leaf(self, array: Any) -> Any:
+        return self.tensor(array).realize()
+
+    def finish(self, results: Any) -> Any:
+        self.tensor.realize(*(x for x in flattened(results) if isinstance(x, self.tensor)))
+        self.device.synchronize()
+        return results
+
+    def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
+        def both(*inputs: Any) -> tuple[Any, Any]:
+            value = program(*inputs)
+            return value, value.gradient(*(inputs[position] for position in positions))
+
+        return both
+
+    def host(self, x: Any) -> np.ndarray:
+        return np.array(x.numpy())
+
+
+def flattened(tree: Any) -> Iterator[Any]:
+    """What nested lists and tuples hold."""
+    if isinstance(tree, (list, tuple)):
+        for each in tree:
+            yield from flattened(each)
+    else:
+        yield tree
+
+
+class Karpathy(Tape):
+    """karpathy/micrograd, the scalar engine this project is named after."""
+
+    name, module, distribution = "karpathy", "micrograd.engine", "micrograd"
+    kinds = ("scalars",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = self.library.Value.relu
+
+    def leaf(self, array: Any) -> Any:
+        return self.library.Value(float(array))
+
+    def clear(self, leaf: Any) -> None:
+        leaf.grad = 0.0
+
+    def host(self, x: Any) -> np.ndarray:
+        return np.asarray(getattr(x, "data", x), "float32")
+
+
+class Value(Karpathy):
+    """The scalars of micrograd_core: Python floats instead of arrays."""
+
+    name, module, distribution = "value", "micrograd_core", "micrograd-core"
+
+
+PEERS: dict[str, type[Peer]] = {
+    peer.name: peer for peer in (NumPy, Micrograd, Value, Torch, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+}
+"""In the order of the columns."""
