@@ -17,16 +17,16 @@ A record that a sweep has consumed is emptied, which frees what it held even whi
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.errors import GraphError
+from micrograd_core.errors import GraphError, MicrogradError, OutOfMemory
 from micrograd_core.ops import unbroadcast
 
 if TYPE_CHECKING:
-    from micrograd_core.dtypes import DType
     from micrograd_core.tensor import Tensor
 
 Record = list[Any]
@@ -37,13 +37,32 @@ _mode: ContextVar[bool] = ContextVar("micrograd_grad_mode", default=True)
 is_grad_enabled = _mode.get
 
 
+_SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+
+
 class _GradMode(ContextDecorator):
     """Sets the grad mode of this context; threads and asyncio tasks do not see each other's."""
 
     enabled: bool
 
+    def __new__(cls, function: Any = None) -> Any:
+        mode = super().__new__(cls)
+        if function is None:
+            return mode
+        mode.__init__()  # type: ignore[misc]
+        return mode(function)  # used as a decorator without parentheses
+
     def __init__(self) -> None:
         self._tokens: list[Token[bool]] = []
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate a function."""
+        if function.__code__.co_flags & _SUSPENDS:
+            raise TypeError(
+                f"{type(self).__name__}: {function.__name__} is a generator or a coroutine, which a decorator does not "
+                f"cover; write `with {type(self).__name__}():` inside it"
+            )
+        return super().__call__(function)
 
     def _recreate_cm(self) -> _GradMode:  # a decorated function enters a fresh one at each call
         return type(self)()
@@ -57,7 +76,7 @@ class _GradMode(ContextDecorator):
 
 
 class no_grad(_GradMode):  # noqa: N801
-    """Within ``with no_grad():`` (or a function decorated by ``@no_grad()``) nothing is recorded."""
+    """Within ``with no_grad():`` (or a function decorated by ``@no_grad``) nothing is recorded."""
 
     enabled = False
 
@@ -72,13 +91,17 @@ class enable_grad(_GradMode):  # noqa: N801
 
 
 class Leaf:
-    """Where a gradient ends up: a tensor that records and was not computed."""
+    """Where a gradient ends up: a tensor that records and was not computed.
 
-    __slots__ = ("dtype", "grad", "kernels")
+    The tensor holds its leaf and its gradient, the leaf refers back weakly: a gradient that records (`create_graph`)
+    leads to the leaf, and must not keep itself alive.
+    """
 
-    def __init__(self, kernels: Any, dtype: DType) -> None:
-        self.kernels, self.dtype = kernels, dtype
-        self.grad: Tensor | None = None
+    __slots__ = ("kernels", "owner")
+
+    def __init__(self, owner: Tensor) -> None:
+        self.kernels = owner._kernels
+        self.owner = weakref.ref(owner)
 
 
 class Version:
@@ -222,7 +245,10 @@ def sweep(
                 continue
             if g is None or rule is None or (needed is not None and key not in needed):
                 continue
-            d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
+            try:
+                d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
+            except Exception as error:
+                raise _explain(error, op, record[1]) from error
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 if op.gradient_aliases:
@@ -243,6 +269,14 @@ def sweep(
         if g is not None:
             found.append((end, _owned(end, g, recorded) if key in aliased else g))
     return found
+
+
+def _explain(error: Exception, op: Any, kernels: Any) -> Exception:
+    """The error to raise when a rule's kernel refused."""
+    if isinstance(error, MemoryError) and not isinstance(error, MicrogradError):
+        error = OutOfMemory.on(kernels)
+    error.add_note(f"in the gradient of {op.name} on {kernels.device}; the graph is partly consumed: compute it again")
+    return error
 
 
 def _owned(end: Any, g: Any, recorded: Callable[[Any], Any] | None) -> Any:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from micrograd_core.dtypes import DTYPES
+from micrograd_core.dtypes import DTYPES, pack
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.ops import CORE_KERNELS
 from micrograd_core.program import Program, straight_line
@@ -113,6 +113,9 @@ _ARGUMENTS: Final = {
 }  # fmt: skip
 
 
+REQUIRED_DTYPES: Final = ("float32", "int64", "bool")
+
+
 def member(backend: Any, name: str) -> Any:
     """A member of `backend`, or the protocol's default for it."""
     value = getattr(backend, name, None)
@@ -150,9 +153,7 @@ def _dtype_faults(dtypes: Any) -> list[str]:
         return [f"'dtypes' must map core dtype names to native dtypes; it is {dtypes!r}"]
     found = [f"'dtypes' has the unknown name {name!r}" for name in dtypes if name not in DTYPES]
     return found + [
-        f"'dtypes' lacks {name!r}, which every device has"
-        for name in ("float32", "int64", "bool")
-        if name not in dtypes
+        f"'dtypes' lacks {name!r}, which every device has" for name in REQUIRED_DTYPES if name not in dtypes
     ]
 
 
@@ -184,4 +185,22 @@ def _kernel_faults(backend: Any) -> list[str]:
     return found + ([f"kernel() gave something that is not callable for {', '.join(wrong)}"] if wrong else [])
 
 
-__all__ = ["CAPABILITIES", "PROTOCOL", "Backend", "faults", "member"]
+def probe(backend: Any) -> list[str]:
+    """Faults that show when one number of each required dtype goes to the device and comes back."""
+    found = []
+    for name in REQUIRED_DTYPES:
+        sent, native = pack([1], DTYPES[name]), backend.dtypes[name]
+        try:
+            x = backend.from_host(sent, (1,), native)
+            shape, dtype, back = tuple(x.shape), x.dtype, bytes(backend.to_host(x))
+        except Exception as error:
+            found.append(f"a {name} did not come back from the device: {type(error).__name__}: {error}")
+            continue
+        if shape != (1,) or back != sent:
+            found.append(f"a {name} 1 of shape (1,) came back with shape {shape} and bytes {back!r}, not {sent!r}")
+        if dtype != native or hash(dtype) != hash(native):
+            found.append(f"'dtypes' maps {name!r} to {native!r}, but handles have the dtype {dtype!r}: map to that")
+    return found
+
+
+__all__ = ["CAPABILITIES", "PROTOCOL", "Backend", "faults", "member", "probe"]

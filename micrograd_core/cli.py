@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from micrograd_core import __version__
 from micrograd_core.errors import MicrogradError
 
 
@@ -17,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except (MicrogradError, OSError) as error:
-        print(f"micrograd: {error}", file=sys.stderr)
+        print("micrograd:", "; ".join([str(error), *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("micrograd: interrupted", file=sys.stderr)
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("micrograd", description="A small autograd engine over any array library.")
+    parser.add_argument("--version", action="version", version=f"micrograd-core {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     devices = commands.add_parser("devices", help="run a computation on every installed device, and say what works")
@@ -42,9 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     digits.add_argument("--epochs", type=_positive_int, default=40, help="passes over the training images")
     digits.add_argument("--batch-size", type=_positive_int, default=64, help="images per step")
-    digits.add_argument("--lr", type=_positive_float, default=3e-3, help="learning rate")
+    digits.add_argument("--lr", type=_positive_float, default=2e-3, help="learning rate")
     digits.add_argument(
-        "--hidden", type=_positive_int, nargs="*", default=[128], metavar="N", help="sizes of the hidden layers"
+        "--hidden", type=_positive_int, nargs="*", default=[256], metavar="N", help="sizes of the hidden layers"
     )
     digits.add_argument("--optimizer", choices=("adam", "sgd"), default="adam", help="update rule (sgd: momentum 0.9)")
     digits.add_argument("--seed", type=int, default=0, help="of the split, the initial weights and the batches")

@@ -47,7 +47,7 @@ class Device:
     def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:  # noqa: D102
         if isinstance(spec, Device):
             return spec
-        if not isinstance(spec, str) or not spec.strip():
+        if not isinstance(spec, str):
             raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
         opened = cls._opened.get(spec)
         if opened is not None:
@@ -210,7 +210,13 @@ def default_device() -> Device:
     """
     device = _default.get()
     if device is None:
-        device = Device(os.environ.get("MICROGRAD_DEVICE") or "cpu")
+        chosen = os.environ.get("MICROGRAD_DEVICE") or "cpu"
+        try:
+            device = Device(chosen)
+        except UNUSABLE as error:
+            if chosen != "cpu":
+                error.add_note(f"the default device comes from the environment: MICROGRAD_DEVICE={chosen}")
+            raise
     return device
 
 

@@ -11,6 +11,7 @@ from micrograd_core.autograd import Leaf, count_consumers, enable_grad, in_order
 from micrograd_core.dispatch import Recorded, wrap
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
 from micrograd_core.ops import Op
+from micrograd_core.writing import share
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
@@ -23,45 +24,47 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
     record = tensor._record
     if record is None:
         raise GraphError(_nothing_recorded(tensor))
-    seed = (
-        _seed(tensor, gradient) if gradient is not None or tensor._handle.shape else tensor._kernels.one(tensor.dtype)
-    )
-    if create_graph:  # a cotangent that records stays in the graph
-        seed = gradient if isinstance(gradient, dispatch.Tensor) else _as_tensor(seed, tensor)
-    if record.__class__ is Leaf:
-        found = [(record, seed if create_graph else tensor._kernels.copy(seed))]
+    retain = create_graph if retain_graph is None else retain_graph
+    seed = _seed(tensor, gradient)
+    if create_graph:
+        with enable_grad():
+            found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
+    elif record.__class__ is Leaf:
+        found = [(record, tensor._kernels.copy(seed._handle))]
     else:
-        retain = create_graph if retain_graph is None else retain_graph
-        found = sweep(record, seed, retain, Recorded.of if create_graph else None)
+        found = sweep(record, seed._handle, retain)
     with _deposit:
         for leaf, g in found:
-            before = leaf.grad
+            owner = leaf.owner()
+            if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
+                continue
+            before = owner._grad
             if create_graph:
-                leaf.grad = g if before is None else before + g
+                owner._grad = g if before is None else before + g
             else:
                 handle = g if before is None else leaf.kernels.add(before._handle, g)
-                leaf.grad = wrap(handle, leaf.kernels, leaf.dtype, None)
+                owner._grad = wrap(handle, leaf.kernels, owner.dtype, None)
 
 
 def _seed(tensor: Tensor, gradient: Any) -> Any:
-    """The handle of the cotangent to start from."""
-    kernels, shape = tensor._kernels, tensor._handle.shape
+    """The cotangent to start from."""
+    kernels, dtype, shape = tensor._kernels, tensor.dtype, tensor._handle.shape
     if gradient is None:
         if shape:
             raise GraphError(
                 f"backward() starts from a scalar; this tensor has shape {tuple(shape)}. "
                 "Reduce it first, for example with .sum(), or pass gradient= of the same shape"
             )
-        return kernels.one(tensor.dtype)
+        return wrap(kernels.one(dtype), kernels, dtype, None)
     if not isinstance(gradient, dispatch.Tensor):
-        gradient = dispatch.asarray(gradient, dtype=tensor.dtype, device=kernels.device)
+        gradient = dispatch.asarray(gradient, dtype=dtype, device=kernels.device)
     if gradient.shape != shape:
         raise ShapeError(
             f"backward: gradient has shape {gradient.shape}, the tensor {tuple(shape)}; they must be equal"
         )
     if gradient._kernels is not kernels:
         raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
-    return (gradient if gradient.dtype is tensor.dtype else gradient.astype(tensor.dtype))._handle
+    return gradient if gradient.dtype is dtype else gradient.astype(dtype)
 
 
 def _nothing_recorded(tensor: Tensor) -> str:
@@ -91,8 +94,9 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
     Returns
     -------
     function
-        Leaves ``.grad`` of all tensors alone. Its results record themselves where grad mode is on and they depend on
-        tensors that do, so that nesting gives higher derivatives.
+        Leaves ``.grad`` of all tensors alone. Where grad mode is on and an argument, or a tensor that `f` closes over,
+        records, the results record too, so that nesting gives higher derivatives, and a loss may contain a gradient.
+        Where that is not wanted, as in a loop ``x = x - lr * grad(f)(x)``, pass ``x.detach()`` or call under `no_grad`.
 
     Raises
     ------
@@ -100,6 +104,8 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
         When `f` does not return a scalar tensor, or an argument is not a floating-point tensor.
     """
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"grad: argnums {positions} name the same argument twice")
 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
         outer = is_grad_enabled()
@@ -122,17 +128,15 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, 
     """Cotangents of the nodes `wanted` by identity; and whether they record, being part of a larger graph."""
     seed, record = _seed(value, None), value._record
     if record.__class__ is Leaf:  # the function returned its argument
-        return {id(record): value._kernels.copy(seed)}, False
+        return {id(record): seed.copy()}, False
     if record is None:
         return {}, False
     order = in_order(record, count_consumers(record))
     leaves = (parent for each in order for parent in each[4::2] if parent.__class__ is Leaf)
-    create = outer and any(id(leaf) not in wanted for leaf in leaves)
-    if create:
-        results = sweep(record, _as_tensor(seed, value), retain=True, recorded=Recorded.of, targets=wanted)
-    else:
-        results = sweep(record, seed, retain=False, targets=wanted)
-    return {id(node): g for node, g in results}, create
+    larger = any(id(leaf) not in wanted for leaf in leaves)  # the graph is part of the caller's: leave it whole
+    create = outer and larger
+    start, recorded = (seed, Recorded.of) if create else (seed._handle, None)
+    return {id(node): g for node, g in sweep(record, start, larger, recorded, wanted)}, create
 
 
 def grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -158,11 +162,13 @@ def _variable(args: tuple[Any, ...], position: int) -> Tensor:
         raise TypeError(f"grad: argument {position} must be a Tensor to differentiate by; got {type(x).__name__}")
     if not x.dtype.is_floating:
         raise DTypeError(f"grad: argument {position} is {x.dtype}; only floating-point tensors have gradients")
-    kernels, handle = x._kernels, x._handle
-    record: Any = Leaf(kernels, x.dtype)
+    variable = wrap(x._handle, x._kernels, x.dtype, None)
     if x._record is not None and is_grad_enabled():
-        record = [IDENTITY, kernels, {}, handle, x._record, handle]
-    return wrap(handle, kernels, x.dtype, record)
+        variable._record = [IDENTITY, x._kernels, {}, x._handle, x._record, x._handle]
+    else:
+        variable._record, variable._grad = Leaf(variable), None
+    share(x, variable)
+    return variable
 
 
 def _as_tensor(g: Any, like: Tensor) -> Tensor:

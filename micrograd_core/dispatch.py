@@ -15,7 +15,7 @@ from micrograd_core.dtypes import DTYPES, DType, check_scalar, promote
 from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
-from micrograd_core.writing import share, storage
+from micrograd_core.writing import Storage, refuse_leaf, share, storage, write
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor as Tensor
@@ -112,6 +112,10 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         operands = (asarray(operands[0]), *operands[1:])
         tensors = [operands[0]]
     kernels = tensors[0]._kernels
+    operands = tuple(
+        asarray(x, device=kernels.device) if i in op.separate and not isinstance(x, Tensor) else x
+        for i, x in enumerate(operands)
+    )
     prepared: list[Any] = [
         x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
     ]
@@ -175,16 +179,10 @@ def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, A
         except MicrogradError as ours:
             return ours
     if isinstance(error, MemoryError):
-        return OutOfMemory(
-            str(kernels.device), getattr(error, "asked", None), **_pick(kernels.memory(), "in_use", "reserved")
-        )
+        return OutOfMemory.on(kernels)
     dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
     return error
-
-
-def _pick(figures: dict[str, int], *names: str) -> dict[str, int]:
-    return {name: figures[name] for name in names if name in figures}
 
 
 class Recorded:
@@ -216,10 +214,14 @@ class Recorded:
         """A saved operand as the tensor it was; scalars as they are."""
         if parent is None:
             return handle
+        if parent.__class__ is Version:  # what is recorded now must notice a write as well
+            plain = wrap(handle, self._kernels, self._kernels.dtype(handle), None)
+            plain._storage = Storage.of(parent)
+            return plain
         kernels = (
             parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
         )
-        return wrap(handle, kernels, kernels.dtype(handle), None if parent.__class__ is Version else parent)
+        return wrap(handle, kernels, kernels.dtype(handle), parent)
 
     def dtype(self, x: Tensor) -> DType:
         """The dtype of an operand, as `Kernels.dtype`."""
@@ -229,7 +231,7 @@ class Recorded:
 def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
     if op.operands == 1:
-        return lambda x, **params: apply_single(op, x, params)
+        return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate:
         return lambda *operands, **params: apply(op, operands, params)
     operator, reflected = binary(op.name)
@@ -317,6 +319,25 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     operator.__doc__ = reflected.__doc__ = op.doc
     return operator, reflected
+
+
+def augmented(name: str) -> Callable[[Any, Any], Any]:
+    """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `writing.write`.
+
+    Where the memory is also a recorded tensor's, ``x = x + y`` instead: that is what ``p.data -= lr * p.grad`` needs.
+    """
+    operator, _ = binary(name)
+
+    def method(x: Tensor, y: Any) -> Any:
+        refuse_leaf(x)
+        result = operator(x, y)
+        borrowed = x._record is None and x._storage is not None and x._storage.tracked
+        if result is NotImplemented or borrowed:
+            return result
+        write(x, ..., result)
+        return x
+
+    return method
 
 
 def _general(op: Op, x: Any, y: Any) -> Any:

@@ -152,6 +152,11 @@ def check_scalar(op: str, scalar: Any, dtype: DType) -> None:
             raise DTypeError(f"{op}: the Python int {scalar} is outside {dtype}, which holds {low} to {high}")
 
 
+def fits(source: DType, target: DType) -> bool:
+    """Whether numbers of one dtype are of a kind that another can hold, if perhaps with fewer digits."""
+    return _KIND_RANK[source.kind] <= _KIND_RANK[target.kind]
+
+
 def integer_range(dtype: DType) -> tuple[int, int]:
     """Smallest and largest value of an integer dtype."""
     if dtype.kind == "signed integer":

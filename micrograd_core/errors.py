@@ -122,8 +122,15 @@ class UnsupportedDType(MicrogradError, TypeError):
 class OutOfMemory(MicrogradError, MemoryError):
     """A device could not allocate. All figures are bytes; ``None`` where the device does not tell.
 
-    Raised by a backend, or by the core when a kernel raises ``MemoryError``. The graph is unharmed.
+    Raised by a backend, or by the core when a kernel raises ``MemoryError``. What was computed before is unharmed; a
+    sweep that ran out has consumed part of its graph, which has to be computed again.
     """
+
+    @classmethod
+    def on(cls, kernels: Any) -> OutOfMemory:
+        """The error of a device, with the figures it tells."""
+        figures = kernels.memory()
+        return cls(str(kernels.device), None, figures.get("in_use"), figures.get("reserved"))
 
     def __init__(
         self, device: str, asked: int | None = None, in_use: int | None = None, reserved: int | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.device import Device, default_device
 from micrograd_core.dispatch import SCALARS, apply, create, recorded
-from micrograd_core.dtypes import DEFAULTS, DType, int64
+from micrograd_core.dtypes import DEFAULTS, check_scalar, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import as_shape
@@ -69,21 +70,37 @@ def _docstring(op: Op) -> str:
     )
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
-    """A tensor of `shape` in which every element is the number `fill_value`."""
-    chosen = _dtype(dtype, DEFAULTS.get(type(fill_value), DEFAULTS[float]))
+def full(
+    shape: Any, fill_value: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of `shape` in which every element is the number `fill_value`.
+
+    Like all creation functions it records nothing unless `requires_grad` is true.
+
+    Raises
+    ------
+    DTypeError
+        When the number does not fit the dtype.
+    """
+    number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    chosen = DEFAULTS.get(type(number), DEFAULTS[float]) if dtype is None else as_dtype(dtype)
+    if chosen.kind != "bool":
+        check_scalar("full", int(number) if isinstance(number, bool) else number, chosen)
     kernels = (default_device() if device is None else Device(device)).kernels
-    return create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=fill_value, dtype=chosen)
+    out = create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=number, dtype=chosen)
+    if requires_grad:
+        out.requires_grad = True
+    return out
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
-    """Zeros, float32 unless `dtype` says otherwise."""
-    return full(shape, 0, dtype=_dtype(dtype, DEFAULTS[float]), device=device)
+def zeros(shape: Any, *, dtype: Any = "float32", device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros."""
+    return full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: str | Device | None = None) -> Tensor:
-    """Ones, float32 unless `dtype` says otherwise."""
-    return full(shape, 1, dtype=_dtype(dtype, DEFAULTS[float]), device=device)
+def ones(shape: Any, *, dtype: Any = "float32", device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones."""
+    return full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def zeros_like(x: Tensor, /) -> Tensor:
@@ -104,22 +121,16 @@ def arange(
     *,
     dtype: Any = None,
     device: str | Device | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32."""
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise ShapeError("arange: the step cannot be 0")
-    count = max(-int(-(last - first) // step) if step else 0, 0)
+    numbers = [first + i * step for i in range(math.ceil((last - first) / step))]
     integral = all(isinstance(each, int) for each in (first, last, step))
-    return asarray(
-        [first + i * step for i in range(count)],
-        dtype=_dtype(dtype, int64 if integral else DEFAULTS[float]),
-        device=device,
-    )
-
-
-def _dtype(asked: Any, default: DType) -> DType:
-    return default if asked is None else as_dtype(asked)
+    chosen = dtype or (int64 if integral else DEFAULTS[float])
+    return asarray(numbers, dtype=chosen, device=device, requires_grad=requires_grad)
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}

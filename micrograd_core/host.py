@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
-from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE
 
@@ -29,7 +29,7 @@ def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
     DTypeError, ShapeError
         When it is not numbers, or ragged.
     """
-    if isinstance(data, (bool, int, float, complex)):
+    if isinstance(data, (bool, int, float, complex)) and not hasattr(data, "dtype"):
         dtype = wanted or infer([data])
         return pack([data], dtype), (), dtype
     if isinstance(data, (list, tuple)):
@@ -44,8 +44,11 @@ def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError):
-        if hasattr(data, "__array__"):
-            return ingest(data.__array__(), wanted)
+        array = data.__array__() if hasattr(data, "__array__") else data
+        if type(array) is not type(data):
+            return ingest(array, wanted)
+        if hasattr(data, "dtype"):
+            raise DTypeError(f"a tensor holds numbers; got {type(data).__name__} of {data.dtype}") from None
         if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
             return ingest(list(data), wanted)
         raise DTypeError(f"a tensor holds numbers; got {type(data).__name__}") from None
@@ -87,6 +90,8 @@ def flatten(nested: Sequence[Any]) -> tuple[list[Any], Shape]:
             raise ShapeError(f"ragged data: along axis {len(shape)} there are items of {found}; all must be alike")
         level = [element for row in rows if row is not None for element in row]
         shape.append(len(rows[0] or ()))
+    if any(getattr(item, "requires_grad", False) for item in level):
+        raise GraphError("a list of tensors that record gradients would lose them; join them with stack([...])")
     return [item.item() if hasattr(item, "item") and hasattr(item, "dtype") else item for item in level], tuple(shape)
 
 

@@ -163,7 +163,7 @@ def _resolve_entry(entry: Any, axis: int, shape: Shape) -> int | slice:
         if count == 0:
             return slice(0, 0, 1)
         stop = start + count * step  # just past the last element taken
-        return slice(start, stop if stop >= 0 else None, step)
+        return slice(start, min(stop, length) if stop >= 0 else None, step)
     if isinstance(entry, bool) or not hasattr(entry, "__index__"):
         raise IndexingError(
             f"getitem: an index is an integer, a slice, ... or None; got {type(entry).__name__} on axis {axis}"

@@ -12,13 +12,14 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.writing import relocate
 
 
 class Module:
     """A function with parameters. Subclasses assign tensors and modules as attributes and define ``forward``.
 
-    Parameters are the attributes that are tensors, those of modules among the attributes, and those in lists of either,
-    in the order of assignment.
+    Parameters are the attributes that are tensors and were not computed, those of modules among the attributes, and
+    those in lists, tuples and dicts of either, in the order of assignment.
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -30,7 +31,7 @@ class Module:
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Parameters with their dotted names, such as ``"layers.0.weight"``; one that occurs twice comes once."""
-        seen: set[int] = set()
+        seen = {id(self)}
         stack = [(prefix, iter(vars(self).items()))]
         while stack:
             path, attributes = stack[-1]
@@ -39,13 +40,14 @@ class Module:
                 stack.pop()
                 continue
             name, value = f"{path}{entry[0]}", entry[1]
-            if isinstance(value, Module):
-                stack.append((f"{name}.", iter(vars(value).items())))
-            elif isinstance(value, (list, tuple)):
-                stack.append((f"{name}.", iter([(str(i), item) for i, item in enumerate(value)])))
-            elif isinstance(value, Tensor) and id(value) not in seen:
-                seen.add(id(value))
+            items = _items(value)
+            if id(value) in seen or (items is None and not (isinstance(value, Tensor) and value.is_leaf)):
+                continue
+            seen.add(id(value))
+            if items is None:
                 yield name, value
+            else:
+                stack.append((f"{name}.", items))
 
     def parameters(self) -> list[Tensor]:
         """The tensors to optimise."""
@@ -57,8 +59,8 @@ class Module:
             p.zero_grad()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors by name, sharing memory with the parameters and outside the graph."""
-        return {name: p.detach() for name, p in self.named_parameters()}
+        """Copies of the parameters by name, outside the graph."""
+        return {name: p.detach().copy() for name, p in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replace the numbers of all parameters by those in `state` (tensors or arrays).
@@ -87,35 +89,25 @@ class Module:
             own[name].data = x
 
     def to(self, device: str | Device) -> Module:
-        """Move the parameters to another device. They become new tensors: make optimisers afterwards."""
-        for module in self._modules():
-            for name, value in vars(module).items():
-                if isinstance(value, Tensor):
-                    setattr(module, name, _moved(value, device))
-                elif isinstance(value, list):
-                    value[:] = [_moved(item, device) if isinstance(item, Tensor) else item for item in value]
+        """Move the parameters to another device. They stay the same tensors; make optimisers afterwards."""
+        for _, p in self.named_parameters():
+            relocate(p, device)
         return self
-
-    def _modules(self) -> Iterator[Module]:
-        stack: list[Any] = [self]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Module):
-                yield item
-                stack += vars(item).values()
-            elif isinstance(item, (list, tuple)):
-                stack += item
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if isinstance(value, Module))
         return f"{type(self).__name__}({inner})"
 
 
-def _moved(x: Tensor, device: str | Device) -> Tensor:
-    moved = x.detach().to(device)
-    moved = moved.copy() if moved._handle is x._handle else moved
-    moved.requires_grad = x.requires_grad
-    return moved
+def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
+    """What a module, or a collection of modules and tensors, holds by name."""
+    if isinstance(value, Module):
+        return iter(vars(value).items())
+    if isinstance(value, dict):
+        return ((str(key), item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ((str(i), item) for i, item in enumerate(value))
+    return None
 
 
 class Linear(Module):

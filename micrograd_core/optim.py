@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,8 @@ class Optimizer:
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float, **hyper: Any) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(f"{type(self).__name__} takes a list of tensors; write [x] for a single one")
         self.params = list(params)
         if not self.params:
             raise ValueError(f"{type(self).__name__} got no parameters to optimise")
@@ -34,17 +37,24 @@ class Optimizer:
                 raise GraphError(
                     f"{type(self).__name__} optimises tensors that require gradients and were not computed; got {p!r}"
                 )
+        if len(set(map(id, self.params))) != len(self.params):
+            raise ValueError(f"{type(self).__name__} got the same parameter twice")
         for name, value in {"lr": lr, **hyper}.items():
-            if not isinstance(value, (bool, tuple)) and value < 0:
-                raise ValueError(f"{type(self).__name__}: {name} must not be negative; got {value}")
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative; got {value!r}")
         self.lr = lr
-        self.state: list[dict[str, Any]] = [{} for _ in self.params]
+        self.state: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
         """Per parameter: what the rule keeps between steps, as handles and numbers."""
 
     def step(self) -> None:
         """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
         for p, state in zip(self.params, self.state, strict=True):
             g = p.grad
+            if state["device"] is not p.device:
+                raise GraphError(
+                    f"{type(self).__name__}: a parameter moved from {state['device']} to {p.device}; "
+                    "make the optimiser after moving the network"
+                )
             if g is not None:
                 p._handle = self.update(p._kernels, p._handle, g._handle, state)
                 p._storage = None
@@ -92,7 +102,7 @@ class SGD(Optimizer):
         if self.momentum:
             velocity = state.get("velocity")
             if velocity is None:
-                velocity = g
+                velocity = k.copy(g)  # the gradient belongs to the user
             else:
                 velocity = k.add(k.multiply(velocity, self.momentum), k.multiply(g, 1 - self.dampening))
             state["velocity"] = velocity
@@ -125,8 +135,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr, eps=eps, weight_decay=weight_decay)
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"Adam: betas must be in [0, 1); got {betas}")
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"Adam: betas must be two numbers in [0, 1); got {betas}")
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102

@@ -104,11 +104,14 @@ def register(name: str, plugin: Any) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a plugin given to `register`. Devices that are open stay usable."""
+    """Forget a plugin given to `register`. Tensors on its devices stay usable."""
     _forget(name)
 
 
 def _forget(name: str) -> None:
+    from micrograd_core.device import Device
+
+    Device.forget(name)
     plugin = _registered.pop(name, None)
     if plugin is not None and _manager is not None:
         _manager.unregister(plugin)
@@ -165,6 +168,7 @@ def open_backend(name: str, address: str) -> Kernels:
     faults = boundary.faults(backend)
     if not faults and backend.device.partition(":")[0] != name:
         faults = [f"it was opened as {name!r} but calls its device {backend.device!r}"]
+    faults = faults or boundary.probe(backend)
     if faults:
         raise BackendBroken(name, origin(name), faults)
     return Kernels(backend)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from micrograd_core import dispatch
-from micrograd_core.autograd import Leaf
+from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device
 from micrograd_core.differentiate import backward
 from micrograd_core.dispatch import (
@@ -15,6 +15,7 @@ from micrograd_core.dispatch import (
     along,
     apply,
     apply_single,
+    augmented,
     binary,
     explain,
     reduction,
@@ -27,7 +28,7 @@ from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeE
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.layout import Layout, resolve_axis, resolve_key
 from micrograd_core.ops import TABLE
-from micrograd_core.writing import Storage, share, write
+from micrograd_core.writing import Storage, share, storage, write
 
 GETITEM, PERMUTE_DIMS = TABLE["getitem"], TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
@@ -53,9 +54,10 @@ class Tensor:
         When `data` is not numbers, or ragged.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_kernels", "_record", "_storage", "dtype")
+    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_record", "_storage", "dtype")
     __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
 
+    _grad: Tensor | None  # set on leaves only
     _handle: Any
     _kernels: Any
     _record: Any
@@ -65,15 +67,12 @@ class Tensor:
     def __init__(
         self, data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool | None = None
     ) -> None:
-        made = asarray(data, dtype=dtype, device=device)
-        self._handle, self._kernels, self.dtype, self._storage, self._record = (
-            made._handle,
-            made._kernels,
-            made.dtype,
-            None,
-            None,
-        )
-        self.requires_grad = self.dtype.is_floating if requires_grad is None else requires_grad
+        with no_grad():
+            made = asarray(data, dtype=dtype, device=device, copy=True)
+        self._handle, self._kernels, self.dtype = made._handle, made._kernels, made.dtype
+        self._storage = self._record = None
+        if self.dtype.is_floating if requires_grad is None else requires_grad:
+            self.requires_grad = True
 
     # attributes
 
@@ -139,9 +138,8 @@ class Tensor:
             )
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
-        self._record = Leaf(self._kernels, self.dtype) if wanted else None
-        if self._storage is not None:
-            self._storage.tracked |= wanted
+        self._record, self._grad = (Leaf(self), None) if wanted else (None, None)
+        storage(self).tracked = True  # also from now on if switched off: records have saved this memory
 
     @property
     def is_leaf(self) -> bool:
@@ -151,7 +149,7 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         """What `backward` accumulated here: a tensor of this shape. ``None`` before, and on computed tensors."""
-        return self._record.grad if self._record.__class__ is Leaf else None
+        return self._grad if self._record.__class__ is Leaf else None
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -166,12 +164,12 @@ class Tensor:
                 )
             if value._kernels is not self._kernels:
                 raise DeviceMismatch("grad", [(self.device, self.shape), (value.device, value.shape)])
-        self._record.grad = value
+        self._grad = value
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
         if self._record.__class__ is Leaf:
-            self._record.grad = None
+            self._grad = None
 
     def backward(self, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
@@ -235,14 +233,29 @@ class Tensor:
     __eq__ = binary("equal")[0]
     __ne__ = binary("not_equal")[0]
     __hash__ = object.__hash__
+    __iadd__ = augmented("add")
+    __isub__ = augmented("subtract")
+    __imul__ = augmented("multiply")
+    __itruediv__ = augmented("divide")
+    __ipow__ = augmented("pow")
+    __iand__ = augmented("bitwise_and")
+    __ior__ = augmented("bitwise_or")
+    __ixor__ = augmented("bitwise_xor")
     __neg__ = unary("negative")
     __pos__ = unary("positive")
     __abs__ = unary("abs")
     __invert__ = unary("bitwise_invert")
 
     abs = unary("abs")
+    sign = unary("sign")
+    floor = unary("floor")
+    ceil = unary("ceil")
+    isnan = unary("isnan")
+    isfinite = unary("isfinite")
     exp = unary("exp")
+    expm1 = unary("expm1")
     log = unary("log")
+    log1p = unary("log1p")
     sqrt = unary("sqrt")
     square = unary("square")
     sin = unary("sin")
@@ -271,9 +284,7 @@ class Tensor:
         """``self @ other``."""
         return apply(TABLE["matmul"], (self, other))
 
-    def dot(self, other: Tensor) -> Tensor:
-        """``self @ other``."""
-        return apply(TABLE["matmul"], (self, other))
+    dot = matmul
 
     # shape and selection
 
@@ -324,8 +335,10 @@ class Tensor:
         """Axes of length 1 inserted. A view."""
         return _call("expand_dims", self, axis=axis)
 
-    def squeeze(self, axis: Any) -> Tensor:
-        """Axes of length 1 dropped. A view."""
+    def squeeze(self, axis: Any = None) -> Tensor:
+        """Axes of length 1 dropped, by default all of them. A view."""
+        if axis is None:
+            axis = tuple(each for each, length in enumerate(self.shape) if length == 1)
         return _call("squeeze", self, axis)
 
     def flip(self, axis: Any = None) -> Tensor:
@@ -420,6 +433,9 @@ class Tensor:
     def __repr__(self) -> str:
         return describe(self)
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
     def __reduce__(self) -> Any:
         return _restore, (
             bytes(self._kernels.to_host(self._handle)),
@@ -443,20 +459,29 @@ def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return apply_single(op, x, op.parameters(x, *args, **kwargs))
 
 
-def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor that records nothing, with the elements of `data`. Parameters and errors as for `Tensor`.
+def asarray(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: str | Device | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor that records nothing unless asked, with the elements of `data`. Parameters and errors as for `Tensor`.
 
-    A tensor that already has the dtype and the device is returned as it is, unless `copy` is true.
+    A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.
     """
+    if requires_grad:
+        return Tensor(data, dtype=dtype, device=device, requires_grad=True)
     wanted = None if dtype is None else as_dtype(dtype)
     if data.__class__ is Tensor:
-        x = data if device is None else data.to(device)
+        x: Tensor = data if device is None else data.to(device)
         x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
         return x.copy() if copy and x is data else x
     if copy is False:
         raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
     kernels = (default_device() if device is None else Device(device)).kernels
-    buffer, shape, found, wanted = *ingest(data, wanted), wanted
+    buffer, shape, found = ingest(data, wanted)
     if found not in kernels._native:
         raise UnsupportedDType(found.name, str(kernels.device), kernels.backend.dtypes)
     try:

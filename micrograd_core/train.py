@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +17,15 @@ from typing import Any
 
 from micrograd_core import functions, no_grad
 from micrograd_core.device import Device, default_device
-from micrograd_core.errors import MissingExtra
+from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.nn import Linear, Module, ReLU, Sequential
 from micrograd_core.optim import SGD, Adam, Optimizer
 from micrograd_core.tensor import Tensor, asarray
+
+
+class TrainingDiverged(MicrogradError, ArithmeticError):
+    """The loss is no longer a number."""
+
 
 _NEEDED = {
     "sklearn": "scikit-learn",
@@ -48,8 +54,8 @@ def train_digits(
     device: str | Device | None = None,
     epochs: int = 40,
     batch_size: int = 64,
-    lr: float = 3e-3,
-    hidden: Sequence[int] = (128,),
+    lr: float = 2e-3,
+    hidden: Sequence[int] = (256,),
     optimizer: str = "adam",
     seed: int = 0,
     out: str | Path = "runs/digits",
@@ -79,9 +85,13 @@ def train_digits(
     missing = [package for module, package in _NEEDED.items() if not _importable(module)]
     if missing:
         raise MissingExtra("micrograd train digits", ", ".join(missing), "train")
+    import numpy as np
+
     where = default_device() if device is None else Device(device)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("model.safetensors", "curves.png", "metrics.json"):
+        (folder / name).open("ab").close()  # now, rather than after the work, if it cannot be written
 
     (train_x, train_y), (test_x, test_y) = _digits(seed)
     generator = random.Random(seed)
@@ -90,11 +100,15 @@ def train_digits(
     test = asarray(test_x, device=where), test_y
     history: dict[str, Any] = {"loss": [], "train_accuracy": [], "test_accuracy": []}
     started = time.perf_counter()
-    with _progress(epochs) as (progress, task):
+    with np.errstate(all="ignore"), _progress(epochs) as (progress, task):  # a loss that overflows is reported below
         for _ in range(epochs):
             epoch_started = time.perf_counter()
             loss, accuracy = _epoch(model, rule, train_x, train_y, batch_size, generator, where)
             rate = len(train_y) / (time.perf_counter() - epoch_started)
+            if not math.isfinite(loss):
+                raise TrainingDiverged(
+                    f"the loss became {loss} in epoch {len(history['loss']) + 1}; use a smaller --lr"
+                )
             history["loss"].append(loss)
             history["train_accuracy"].append(accuracy)
             history["test_accuracy"].append(_accuracy(model, *test))

@@ -10,7 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Version, is_grad_enabled
-from micrograd_core.errors import GraphError
+from micrograd_core.device import Device
+from micrograd_core.dtypes import fits
+from micrograd_core.errors import DTypeError, GraphError
 from micrograd_core.layout import resolve_key
 from micrograd_core.ops import TABLE
 
@@ -29,6 +31,13 @@ class Storage:
     def __init__(self, tracked: bool) -> None:
         self.tracked = tracked  # some tensor that shares the memory records gradients
         self._version: Version | None = None
+
+    @classmethod
+    def of(cls, version: Version) -> Storage:
+        """A storage that is in the state `version`."""
+        common = cls(False)
+        common._version = version
+        return common
 
     def version(self) -> Version:
         """What a record keeps to notice a write."""
@@ -94,6 +103,8 @@ def write(x: Tensor, key: Any, value: Any) -> None:
     ------
     GraphError
         Where the write would have to change what others see of a recorded tensor: a leaf, or memory shared with views.
+    DTypeError
+        Where the value's kind of number does not fit the tensor's.
     """
     from micrograd_core.dispatch import SCALARS, apply, prepare
     from micrograd_core.tensor import Tensor, asarray
@@ -101,41 +112,57 @@ def write(x: Tensor, key: Any, value: Any) -> None:
     params = {"key": resolve_key(key, x.shape)}
     if not isinstance(value, (Tensor, *SCALARS)):
         value = asarray(value, device=x.device)
-    if isinstance(value, Tensor):
-        value = value if value.dtype is x.dtype else value.astype(x.dtype)
+    if isinstance(value, Tensor) and value.dtype is not x.dtype:
+        if not fits(value.dtype, x.dtype):
+            raise DTypeError(
+                f"a {value.dtype} value does not fit into a {x.dtype} tensor; convert it with .astype({str(x.dtype)!r})"
+            )
+        value = value.astype(x.dtype)
     scatter = TABLE["scatter"]
     assert scatter.parameters is not None
     scatter.parameters(x, value, **params)
     recorded = x.requires_grad
     if is_grad_enabled() and (recorded or getattr(value, "requires_grad", False)):
-        if x._record.__class__ is Leaf:
-            raise GraphError(
-                "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
-                "use `with no_grad():` to change its numbers, or write into x.copy()"
-            )
+        refuse_leaf(x)
         _refuse_shared(x, value)
         out = apply(scatter, (x, value), params)
         x._handle, x._record, x._storage = out._handle, out._record, None
         return
     kernels, _, (_, value) = prepare(scatter, (x, value))
     handle = value._handle if isinstance(value, Tensor) else value
-    if not recorded:
-        if x._storage is not None and x._storage.tracked:
-            raise GraphError(
-                "this tensor shares memory with one that records gradients, which would change unnoticed; "
-                "write into a .copy(), or into that tensor under `with no_grad():`"
-            )
-        if kernels.assign(x._handle, handle, params["key"]):
-            if x._storage is not None:
-                x._storage.written()
-            return
+    if (
+        not recorded
+        and (x._storage is None or not x._storage.tracked)
+        and kernels.assign(x._handle, handle, params["key"])
+    ):
+        if x._storage is not None:
+            x._storage.written()
+        return
     _refuse_shared(x, value)
     x._handle, x._storage = kernels.scatter(x._handle, handle, **params), None
+
+
+def refuse_leaf(x: Tensor) -> None:
+    """Refuse to write to a leaf that records, while what is computed is recorded."""
+    if x._record.__class__ is Leaf and is_grad_enabled():
+        raise GraphError(
+            "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
+            "use `with no_grad():` to change its numbers, or write into x.copy(), or make a new tensor (x = x + 1)"
+        )
 
 
 def _refuse_shared(x: Tensor, value: Any) -> None:
     if shared_beyond(x, value):
         raise GraphError(
-            "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write; "
-            "write into x.copy(), or delete the other one first"
+            "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
+            "because gradients were recorded from one of them; write into x.copy(), or delete the other one first"
         )
+
+
+def relocate(x: Tensor, device: str | Device) -> None:
+    """Move this very tensor, a leaf, to another device. Its gradient stays behind, and so does what was recorded."""
+    source, target = x._kernels, Device(device).kernels
+    if target is not source:
+        x._handle, x._kernels, x._storage = target.transfer(x._handle, source=source, target=target), target, None
+        if x._record is not None:
+            x._record, x._grad = Leaf(x), None

@@ -117,23 +117,23 @@ def test_create_graph_gives_gradients_that_record(device: Device) -> None:
     assert x.grad.item() == 12.0
 
 
-def test_moves_between_devices_stay_in_the_graph(bytes_device: Device) -> None:
+def test_moves_between_devices_stay_in_the_graph(rawbuffer_device: Device) -> None:
     x = Tensor([1.0, 2.0], dtype="float64")
-    y = (x.to(bytes_device) * 3).to("cpu") * x
+    y = (x.to(rawbuffer_device) * 3).to("cpu") * x
     assert y.device.is_cpu()
     y.sum().backward()
     assert x.grad is not None
     assert x.grad.device.is_cpu()
     assert x.grad.tolist() == [6.0, 12.0]
-    assert gradcheck(lambda x: (x.to("bytes:1") ** 2).to("cpu") + x, x)
+    assert gradcheck(lambda x: (x.to("rawbuffer:1") ** 2).to("cpu") + x, x)
 
 
-def test_a_leaf_off_the_device_of_the_loss_gets_its_gradient_at_home(bytes_device: Device) -> None:
-    x = Tensor([1.0, 2.0], device=bytes_device)
+def test_a_leaf_off_the_device_of_the_loss_gets_its_gradient_at_home(rawbuffer_device: Device) -> None:
+    x = Tensor([1.0, 2.0], device=rawbuffer_device)
     (x.cpu() * 5).sum().backward()
-    (x.to("bytes:1") * 2).sum().backward()
+    (x.to("rawbuffer:1") * 2).sum().backward()
     assert x.grad is not None
-    assert x.grad.device is bytes_device
+    assert x.grad.device is rawbuffer_device
     assert x.grad.tolist() == [7.0, 7.0]
 
 

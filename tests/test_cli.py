@@ -95,4 +95,4 @@ def test_the_doctor_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -
     assert any(line.startswith("cpu ") and "works" in line for line in lines)
     assert main(["devices", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {row["device"] for row in rows} >= {"cpu", "bytes:0"}
+    assert {row["device"] for row in rows} >= {"cpu", "rawbuffer:0"}

@@ -6,31 +6,33 @@ import doctest
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import micrograd_core
-from micrograd_core import Device, plugins
+from micrograd_core import Device, doctor, plugins
+from micrograd_core.ops import TABLE
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(page for folder in (".", "docs", "backends/*", "benchmarks") for page in ROOT.glob(f"{folder}/*.md"))
+PAGES = sorted(
+    page for folder in (".", "docs", "backends/*", "plugins/*", "benchmarks") for page in ROOT.glob(f"{folder}/*.md")
+)
 FLAGS = doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture
-def _only_installed_devices() -> None:
+def _only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A page speaks of a fresh installation."""
-    plugins.unregister("bytes")
+    monkeypatch.setenv("MICROGRAD_DISABLE_PLUGINS", "rawbuffer")
+    Device.forget("rawbuffer")
     yield
-    from bytes_backend import Plugin
-
     plugins.unregister("mine")
     Device.forget("mine")
-    plugins.register("bytes", Plugin())
 
 
-@pytest.mark.usefixtures("_only_installed_devices")
+@pytest.mark.usefixtures("_only_the_cpu")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_of_the_pages(page: Path) -> None:
     failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
@@ -53,3 +55,9 @@ def test_the_core_reads_in_an_evening() -> None:
     """Files over 500 lines want a reason, and there is none so far."""
     lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "micrograd_core").rglob("*.py")}
     assert max(lengths.values()) <= 500, max(lengths, key=lengths.get)
+
+
+def test_the_readme_shows_what_the_doctor_prints() -> None:
+    printed = doctor.table([doctor.examine("cpu", "0")])
+    assert printed in (ROOT / "README.md").read_text()
+    assert f"({len(TABLE)} operations" in (ROOT / "CHANGELOG.md").read_text()

@@ -90,12 +90,12 @@ def test_numbers_that_do_not_fit_the_dtype() -> None:
 
 
 def test_a_dtype_the_device_lacks() -> None:
-    with pytest.raises(UnsupportedDType, match="bytes:0 does not support complex64"):
-        Tensor([1j], device="bytes")
+    with pytest.raises(UnsupportedDType, match="rawbuffer:0 does not support complex64"):
+        Tensor([1j], device="rawbuffer")
 
 
 def test_repr_round_numbers_flags_and_large_tensors(device: Device) -> None:
-    where = "" if device.is_cpu() else ", device='bytes:0'"
+    where = "" if device.is_cpu() else ", device='rawbuffer:0'"
     assert repr(asarray([1.0, 2.5], device=device)) == f"Tensor([ 1., 2.5]{where})"
     assert repr(Tensor(3.0, device=device)) == f"Tensor(3.{where}, requires_grad=True)"
     assert repr(asarray(zeros((0, 2), device=device))) == f"Tensor([], shape=(0, 2), dtype=float32{where})"
@@ -129,12 +129,12 @@ def test_python_numbers_from_one_element() -> None:
     assert [row.tolist() for row in Tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
 
 
-def test_conversion_to_numpy_says_what_to_do(bytes_device: Device) -> None:
+def test_conversion_to_numpy_says_what_to_do(rawbuffer_device: Device) -> None:
     np.testing.assert_array_equal(np.asarray(asarray([1.0, 2.0])), [1.0, 2.0])
     with pytest.raises(TypeError, match="detach"):
         np.asarray(Tensor([1.0]))
-    with pytest.raises(TypeError, match="bytes:0"):
-        np.asarray(asarray([1.0], device=bytes_device))
+    with pytest.raises(TypeError, match="rawbuffer:0"):
+        np.asarray(asarray([1.0], device=rawbuffer_device))
 
 
 def test_creation(device: Device) -> None:
@@ -219,7 +219,7 @@ def test_transposes_in_all_spellings() -> None:
 )
 def test_basic_indexing_is_numpys(data: st.DataObject, array: Any) -> None:
     key = data.draw(hnp.basic_indices(array.shape, allow_newaxis=True))
-    for device in ("cpu", "bytes"):
+    for device in ("cpu", "rawbuffer"):
         np.testing.assert_array_equal(asarray(array, device=device)[key].numpy(), array[key])
 
 
@@ -229,7 +229,7 @@ def test_basic_indexing_is_numpys(data: st.DataObject, array: Any) -> None:
 )
 def test_chains_of_views_are_numpys(data: st.DataObject, array: Any) -> None:
     """Random views of views, then a reshape of the result: strides and copies as needed."""
-    xs = [asarray(array, device=device) for device in ("cpu", "bytes")]
+    xs = [asarray(array, device=device) for device in ("cpu", "rawbuffer")]
     for _ in range(3):
         if data.draw(st.booleans()):
             axes = data.draw(st.permutations(range(array.ndim)))
@@ -345,7 +345,7 @@ def test_leaves_are_written_under_no_grad_only(device: Device) -> None:
 
 def test_writes_that_others_would_miss_are_refused() -> None:
     w = Tensor([1.0, 2.0])
-    with pytest.raises(GraphError, match="shares memory with one that records"):
+    with pytest.raises(GraphError, match="shares memory with another"):
         w.detach()[0] = 5.0
     view = w[:1]
     with no_grad(), pytest.raises(GraphError, match="shares memory with another"):
@@ -488,12 +488,12 @@ def test_bad_operands_get_a_sentence(call: Any, error: type[Exception], words: s
         call()
 
 
-def test_mixing_devices_names_op_devices_and_shapes(bytes_device: Device) -> None:
-    x, y = zeros((2, 3)), zeros((3,), device=bytes_device)
+def test_mixing_devices_names_op_devices_and_shapes(rawbuffer_device: Device) -> None:
+    x, y = zeros((2, 3)), zeros((3,), device=rawbuffer_device)
     for mix in (lambda: x + y, lambda: y @ x, lambda: functions.FUNCTIONS["where"](x > 0, x, y)):
         with pytest.raises(DeviceMismatch, match=r"(add|matmul|where): .*cpu \(shape \(2, 3\)\).*\.to\(") as caught:
             mix()
-        assert "bytes:0" in str(caught.value)
+        assert "rawbuffer:0" in str(caught.value)
         assert isinstance(caught.value, ValueError)
     with pytest.raises(DeviceMismatch, match="the host"):
         y * np.ones(3)

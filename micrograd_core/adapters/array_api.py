@@ -27,6 +27,8 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     """The functions that a namespace spells differently from the op table."""
 
     def scatter(x: Any, values: Any, *, key: Key) -> Any:
+        if hasattr(x, "at"):  # immutable arrays, as JAX has them
+            return x.at[key].set(values)
         result = xp.asarray(x, copy=True)
         result[key] = values
         return result
@@ -46,6 +48,19 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
         "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
     }
+
+
+def native_dtypes(xp: Any) -> dict[str, Any]:
+    """The dtypes that arrays of `xp` can have, as they tell them (which need not be what `xp` has attributes for)."""
+    found = {}
+    for name in DTYPES:
+        try:
+            native = xp.zeros((), dtype=getattr(xp, name)).dtype
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            continue
+        if name in str(native):  # some libraries give another one without a word
+            found[name] = native
+    return found
 
 
 class ArrayAPIBackend:
@@ -76,7 +91,7 @@ class ArrayAPIBackend:
         kernels: Mapping[str, Callable[..., Any] | None] | None = None,
     ) -> None:
         self.xp, self.device = xp, device
-        self.dtypes = {name: getattr(xp, name) for name in DTYPES if hasattr(xp, name)} if dtypes is None else dtypes
+        self.dtypes = native_dtypes(xp) if dtypes is None else dtypes
         self.kernels = {**adjustments(xp), **(kernels or {})}
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
@@ -101,4 +116,4 @@ class ArrayAPIBackend:
         return memoryview(array).tobytes()
 
 
-__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments"]
+__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes"]

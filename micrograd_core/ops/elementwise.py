@@ -5,6 +5,7 @@ Gradient rules read ``(k, g, out, x)`` or ``(k, g, out, x, y)``: cotangent, resu
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -75,18 +76,19 @@ def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0."""
     if _is_scalar(n):
         return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else _zero(k, g, out, x)
-    is_zero = k.equal(n, 0)
-    power = k.pow(x, k.where(is_zero, 1, k.subtract(n, 1)))
+    pole = k.logical_and(k.equal(n, 0), k.equal(x, 0))  # 0 ** -1, of which there are n == 0
+    power = k.pow(x, k.where(pole, 1, k.subtract(n, 1)))
     return k.multiply(g, k.multiply(n, power))
 
 
 def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0."""
-    log = (
-        (math.log(x) if x > 0 else 0.0 if x == 0 else math.nan)
-        if _is_scalar(x)
-        else k.log(k.where(k.equal(x, 0), 1, x))
-    )
+    if not _is_scalar(x):
+        log = k.log(k.where(k.equal(x, 0), 1, x))
+    elif isinstance(x, complex):
+        log = cmath.log(x) if x else 0.0
+    else:
+        log = math.log(x) if x > 0 else 0.0 if x == 0 else math.nan
     return k.multiply(g, k.multiply(out, log))
 
 

@@ -167,8 +167,9 @@ def _getitem_rule(k: Any, g: Any, out: Any, x: Any, *, key: Any) -> Any:
 
 
 def _one_hot(k: Any, x: Any, *, num_classes: int, dtype: Any) -> Any:
-    classes = k.arange(num_classes, dtype=x.dtype)
-    return k.astype(k.equal(k.expand_dims(x, axis=(len(x.shape),)), classes), dtype=dtype)
+    classes = k.arange(num_classes, dtype=int64)
+    indices = k.expand_dims(k.astype(x, dtype=int64), axis=(len(x.shape),))  # int8 cannot count to 200
+    return k.astype(k.equal(indices, classes), dtype=dtype)
 
 
 _BACKWARDS = slice(None, None, -1)

@@ -143,6 +143,8 @@ class Op:
         self.name, self.doc, self.operands = name, doc, operands
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.parameters, self.check = parameters, check
+        if parameters is not None and "<locals>" in parameters.__qualname__:
+            parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.compose = gradient, compose
         self.differentiable = not isinstance(gradient, str)
         self.view, self.gradient_aliases = view, gradient_aliases

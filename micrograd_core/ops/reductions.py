@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.record import ANY, FLOATING, REAL, Array, Op, Sample
 
 
 def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -79,7 +79,8 @@ def _sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) ->
 
 
 def _mean_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    return k.spread(k.divide(restore_axes(k, g, x, axis, keepdims), max(count(x, axis), 1)), shape=x.shape)
+    share = 1 / max(count(x, axis), 1)  # the count itself may be too large for float16
+    return k.spread(k.multiply(restore_axes(k, g, x, axis, keepdims), share), shape=x.shape)
 
 
 def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
@@ -165,9 +166,9 @@ _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="
 OPS = (
     Op(
         "sum",
-        "Sum over `axis`. Integer results are 64 bits wide.",
+        "Sum over `axis`. Integer results are 64 bits wide; bools are counted.",
         parameters=_reduction("sum"),
-        accepts=NUMERIC,
+        accepts=ANY,
         cast=_accumulator,
         gradient=(_sum_rule,),
         gradient_aliases=True,

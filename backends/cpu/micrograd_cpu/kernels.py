@@ -39,9 +39,13 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-    """One sum, one division."""
-    total: Any = _sum(x, axis=axis, keepdims=keepdims)
-    return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=x.dtype)
+    """One sum, one division; float16 is summed as float32."""
+    if x.dtype == np.float16:
+        total: Any = _sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)
+    else:
+        total = _sum(x, axis=axis, keepdims=keepdims)
+    mean = np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
+    return mean if mean.dtype == x.dtype else mean.astype(x.dtype)
 
 
 def broadcast_to(x: Any, *, shape: Shape) -> Any:
@@ -109,6 +113,8 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
 
 def softmax(x: Any, *, axis: int) -> Any:
     """Exponentials and quotient in the memory of the difference."""
+    if not x.size:
+        return x.copy()
     e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     np.exp(e, out=e)
     return np.divide(e, np.add.reduce(e, axis=axis, keepdims=True), out=e)
@@ -116,6 +122,8 @@ def softmax(x: Any, *, axis: int) -> Any:
 
 def log_softmax(x: Any, *, axis: int) -> Any:
     """The result in the memory of the difference."""
+    if not x.size:
+        return x.copy()
     shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
 

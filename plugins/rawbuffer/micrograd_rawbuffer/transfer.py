@@ -1,0 +1,57 @@
+"""Transfer: bytes between host and buffer, and Python numbers between bytes and arithmetic.
+
+Arithmetic is done in Python's int and float (which is a float64); what a dtype makes of a result is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from micrograd_core.dtypes import DType, integer_range
+
+
+def copy_in(buffer: bytearray, data: Any) -> None:
+    """Copy the C-order bytes of `data`, any object with the buffer protocol, to the start of `buffer`."""
+    source = memoryview(data)
+    if source.nbytes:  # a view without elements cannot be cast
+        memoryview(buffer)[: source.nbytes] = source.cast("B")
+
+
+def copy_out(buffer: bytearray) -> bytes:
+    """All bytes of `buffer`: a copy, which later writes do not change."""
+    return bytes(buffer)
+
+
+def load(buffer: bytearray, positions: Iterable[int], dtype: DType) -> list[Any]:
+    """The numbers at `positions`, which count elements."""
+    form = struct.Struct(dtype.format)
+    return [form.unpack_from(buffer, position * form.size)[0] for position in positions]
+
+
+def store(buffer: bytearray, positions: Iterable[int], values: Iterable[Any], dtype: DType) -> None:
+    """Put one value at each of `positions`, as a number of `dtype`."""
+    form = struct.Struct(dtype.format)
+    for position, value in zip(positions, values, strict=False):  # a number in place of an array repeats without end
+        form.pack_into(buffer, position * form.size, fit(value, dtype))
+
+
+def fit(value: Any, dtype: DType) -> Any:
+    """`value` as a number that `dtype` holds: integers wrap, floats round and overflow to infinity.
+
+    A float loses its fraction on the way to an integer; NaN and the infinities become 0, since no integer is right.
+    """
+    if dtype.kind == "bool":
+        return bool(value)
+    if dtype.is_integer:
+        low, high = integer_range(dtype)
+        whole = int(value) if math.isfinite(value) else 0
+        return (whole - low) % (high - low + 1) + low
+    if dtype.bits == 64:
+        return float(value)
+    try:
+        return struct.unpack(dtype.format, struct.pack(dtype.format, value))[0]
+    except OverflowError:  # the struct module's answer for float16; for float32 it gives the infinity itself
+        return math.copysign(math.inf, value)
