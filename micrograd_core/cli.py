@@ -34,6 +34,18 @@ def _parser() -> argparse.ArgumentParser:
     devices.add_argument("--json", action="store_true", help="print JSON instead of a table")
     devices.set_defaults(run=_devices)
 
+    suite = commands.add_parser("conformance", help="test a device against the op table, and print a matrix")
+    suite.add_argument("device", help="such as cpu or mine:0")
+    suite.add_argument("--json", default="", metavar="FILE", help="write the matrix as JSON")
+    suite.add_argument("--markdown", default="", metavar="FILE", help="write the matrix as a Markdown table")
+    suite.add_argument("-k", default="", metavar="EXPRESSION", help="only the tests whose names match, as in pytest")
+    suite.set_defaults(run=_conformance)
+
+    new = commands.add_parser("new-backend", help="write a package for a backend that conforms as it is")
+    new.add_argument("name", help="the device's name")
+    new.add_argument("--folder", default=".", help="where its folder is made (default: here)")
+    new.set_defaults(run=_new_backend)
+
     train = commands.add_parser("train", help="train a network on real data")
     datasets = train.add_subparsers(title="data", required=True, metavar="DATA")
     digits = datasets.add_parser(
@@ -61,6 +73,20 @@ def _devices(options: argparse.Namespace) -> int:
     rows = doctor.examine_all()
     print(json.dumps(rows, indent=2) if options.json else doctor.table(rows))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    from micrograd_core.conformance import run
+
+    return run(options.device, json_path=options.json, markdown_path=options.markdown, expression=options.k)
+
+
+def _new_backend(options: argparse.Namespace) -> int:
+    from micrograd_core.scaffold import new_backend
+
+    target = new_backend(options.name, options.folder)
+    print(f"wrote {target}; next: pip install -e '{target}[test]' && pytest {target}")
+    return 0
 
 
 def _train_digits(options: argparse.Namespace) -> int:

@@ -230,7 +230,7 @@ class Recorded:
 
 def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
-    if op.operands == 1:
+    if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate:
         return lambda *operands, **params: apply(op, operands, params)

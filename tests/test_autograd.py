@@ -20,6 +20,7 @@ from micrograd_core import (
     functions,
     grad,
     gradcheck,
+    gradgradcheck,
     is_grad_enabled,
     no_grad,
     value_and_grad,
@@ -126,6 +127,7 @@ def test_moves_between_devices_stay_in_the_graph(rawbuffer_device: Device) -> No
     assert x.grad.device.is_cpu()
     assert x.grad.tolist() == [6.0, 12.0]
     assert gradcheck(lambda x: (x.to("rawbuffer:1") ** 2).to("cpu") + x, x)
+    assert gradgradcheck(lambda x: (x.to("rawbuffer:1") ** 3).to("cpu") * x, x)
 
 
 def test_a_leaf_off_the_device_of_the_loss_gets_its_gradient_at_home(rawbuffer_device: Device) -> None:

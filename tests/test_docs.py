@@ -25,8 +25,10 @@ FLAGS = doctest.NORMALIZE_WHITESPACE
 @pytest.fixture
 def _only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A page speaks of a fresh installation."""
-    monkeypatch.setenv("MICROGRAD_DISABLE_PLUGINS", "rawbuffer")
-    Device.forget("rawbuffer")
+    others = [name for name in plugins.names() if name != "cpu"]
+    monkeypatch.setenv("MICROGRAD_DISABLE_PLUGINS", ",".join(others))
+    for name in others:
+        Device.forget(name)
     yield
     plugins.unregister("mine")
     Device.forget("mine")

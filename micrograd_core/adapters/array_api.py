@@ -7,6 +7,7 @@ standard takes by position, or that it spells with operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from micrograd_core.backend import PROTOCOL
@@ -16,11 +17,25 @@ from micrograd_core.layout import Key, Shape
 
 # Functions of the standard that take handles by position and parameters by the keywords of the op table.
 STANDARD = frozenset(
-    "add subtract multiply divide pow maximum minimum negative positive abs sign square floor ceil less less_equal "
+    "add subtract multiply divide pow maximum minimum negative abs sign square less less_equal "
     "greater greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
     "logical_or isnan isfinite exp expm1 log log1p sqrt sin cos tanh sum mean max min var std any all argmax reshape "
     "permute_dims broadcast_to flip where full arange matmul".split()
 )
+
+CREATION = ("full", "arange")  # those that have no operand to tell them the device
+
+
+def put(xp: Any, x: Any, values: Any, key: Key) -> None:
+    """``x[key] = values``, in place. The standard has new axes in keys that read, but not in keys that write."""
+    if None in key:
+        axes = [entry for entry in key if not isinstance(entry, int)]
+        aligned = axes[len(axes) - len(getattr(values, "shape", ())) :]
+        if None in aligned:
+            kept = tuple(n for n, entry in zip(values.shape, aligned, strict=True) if entry is not None)
+            values = xp.reshape(values, kept)
+        key = tuple(entry for entry in key if entry is not None)
+    x[key] = values
 
 
 def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
@@ -30,7 +45,7 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         if hasattr(x, "at"):  # immutable arrays, as JAX has them
             return x.at[key].set(values)
         result = xp.asarray(x, copy=True)
-        result[key] = values
+        put(xp, result, values, key)
         return result
 
     def expand_dims(x: Any, *, axis: Shape) -> Any:
@@ -43,6 +58,8 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         "concat": lambda *xs, axis: xp.concat(xs, axis=axis),
         "copy": lambda x: xp.asarray(x, copy=True),
         "expand_dims": expand_dims,
+        # Of integers some libraries return the very array; a kernel's result must be fresh. `ceil` is composed from it.
+        "floor": lambda x: xp.floor(x) if xp.isdtype(x.dtype, "real floating") else xp.asarray(x, copy=True),
         "getitem": lambda x, *, key: x[key],
         "scatter": scatter,
         "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
@@ -50,12 +67,16 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
-def native_dtypes(xp: Any) -> dict[str, Any]:
-    """The dtypes that arrays of `xp` can have, as they tell them (which need not be what `xp` has attributes for)."""
+def native_dtypes(xp: Any, place: Any = None) -> dict[str, Any]:
+    """The dtypes that arrays of `xp` can have on its device `place`, as they tell them.
+
+    That need not be what `xp` has attributes for.
+    """
     found = {}
+    options = {} if place is None else {"device": place}
     for name in DTYPES:
         try:
-            native = xp.zeros((), dtype=getattr(xp, name)).dtype
+            native = xp.zeros((), dtype=getattr(xp, name), **options).dtype
         except (AttributeError, TypeError, ValueError, RuntimeError):
             continue
         if name in str(native):  # some libraries give another one without a word
@@ -77,6 +98,8 @@ class ArrayAPIBackend:
     kernels : mapping, optional
         Operations to take from here rather than from `xp`: faster ones, or ones it gets wrong. ``None`` for an
         operation that the core should compose.
+    place : object, optional
+        The namespace's own device object, which its creation functions take; by default its default device.
     """
 
     protocol = PROTOCOL
@@ -89,10 +112,13 @@ class ArrayAPIBackend:
         *,
         dtypes: Mapping[str, Any] | None = None,
         kernels: Mapping[str, Callable[..., Any] | None] | None = None,
+        place: Any = None,
     ) -> None:
-        self.xp, self.device = xp, device
-        self.dtypes = native_dtypes(xp) if dtypes is None else dtypes
-        self.kernels = {**adjustments(xp), **(kernels or {})}
+        self.xp, self.device, self.place = xp, device, place
+        self.dtypes = native_dtypes(xp, place) if dtypes is None else dtypes
+        self._options = {} if place is None else {"device": place}
+        created = {name: partial(getattr(xp, name), **self._options) for name in CREATION if place is not None}
+        self.kernels = {**adjustments(xp), **created, **(kernels or {})}
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The namespace's own function, or one of `kernels`."""
@@ -105,9 +131,9 @@ class ArrayAPIBackend:
         name = next(name for name, native in self.dtypes.items() if native == dtype)
         flat = unpack(data, DTYPES[name])
         return (
-            self.xp.reshape(self.xp.asarray(flat, dtype=dtype), shape)
+            self.xp.reshape(self.xp.asarray(flat, dtype=dtype, **self._options), shape)
             if 0 in shape
-            else self.xp.asarray(nest(flat, shape), dtype=dtype)
+            else self.xp.asarray(nest(flat, shape), dtype=dtype, **self._options)
         )
 
     def to_host(self, x: Any) -> Any:
@@ -116,4 +142,4 @@ class ArrayAPIBackend:
         return memoryview(array).tobytes()
 
 
-__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes"]
+__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put"]

@@ -1,0 +1,66 @@
+"""The conformance suite: whether a device does what the op table says, in every dtype and memory layout.
+
+Three ways in, none of which needs a file of ours beside the installed packages (pytest and NumPy do the judging):
+
+- ``micrograd conformance mine:0``
+- ``pytest --pyargs micrograd_core.conformance --device mine:0``
+- in the backend's own tests::
+
+      from micrograd_core.conformance import Conformance
+
+      class TestMine(Conformance):
+          device = "mine:0"
+
+A backend may have an attribute ``known_failures``: patterns for test names (as for `fnmatch`, such as
+``"test_value[[]exp-*-float16-*]"``) with reasons. They are strict: one that passes is a failure, and so is a pattern
+that matches no test.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from micrograd_core.device import Device
+from micrograd_core.errors import MissingExtra
+
+__all__ = ["Conformance", "run"]
+
+
+def run(device: str, *, json_path: str = "", markdown_path: str = "", expression: str = "") -> int:
+    """Run the suite for `device` in this process; pytest's exit status.
+
+    Raises
+    ------
+    MissingExtra
+        When pytest or NumPy is not installed.
+    BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+        When there is no such device to test.
+    """
+    missing = [name for name in ("pytest", "numpy") if find_spec(name) is None]
+    if missing:
+        raise MissingExtra("micrograd conformance", " and ".join(missing), "conformance")
+    Device(device)  # say now what is wrong with it
+
+    import pytest
+
+    from micrograd_core.conformance.matrix import Matrix
+
+    arguments = ["-q", "-p", "no:cacheprovider", "--pyargs", "micrograd_core.conformance", "--device", device]
+    arguments += [
+        "--tb=line",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+        *(["-k", expression] if expression else []),
+    ]
+    return int(pytest.main(arguments, plugins=[Matrix(device, json_path=json_path, markdown_path=markdown_path)]))
+
+
+def __getattr__(
+    name: str,
+) -> Any:  # pytest rewrites the assertions of `suite` only if it is imported after pytest starts
+    if name == "Conformance":
+        from micrograd_core.conformance.suite import Conformance
+
+        return Conformance
+    raise AttributeError(name)

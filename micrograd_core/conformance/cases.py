@@ -1,0 +1,133 @@
+"""What is tested: every sample of every operation, in every dtype the device has, through every memory layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from micrograd_core.device import Device
+from micrograd_core.dtypes import DTYPES
+from micrograd_core.functions import FUNCTIONS
+from micrograd_core.ops import TABLE, Array, Op, Sample
+from micrograd_core.tensor import Tensor, asarray
+
+# How a tensor of given numbers comes to lie in memory: (array, upload) → tensor. Arrays have at least one axis.
+LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
+    "contiguous": lambda a, up: up(a),
+    "transposed": lambda a, up: up(a.T).transpose(),
+    "step 2": lambda a, up: up(np.repeat(a, 2, axis=-1))[..., ::2],
+    "step -1": lambda a, up: up(a[..., ::-1])[..., ::-1],
+    "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
+    "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
+}
+
+FLOATS = ("float16", "float32", "float64")
+OTHERS = ("bool", "int8", "int32", "int64", "uint8")
+
+
+class Case(NamedTuple):
+    """One call of one operation."""
+
+    op: Op
+    number: int
+    dtype: str
+    layout: str
+
+    @property
+    def id(self) -> str:
+        """Such as ``add-0-float32-transposed``."""
+        return f"{self.op.name}-{self.number}-{self.dtype}-{self.layout.replace(' ', '')}"
+
+    @property
+    def sample(self) -> Sample:
+        """The operands' shapes and the parameters."""
+        return self.op.samples[self.number]
+
+    def arrays(self) -> list[Any]:
+        """The operands as NumPy arrays in the case's dtype, and Python scalars."""
+        found: list[Any] = []
+        for operand, values in zip(self.sample.operands, self.sample.draw(), strict=True):
+            if not isinstance(operand, Array):
+                found.append(values)
+                continue
+            kind = DTYPES[operand.dtype or self.dtype].kind
+            numbers = np.array(values, dtype="float64")
+            if "integer" in kind and not operand.dtype:
+                numbers = np.abs(np.round(2 * numbers))
+            array = (
+                (numbers > 0 if kind == "bool" else numbers).astype(operand.dtype or self.dtype).reshape(operand.shape)
+            )
+            if self.layout == "broadcast" and array.ndim:
+                array = np.broadcast_to(array[..., :1], array.shape)
+            found.append(array)
+        return found
+
+    def tensors(self, device: Device, *, requires_grad: bool = False) -> list[Any]:
+        """The operands on a device, laid out as the case says."""
+
+        def up(array: Any) -> Tensor:
+            return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
+
+        found: list[Any] = []
+        for array in self.arrays():
+            if not isinstance(array, np.ndarray):
+                found.append(array)
+                continue
+            tensor = LAYOUTS[self.layout](array, up) if array.ndim else up(array)
+            if requires_grad and tensor.dtype.is_floating:
+                tensor.requires_grad = True
+            found.append(tensor)
+        return found
+
+    def call(self, operands: list[Any]) -> Tensor:
+        """The operation on `operands`."""
+        function = FUNCTIONS[self.op.name]
+        return (
+            function(operands, **self.sample.params)
+            if self.op.operands == -1
+            else function(*operands, **self.sample.params)
+        )
+
+    def expected(self, dtype: str = "") -> Any:
+        """NumPy's answer, computed in float64 (or in `dtype`) where the case is floating."""
+        arrays = [
+            x.astype(dtype or "float64") if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+            for x in self.arrays()
+        ]
+        with np.errstate(all="ignore"):
+            return np.asarray(self.op.reference(np, *arrays, **self.sample.params))
+
+
+def cases(dtypes: Collection[str], *, floating_only: bool = False) -> Iterator[Case]:
+    """All cases for a device with these dtypes."""
+    for op in TABLE.values():
+        for number, sample in enumerate(op.samples):
+            arrays = [operand for operand in sample.operands if isinstance(operand, Array)]
+            own = [
+                operand.dtype
+                for i, operand in enumerate(sample.operands)
+                if isinstance(operand, Array) and i not in op.separate
+            ]
+            if any(operand.dtype and operand.dtype not in dtypes for operand in arrays):
+                continue
+            free = not own or not all(own)
+            for dtype in (FLOATS if floating_only else FLOATS + OTHERS) if free else (own[0],):
+                if (
+                    dtype not in dtypes
+                    or (free and not _accepts(op, sample, dtype))
+                    or (floating_only and dtype not in FLOATS)
+                ):
+                    continue
+                for layout in LAYOUTS if any(operand.shape for operand in arrays) else ("contiguous",):
+                    yield Case(op, number, dtype, layout)
+
+
+def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
+    """Whether a sample without a dtype of its own makes sense in `dtype`."""
+    kind = DTYPES[dtype].kind
+    scalars = [operand for operand in sample.operands if isinstance(operand, float)]
+    return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
+        scalars and "floating" not in kind
+    )

@@ -1,0 +1,242 @@
+"""The plugin over array API namespaces: every operation on every library that is installed, moves, views and writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_array_api.namespaces import NAMESPACES
+from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, plugins, shares_memory
+from micrograd_core.dtypes import float64
+from micrograd_core.errors import DeviceUnavailable, GraphError, UnsupportedDType
+from micrograd_core.ops import TABLE, Array, Op, Sample
+
+INSTALLED = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(find_spec(namespace.library) is None, reason=f"{namespace.library} is not installed"),
+    )
+    for name, namespace in NAMESPACES.items()
+]
+SLOW = {"jax": "JAX compiles each primitive for each shape", "dask": "Dask makes a graph of tasks for each number"}
+SAMPLES = [
+    pytest.param(op, sample, id=f"{op.name}-{i}") for op in TABLE.values() for i, sample in enumerate(op.samples)
+]
+
+
+@pytest.fixture(params=INSTALLED)
+def device(request: pytest.FixtureRequest) -> Device:
+    """Each installed library's first device; what the library lacks must fail, and is in the plugin's table."""
+    name = request.param
+    for reason in lacking(request):
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    if name == "jax":
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", True)  # it compiles far more than it computes here
+    return Device(name)
+
+
+def lacking(request: pytest.FixtureRequest) -> list[str]:
+    """Reasons why this case is known to fail."""
+    name, _, case = request.node.callspec.id.partition("-")
+    return [reason for start, reason in NAMESPACES[name].lacks.items() if case.startswith(start)]
+
+
+def arrays(sample: Sample, dtype: str) -> list[Any]:
+    return [
+        np.array(values, dtype=operand.dtype or dtype).reshape(operand.shape) if isinstance(operand, Array) else values
+        for operand, values in zip(sample.operands, sample.draw(), strict=True)
+    ]
+
+
+def tensors(sample: Sample, dtype: str, device: Device, requires_grad: bool = False) -> list[Any]:
+    return [
+        Tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind == "f")
+        if isinstance(x, np.ndarray)
+        else x
+        for x in arrays(sample, dtype)
+    ]
+
+
+def call(op: Op, operands: list[Any], params: dict[str, Any]) -> Tensor:
+    function = functions.FUNCTIONS[op.name]
+    return function(operands, **params) if op.operands == -1 else function(*operands, **params)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("op", "sample"), SAMPLES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:var.*degrees of freedom")
+def test_value_and_shape(op: Op, sample: Sample, dtype: str, device: Device) -> None:
+    operands = tensors(sample, dtype, device)
+    result = call(op, operands, sample.params)
+    expected = np.asarray(op.reference(np, *arrays(sample, "float64"), **sample.params))
+    assert result.device is device
+    assert result.shape == expected.shape
+    assert device.kernels.dtype(result._handle) is result.dtype
+    tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == "float64" else {"rtol": 2e-5, "atol": 2e-6}
+    np.testing.assert_allclose(result.numpy().astype("float64"), expected, **tolerance)
+    for operand, original in zip(operands, arrays(sample, dtype), strict=True):
+        if isinstance(operand, Tensor):
+            np.testing.assert_array_equal(operand.numpy(), original)
+
+
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+@pytest.mark.parametrize(("op", "sample"), SAMPLES)
+def test_gradients(op: Op, sample: Sample, check: Any, device: Device, request: pytest.FixtureRequest) -> None:
+    def f(*xs: Any) -> Tensor:
+        return call(op, list(xs), sample.params)
+
+    if device.type in SLOW and not lacking(request) and (sample is not op.samples[0] or check is gradgradcheck):
+        pytest.skip(f"{SLOW[device.type]}: the first gradient of the first sample will do")
+    operands = tensors(sample, "float64", device, requires_grad=True)
+    floating = any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+    if not op.differentiable or not floating or f(*operands).dtype is not float64:
+        return
+    assert check(f, operands)
+
+
+def test_second_gradients_of_a_composition(device: Device) -> None:
+    """For the slow ones too."""
+    x = Tensor([[0.5, -1.0], [1.5, 2.0]], dtype="float64", device=device)
+    assert gradgradcheck(lambda x: (x.tanh() * x[::-1]).softmax() @ x.mT, x)
+
+
+# ── moves, views, writes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_dtype_survives_the_round_trip_and_computes(device: Device) -> None:
+    assert {"bool", "int64", "float32", "float64"} <= set(device.kernels.backend.dtypes)
+    for name in device.kernels.backend.dtypes:
+        for data in (3, [[1, 0, 2], [3, 4, 5]], np.zeros((0, 3)).tolist()):
+            x = asarray(data, dtype="int64").astype("float32" if name == "bfloat16" else name)
+            if name == "bfloat16":
+                there = x.to(device).astype("bfloat16")
+                assert there.astype("float32").cpu().tolist() == x.tolist()
+            else:
+                there = x.to(device)
+                assert (there.dtype, there.device, there.shape) == (x.dtype, device, x.shape)
+                assert there.cpu().tolist() == there.tolist() == x.tolist()
+            if name != "bool":
+                assert (there + there).astype("float64" if "complex" not in name else name).tolist() == (x + x).astype(
+                    "float64" if "complex" not in name else name
+                ).tolist()
+
+
+def test_moves_stay_in_the_graph(device: Device) -> None:
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float64")
+    y = (x.to(device)[::-1, ::2] ** 2).to("cpu") * x[:, :2]
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.device.is_cpu()
+    assert gradcheck(lambda x: (x.to(device).mT[::-1] ** 2).to("cpu") + x.mT, x)
+
+
+def test_reversed_and_new_axes_in_keys(device: Device) -> None:
+    data = np.arange(12.0).reshape(3, 4)
+    x = asarray(data, device=device)
+    for key in (
+        np.s_[::-1], np.s_[..., ::-1], np.s_[::-2, 3:0:-1], np.s_[None, 1, ::-1], np.s_[0:0], np.s_[2, None, 1],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(x[key].numpy(), data[key])
+
+
+def test_writes(device: Device) -> None:
+    for key, values in (
+        (np.s_[1], 7.0), (np.s_[::-1], np.arange(4.0)), (np.s_[::-1, ::-2], np.arange(6.0).reshape(3, 2)),
+        (np.s_[None, 2:0:-1, 0], np.array([[5.0, 6.0]])), (np.s_[...], -1.0), (np.s_[:, None, 1], np.ones((3, 1))),
+    ):  # fmt: skip
+        expected = np.arange(12.0).reshape(3, 4)
+        x = asarray(expected, device=device)
+        x[key] = asarray(values, device=device) if isinstance(values, np.ndarray) else values
+        expected[key] = values
+        np.testing.assert_array_equal(x.numpy(), expected)
+    broadcast = asarray([1.0, 2.0], device=device).broadcast_to((2, 2)).copy()
+    broadcast[0] = 5.0
+    assert broadcast.tolist() == [[5.0, 5.0], [1.0, 2.0]]
+
+
+def test_a_write_to_a_view_is_seen_or_refused(device: Device) -> None:
+    x = asarray([[1.0, 2.0], [3.0, 4.0]], device=device)
+    view = x[1]
+    if device.type in ("strict", "torch"):
+        assert shares_memory(x, view)
+        assert not shares_memory(x, x.copy())
+        assert not shares_memory(x[0], x[1])
+        view[0] = 9.0
+        assert x.tolist() == [[1.0, 2.0], [9.0, 4.0]]
+    else:
+        assert not shares_memory(x, view)
+        with pytest.raises(GraphError, match="shares memory"):
+            view[0] = 9.0
+        assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_write_into_what_was_recorded_gives_no_wrong_gradient(device: Device) -> None:
+    w = Tensor([1.0, 2.0], device=device)
+    x = asarray([3.0, 4.0], device=device)
+    y = (w * x).sum()
+    x[0] = 10.0
+    try:
+        y.backward()
+    except GraphError:
+        return  # noticed
+    assert w.grad is not None
+    assert w.grad.tolist() == [3.0, 4.0]  # or the numbers were never overwritten
+
+
+# ── what is particular ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_names_and_priority(device: Device) -> None:
+    assert str(device) == f"{device.type}:{NAMESPACES[device.type].addresses[0]}"
+    assert Device(str(device)) is device
+    assert plugins.call(device.type, "micrograd_priority") < 0
+    with pytest.raises(DeviceUnavailable, match=f"{device.type}:nowhere"):
+        Device(f"{device.type}:nowhere")
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_missing_library_is_named_with_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = NAMESPACES[name]
+    monkeypatch.setitem(sys.modules, namespace.library, None)
+    monkeypatch.delitem(sys.modules, namespace.module, raising=False) if namespace.module != namespace.library else None
+    Device.forget(name)
+    with pytest.raises(DeviceUnavailable, match=rf"not installed; pip install 'micrograd-array-api\[{name}\]'"):
+        Device(name)
+    assert plugins.call(name, "micrograd_addresses") == [namespace.addresses[0]]
+    assert not Device.is_available(name)
+    Device.forget(name)
+
+
+def test_finding_the_devices_imports_no_array_library() -> None:
+    code = (
+        "import sys\nfrom micrograd_core import plugins\n"
+        f"for name in {list(NAMESPACES)}: plugins.call(name, 'micrograd_addresses')\n"
+        "heavy = {'numpy', 'array_api_strict', 'array_api_compat', 'torch', 'jax', 'dask'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_torch_tells_its_strides() -> None:
+    pytest.importorskip("torch")
+    x = asarray(np.zeros((3, 4)), device="torch:cpu")
+    assert (x.mT.strides, x[1:, ::2].strides, x[1:, ::2].offset) == ((1, 4), (4, 2), 4)
+    assert not shares_memory(x, x[::-1])  # torch has no negative strides: a copy
+    with pytest.raises(UnsupportedDType, match="uint16"):
+        asarray([1], dtype="uint16", device="torch:cpu")
+
+
+def test_jax_computes_in_64_bits_here_and_as_it_was_told_elsewhere() -> None:
+    pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    x = Tensor([1.0], dtype="float64", device="jax:cpu")
+    assert (x + 2.0**-40).item() == 1.0 + 2.0**-40
+    assert jnp.ones(1).dtype == "float32"

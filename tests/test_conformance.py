@@ -1,0 +1,206 @@
+"""The conformance suite: sound backends pass, every planted fault is caught by a test whose message points at it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from micrograd_core import Device, plugins, zeros
+from micrograd_core.conformance.cases import LAYOUTS, Case, cases
+from micrograd_core.conformance.suite import Conformance
+from micrograd_core.errors import BackendBroken, BackendIncompatible, DeviceUnavailable
+from micrograd_core.ops import TABLE
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "faulty"))
+
+from micrograd_faulty import misspelt_hook
+from micrograd_faulty import plugin as faulty_plugin
+
+PLAIN = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _faulty() -> Iterator[None]:
+    plugins.register("faulty", faulty_plugin)
+    yield
+    plugins.unregister("faulty")
+
+
+def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *PLAIN, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+# ── ways in ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_by_the_command_with_matrices(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "micrograd_core.cli",
+        "conformance",
+        "cpu",
+        "-k",
+        "exp or strided",
+        "--json",
+        "m.json",
+        "--markdown",
+        "m.md",
+    ]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "cpu conforms" in run.stdout
+    matrix = json.loads((tmp_path / "m.json").read_text())
+    assert matrix["operations"]["exp"]["provided"] == "native"
+    assert matrix["operations"]["exp"]["passed"] > 50
+    assert matrix["levels"]["core"]["failed"] == 0
+    assert "| exp | native |" in (tmp_path / "m.md").read_text()
+
+
+def test_by_pyargs_from_an_empty_folder(tmp_path: Path) -> None:
+    run = pytest_in(
+        tmp_path, "--pyargs", "micrograd_core.conformance", "--device", "rawbuffer:1", "-k", "tanh-0 or threads"
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "rawbuffer:1 conforms" in run.stdout
+
+
+def test_by_subclass_with_known_failures(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "from micrograd_core import plugins\n"
+        "from micrograd_core.conformance import Conformance\n"
+        "from micrograd_core.plugins import hookimpl\n"
+        "from micrograd_cpu.storage import CPUBackend\n"
+        "class Mine(CPUBackend):\n"
+        "    known_failures = {'test_value[[]sin-*]': 'sines are out', 'test_value[[]cos-0-*]': 'wrongly feared'}\n"
+        "    known_failures['test_x'] = 'typo'\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.device = 'mine:0'\n"
+        "        self.kernels['sin'] = lambda x: x\n"
+        "class Plugin:\n"
+        "    @hookimpl\n"
+        "    def micrograd_open(self, address): return Mine()\n"
+        "plugins.register('mine', Plugin())\n"
+        "class TestMine(Conformance):\n"
+        "    device = 'mine:0'\n"
+    )
+    run = pytest_in(tmp_path, "-k", "(test_value and (sin or cos)) or known_failures")
+    assert run.returncode == 1
+    assert "known failure" in run.stdout  # the sines
+    assert "XPASS(strict)" in run.stdout  # a known failure that passes is a failure
+    assert "'test_x' matches no test" in run.stdout
+    assert "mine:0 does not conform" in run.stdout
+
+
+# ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+AT_THE_DOOR = {
+    "newer-protocol": (BackendIncompatible, "protocol 2, this core speaks protocol 1"),
+    "missing-members": (BackendBroken, r"'from_host' must accept \(data, shape, dtype\)"),
+    "wrong-name": (BackendBroken, "opened as 'faulty' but calls its device 'cpu:0'"),
+    "unknown-capability": (BackendBroken, "teleportation"),
+    "no-such": (DeviceUnavailable, "there is no such fault"),
+}
+
+
+@pytest.mark.parametrize("fault", AT_THE_DOOR)
+def test_faults_that_show_when_the_device_is_opened(fault: str) -> None:
+    error, words = AT_THE_DOOR[fault]
+    with pytest.raises(error, match=words):
+        Device(f"faulty:{fault}")
+    assert zeros(1).tolist() == [0.0]
+
+
+def test_a_misspelt_hook_is_named() -> None:
+    with pytest.raises(BackendBroken, match="adress"):
+        plugins.register("faulty-hook", misspelt_hook)
+
+
+CAUGHT = {
+    "wrong-layout": ("test_value", "exp", "exp-0-.*-step-1: got"),
+    "aliases": ("test_fresh_results_alias_nothing", "copy", "copy-0-.*: a write to the result changes operand 0"),
+    "mutates": ("test_value", "multiply", "multiply-0-.*: the kernel changed its input 0"),
+    "loses-dtype": ("test_value", "sqrt", "sqrt-0-.*: the kernel's result has dtype float64, expected float"),
+    "imprecise": ("test_value", "tanh", "tanh-0-float32-.*: got"),
+    "dies": ("test_value", "sigmoid", "the device fell off the bus"),
+    "leaks": ("test_memory_returns_after_use", "", "bytes stay in use after a graph has died"),
+    "lies-about-layout": ("test_strided", "", r"layout\(\) tells"),
+    "forgets-strides": ("test_round_trip", "float32", "float32 .*transposed: came back as"),
+    "wavers": ("test_results_repeat", "", "assert"),
+}
+
+
+def first_failure(test: str, about: str, device: Device) -> BaseException | None:
+    """What a test of the suite says of a device: of the cases of one operation, of one dtype, or as a whole."""
+    suite = Conformance()
+    run = getattr(suite, test)
+    calls: list[tuple[Any, ...]] = [(about, device)] if about and about not in TABLE else [(device,)]
+    if about in TABLE:
+        calls = [(case, device) for case in cases(device.kernels.backend.dtypes) if case.op.name == about]
+    for call in calls:
+        try:
+            run(*call)
+        except pytest.skip.Exception:
+            return None
+        except Exception as error:
+            return error
+    return None
+
+
+@pytest.mark.parametrize("fault", CAUGHT)
+def test_faults_that_the_suite_catches_with_a_message_that_points_there(fault: str) -> None:
+    test, about, words = CAUGHT[fault]
+    failure = first_failure(test, about, Device(f"faulty:{fault}"))
+    assert re.search(words, str(failure))
+    assert first_failure(test, about, Device("cpu")) is None
+
+
+def test_every_fault_is_tested() -> None:
+    assert set(faulty_plugin.FAULTS) == {*AT_THE_DOOR, *CAUGHT} - {"no-such"}
+
+
+# ── cases ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_cases_cover_every_operation_dtype_and_layout() -> None:
+    found = list(cases(Device("cpu").kernels.backend.dtypes))
+    assert {case.op.name for case in found} == {name for name, op in TABLE.items() if op.operands}
+    assert {case.layout for case in found} == set(LAYOUTS)
+    assert {case.dtype for case in found} >= {
+        "bool",
+        "int8",
+        "int32",
+        "int64",
+        "uint8",
+        "float16",
+        "float32",
+        "float64",
+    }
+    assert len({case.id for case in found}) == len(found)
+    assert any(0 in operand.shape for case in found for operand in case.sample.operands if hasattr(operand, "shape"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_hold_the_same_numbers_and_lie_as_they_say(layout: str) -> None:
+    case = Case(TABLE["add"], 0, "float32", layout)
+    tensor, array = case.tensors(Device("cpu"))[0], case.arrays()[0]
+    assert tensor.tolist() == array.tolist()
+    expected = {
+        "contiguous": (3, 1),
+        "transposed": (1, 2),
+        "step 2": (6, 2),
+        "step -1": (3, -1),
+        "offset": (3, 1),
+        "broadcast": (1, 0),
+    }
+    assert tensor.strides == expected[layout]
