@@ -16,8 +16,6 @@ from micrograd_core.layout import as_shape
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.tensor import Tensor, asarray
 
-_TYPES = {"operands": "Tensor or number", "result": "Tensor"}
-
 
 def _function(op: Op) -> Callable[..., Tensor]:
     """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
