@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument("--json", default="", metavar="FILE", help="write the matrix as JSON")
     suite.add_argument("--markdown", default="", metavar="FILE", help="write the matrix as a Markdown table")
     suite.add_argument("-k", default="", metavar="EXPRESSION", help="only the tests whose names match, as in pytest")
+    suite.add_argument("-n", default="", metavar="WORKERS", help="run in parallel with pytest-xdist: a number, or auto")
     suite.set_defaults(run=_conformance)
 
     new = commands.add_parser("new-backend", help="write a package for a backend that conforms as it is")
@@ -78,7 +79,9 @@ def _devices(options: argparse.Namespace) -> int:
 def _conformance(options: argparse.Namespace) -> int:
     from micrograd_core.conformance import run
 
-    return run(options.device, json_path=options.json, markdown_path=options.markdown, expression=options.k)
+    return run(
+        options.device, json_path=options.json, markdown_path=options.markdown, expression=options.k, workers=options.n
+    )
 
 
 def _new_backend(options: argparse.Namespace) -> int:

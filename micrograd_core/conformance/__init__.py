@@ -11,9 +11,9 @@ Three ways in, none of which needs a file of ours beside the installed packages 
       class TestMine(Conformance):
           device = "mine:0"
 
-A backend may have an attribute ``known_failures``: patterns for test names (as for `fnmatch`, such as
-``"test_value[[]exp-*-float16-*]"``) with reasons. They are strict: one that passes is a failure, and so is a pattern
-that matches no test.
+A backend may have an attribute ``known_failures``: patterns for test names, in which ``*`` and ``?`` are wild (such as
+``"test_value[exp-*-float16-*]"`` or ``"test_threads"``), with reasons. They are strict: one that passes is a failure,
+and so is a pattern that matches no test.
 """
 
 from __future__ import annotations
@@ -27,33 +27,31 @@ from micrograd_core.errors import MissingExtra
 __all__ = ["Conformance", "run"]
 
 
-def run(device: str, *, json_path: str = "", markdown_path: str = "", expression: str = "") -> int:
-    """Run the suite for `device` in this process; pytest's exit status.
+def run(device: str, *, json_path: str = "", markdown_path: str = "", expression: str = "", workers: str = "") -> int:
+    """Run the suite for `device`, in this process unless `workers` is a number for pytest-xdist; pytest's exit status.
 
     Raises
     ------
     MissingExtra
-        When pytest or NumPy is not installed.
+        When pytest or NumPy is not installed, or pytest-xdist where workers were asked for.
     BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
         When there is no such device to test.
     """
-    missing = [name for name in ("pytest", "numpy") if find_spec(name) is None]
+    needed = {"pytest": "pytest", "numpy": "numpy", **({"xdist": "pytest-xdist"} if workers else {})}
+    missing = [package for name, package in needed.items() if find_spec(name) is None]
     if missing:
         raise MissingExtra("micrograd conformance", " and ".join(missing), "conformance")
     Device(device)  # say now what is wrong with it
 
     import pytest
 
-    from micrograd_core.conformance.matrix import Matrix
+    from micrograd_core.conformance.plugin import Matrices
 
-    arguments = ["-q", "-p", "no:cacheprovider", "--pyargs", "micrograd_core.conformance", "--device", device]
-    arguments += [
-        "--tb=line",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-        *(["-k", expression] if expression else []),
-    ]
-    return int(pytest.main(arguments, plugins=[Matrix(device, json_path=json_path, markdown_path=markdown_path)]))
+    arguments = ["-q", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    arguments += ["--pyargs", "micrograd_core.conformance", "--device", device]
+    arguments += (["-k", expression] if expression else []) + (["-n", workers] if workers else [])
+    matrices = Matrices(json_path=json_path, markdown_path=markdown_path)
+    return int(pytest.main(arguments, plugins=[matrices]))
 
 
 def __getattr__(

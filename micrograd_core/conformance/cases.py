@@ -81,14 +81,10 @@ class Case(NamedTuple):
             found.append(tensor)
         return found
 
-    def call(self, operands: list[Any]) -> Tensor:
-        """The operation on `operands`."""
-        function = FUNCTIONS[self.op.name]
-        return (
-            function(operands, **self.sample.params)
-            if self.op.operands == -1
-            else function(*operands, **self.sample.params)
-        )
+    def call(self, operands: list[Any], **changed: Any) -> Tensor:
+        """The operation on `operands`, with the sample's parameters or `changed` ones."""
+        function, params = FUNCTIONS[self.op.name], {**self.sample.params, **changed}
+        return function(operands, **params) if self.op.operands == -1 else function(*operands, **params)
 
     def expected(self, dtype: str = "") -> Any:
         """NumPy's answer, computed in float64 (or in `dtype`) where the case is floating."""
@@ -100,9 +96,9 @@ class Case(NamedTuple):
             return np.asarray(self.op.reference(np, *arrays, **self.sample.params))
 
 
-def cases(dtypes: Collection[str], *, floating_only: bool = False) -> Iterator[Case]:
-    """All cases for a device with these dtypes."""
-    for op in TABLE.values():
+def cases(dtypes: Collection[str], *, floating_only: bool = False, only: str = "") -> Iterator[Case]:
+    """All cases for a device with these dtypes, or those of one operation."""
+    for op in [TABLE[only]] if only else TABLE.values():
         for number, sample in enumerate(op.samples):
             arrays = [operand for operand in sample.operands if isinstance(operand, Array)]
             own = [
@@ -131,3 +127,12 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
     return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
         scalars and "floating" not in kind
     )
+
+
+def is_differentiable(case: Case) -> bool:
+    """Whether finite differences of a case are a derivative."""
+    first = next((o for o in case.sample.operands if not isinstance(o, (int, float))), None)
+    floating = case.dtype == "float64" and case.sample.params.get("dtype") not in ("bool", "float32")
+    singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
+    own_dtype = first is not None and bool(first.dtype) and case.op.name != "where"
+    return case.op.differentiable and floating and not singular and not own_dtype

@@ -1,57 +1,67 @@
-"""What came of a run: for each operation native, composed or missing, and how many of its tests passed."""
+"""What came of a run: for each operation native, composed or missing, and how many tests of each level passed."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from micrograd_core.backend import CAPABILITIES
 from micrograd_core.device import Device
 from micrograd_core.ops import CORE_KERNELS, TABLE
 
-OUTCOMES = ("passed", "failed", "known failure", "skipped")
+OUTCOMES: Final = ("passed", "failed", "known failure", "skipped")
+LEGEND: Final = {"native": "a kernel of its own", "composed": "made of others", "missing": "neither"}
 
 
 class Matrix:
-    """A pytest plugin that counts outcomes by operation, prints a table last, and can write it to files."""
+    """Counts outcomes by operation and by level."""
 
-    def __init__(self, device: str, *, json_path: str = "", markdown_path: str = "") -> None:
-        self.device, self.json_path, self.markdown_path = device, json_path, markdown_path
+    def __init__(self, device: str) -> None:
+        self.device = str(Device(device))
         self.by_op: dict[str, Counter[str]] = {name: Counter() for name in TABLE}
-        self.others: Counter[str] = Counter()
+        self.by_level: dict[str, Counter[str]] = {}
         self.reasons: list[str] = []
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count one test."""
+    def count(self, report: Any) -> None:
+        """One test, by where the suite's name for it says it belongs."""
         if report.when != "call" and not (report.when == "setup" and report.outcome != "passed"):
             return
         outcome = "known failure" if hasattr(report, "wasxfail") and report.skipped else report.outcome
-        name = report.nodeid.partition("[")[2].partition("-")[0].rstrip("]")
-        self.by_op.get(name, self.others)[outcome] += 1
+        subject = report.nodeid.partition("[")[2].rstrip("]")
+        op = subject.partition("-")[0]
+        if op in self.by_op:
+            self.by_op[op][outcome] += 1
+            level = "core" if op in CORE_KERNELS else "beyond core"
+        else:
+            level = subject if subject in CAPABILITIES else "the boundary"
+        self.by_level.setdefault(level, Counter())[outcome] += 1
         if outcome == "failed":
             lines = [line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith("E  ")]
             self.reasons.append(lines[0] if lines else report.nodeid)
 
     def provided(self, op: str) -> str:
         """How the device comes by an operation."""
-        kernels = Device(self.device).kernels
-        if kernels.is_native(op):
+        if Device(self.device).kernels.is_native(op):
             return "native"
         return "composed" if TABLE[op].compose is not None else "missing"
 
     def summary(self) -> dict[str, Any]:
         """Everything, as data."""
-        levels = {"core": Counter[str](), "beyond core": Counter[str](), "the boundary": self.others}
-        for name, counts in self.by_op.items():
-            levels["core" if name in CORE_KERNELS else "beyond core"].update(counts)
-        failed = sum(counts["failed"] for counts in levels.values())
+        failed = sum(counts["failed"] for counts in self.by_level.values())
+        unclaimed = sorted(set(CAPABILITIES) - Device(self.device).capabilities)
         return {
-            "device": str(Device(self.device)),
-            "verdict": f"{failed} tests failed: {Device(self.device)} does not conform"
+            "device": self.device,
+            "verdict": f"{failed} tests failed: {self.device} does not conform"
             if failed
-            else f"{Device(self.device)} conforms",
-            "levels": {name: {each: counts[each] for each in OUTCOMES} for name, counts in levels.items()},
+            else f"{self.device} conforms" + (f"; it does not claim {', '.join(unclaimed)}" if unclaimed else ""),
+            "levels": {
+                name: {each: counts[each] for each in OUTCOMES}
+                for name, counts in self.by_level.items()
+                if name not in unclaimed
+            },
             "operations": {
                 name: {"provided": self.provided(name), **{each: counts[each] for each in OUTCOMES}}
                 for name, counts in self.by_op.items()
@@ -59,29 +69,54 @@ class Matrix:
         }
 
     def markdown(self) -> str:
-        """The matrix as a Markdown table."""
+        """The matrix as Markdown, for a README."""
         summary = self.summary()
-        head = ["operation", "provided", *OUTCOMES]
-        rows = [[name, *map(str, facts.values())] for name, facts in summary["operations"].items()]
+        rows = [["operation", "provided", *OUTCOMES], ["---", "---", *["---:"] * len(OUTCOMES)]]
+        rows += [[name, *map(str, facts.values())] for name, facts in summary["operations"].items()]
         rows += [[f"*{name}*", "", *map(str, counts.values())] for name, counts in summary["levels"].items()]
-        lines = [head, ["---", "---", *["---:"] * len(OUTCOMES)], *rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{summary['verdict']}\n"
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{summary['verdict']}.\n"
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Levels and the verdict; files if asked."""
-        if hasattr(terminalreporter.config, "workerinput"):
-            return
+    def save(self, json_path: str, markdown_path: str) -> None:
+        """To the files that were asked for."""
+        if json_path:
+            Path(json_path).write_text(json.dumps(self.summary(), indent=1) + "\n", encoding="utf-8")
+        if markdown_path:
+            Path(markdown_path).write_text(self.markdown(), encoding="utf-8")
+
+    def text(self, width: int, *, colour: bool = False) -> str:
+        """Levels, operations by how they are provided, the first failures, and the verdict; a table with rich."""
         summary = self.summary()
-        provided = Counter(facts["provided"] for facts in summary["operations"].values())
-        write = terminalreporter.write_line
-        terminalreporter.section(f"conformance of {summary['device']}")
-        write("operations: " + ", ".join(f"{count} {how}" for how, count in sorted(provided.items())))
-        for name, counts in summary["levels"].items():
-            write(f"{name:>13}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count))
-        for reason in self.reasons[:10]:
-            write(f"  {reason}")
-        write(summary["verdict"])
-        if self.json_path:
-            Path(self.json_path).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-        if self.markdown_path:
-            Path(self.markdown_path).write_text(self.markdown(), encoding="utf-8")
+        by_kind: dict[str, list[str]] = {kind: [] for kind in LEGEND}
+        for name, facts in summary["operations"].items():
+            by_kind[facts["provided"]].append(name)
+        levels = summary["levels"]
+        body = _table(levels, by_kind, width, colour) if find_spec("rich") else _plain(levels, by_kind)
+        return "\n".join([body, *self.reasons[:10], summary["verdict"]])
+
+
+def _plain(levels: dict[str, dict[str, int]], by_kind: dict[str, list[str]]) -> str:
+    lines = [
+        f"{name:>21}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        for name, counts in levels.items()
+    ]
+    return "\n".join([*lines, *(f"{len(ops)} {kind}: {', '.join(ops)}" for kind, ops in by_kind.items() if ops)])
+
+
+def _table(levels: dict[str, dict[str, int]], by_kind: dict[str, list[str]], width: int, colour: bool) -> str:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console, Group
+    from rich.table import Table
+
+    counts = Table("level", box=SIMPLE_HEAD)
+    for outcome in OUTCOMES:
+        counts.add_column(outcome, justify="right")
+    for name, row in levels.items():
+        counts.add_row(name, *(str(n or "") for n in row.values()), style="red" if row["failed"] else "")
+    operations = Table("operations", "", box=SIMPLE_HEAD)
+    for kind, names in by_kind.items():
+        if names:
+            operations.add_row(f"{len(names)} {kind}\n{LEGEND[kind]}", ", ".join(names))
+    console = Console(width=width, force_terminal=colour, highlight=False)
+    with console.capture() as captured:
+        console.print(Group(counts, operations))
+    return captured.get().rstrip()

@@ -1,4 +1,8 @@
-"""The pytest side: the option ``--device``, and the matrix at the end. Every pytest run loads it: it imports little."""
+"""The pytest side: the option ``--device``, and a matrix per device at the end.
+
+Every pytest run loads it, so it imports little. Tests tell which device they are for in their user properties, which
+reach the controller of parallel workers too.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +19,34 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    """Count outcomes if a device was named; the controller of parallel workers sees nothing else of the tests."""
-    device = config.getoption("--device", None)
-    if device is not None:
-        add_matrix(config, device)
+    """Count outcomes by device."""
+    known = any(isinstance(plugin, Matrices) for plugin in config.pluginmanager.get_plugins())
+    if not known and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Matrices())
 
 
-def pytest_collection_finish(session: Any) -> None:
-    """Count outcomes if a subclass of the suite was collected."""
-    for item in session.items:
-        device = getattr(item.cls, "device", None)
-        if device and getattr(item.cls, "conformance", False):
-            add_matrix(session.config, device)
-            return
+class Matrices:
+    """One `Matrix` for each device that had tests, printed at the end and written to files if asked."""
 
+    def __init__(self, *, json_path: str = "", markdown_path: str = "") -> None:
+        self.json_path, self.markdown_path = json_path, markdown_path
+        self.by_device: dict[str, Any] = {}
 
-def add_matrix(config: Any, device: str, **paths: str) -> None:
-    """Print a matrix for `device` at the end of the run, once."""
-    from micrograd_core.conformance.matrix import Matrix
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Count one test."""
+        device = dict(report.user_properties).get("micrograd device")
+        if device is not None:
+            if device not in self.by_device:
+                from micrograd_core.conformance.matrix import Matrix
 
-    if not any(isinstance(plugin, Matrix) for plugin in config.pluginmanager.get_plugins()):
-        config.pluginmanager.register(Matrix(device, **paths), "micrograd-matrix")
+                self.by_device[device] = Matrix(device)
+            self.by_device[device].count(report)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Levels, operations and the verdict; files if asked."""
+        for matrix in self.by_device.values():
+            terminalreporter.section(f"conformance of {matrix.device}")
+            terminalreporter.write_line(
+                matrix.text(terminalreporter._tw.fullwidth, colour=terminalreporter._tw.hasmarkup)
+            )
+            matrix.save(self.json_path, self.markdown_path)

@@ -112,6 +112,22 @@ class LiesAboutLayout(Faulty):
         return Layout.contiguous(x.shape)
 
 
+class ClaimsTooMuch(Faulty):
+    """Claims DLPack and exports the memory of a copy, in the order it lies there."""
+
+    capabilities = frozenset({"strided", "dlpack"})
+
+    class Exports(np.ndarray):
+        """An array that shows another."""
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return np.asarray(self).copy().__dlpack__(**options)
+
+    def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:  # type: ignore[override]
+        """As the sound backend, in a class of its own."""
+        return super().from_host(data, shape, dtype).view(self.Exports)
+
+
 class ForgetsStrides(Faulty):
     """Reads memory in the order it lies there."""
 
@@ -151,6 +167,7 @@ FAULTS: dict[str, type[Faulty]] = {
     "imprecise": Imprecise,
     "leaks": Leaks,
     "lies-about-layout": LiesAboutLayout,
+    "claims-too-much": ClaimsTooMuch,
     "forgets-strides": ForgetsStrides,
     "dies": Dies,
     "wavers": Wavers,

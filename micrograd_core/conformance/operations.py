@@ -1,0 +1,149 @@
+"""Operations: value, shape, dtype, aliasing, and the gradients to second order, of every sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import errors
+from micrograd_core.autograd import no_grad
+from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.cases import Case
+from micrograd_core.device import Device
+from micrograd_core.differentiate import value_and_grad
+from micrograd_core.dtypes import DTYPES
+from micrograd_core.tensor import Tensor, asarray, shares_memory
+
+FACTOR = 16
+"""How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""
+
+
+class Operations(Suite):
+    """One operation at a time."""
+
+    @since(1)
+    def test_operation_is_available(self, op: str, opened: Device) -> None:
+        """A kernel, or a composition whose parts the device has."""
+        assert getattr(opened.kernels, op) is not None
+
+    @since(1)
+    def test_value(self, case: Case, opened: Device) -> None:
+        """Shape, dtype and numbers; inputs unchanged."""
+        operands = case.tensors(opened)
+        wanted = _dtype(case, operands)
+        if wanted.name not in opened.kernels.backend.dtypes:
+            with pytest.raises(errors.UnsupportedDType, match=wanted.name):
+                case.call(operands)
+            return
+        with np.errstate(all="ignore"):
+            result = case.call(operands)
+        expected = case.expected()
+        assert result.device is opened, f"{case.id}: the result is on {result.device}"
+        assert result.shape == expected.shape, f"{case.id}: shape {result.shape}, expected {expected.shape}"
+        assert result.dtype is wanted, f"{case.id}: dtype {result.dtype}, expected {wanted}"
+        native = opened.kernels.dtype(result._handle)
+        assert native is wanted, f"{case.id}: the kernel's result has dtype {native}, expected {wanted}"
+        _close(
+            result, expected, case.expected(case.dtype) if case.dtype in ("float16", "float32") else expected, case.id
+        )
+        for position, (operand, array) in enumerate(zip(operands, case.arrays(), strict=True)):
+            if isinstance(operand, Tensor):
+                assert operand.tolist() == array.tolist(), f"{case.id}: the kernel changed its input {position}"
+
+    @since(1)
+    def test_fresh_results_alias_nothing(self, case: Case, opened: Device) -> None:
+        """Only views may share an operand's memory."""
+        operands = case.tensors(opened)
+        if case.op.view or _dtype(case, operands).name not in opened.kernels.backend.dtypes:
+            return
+        with np.errstate(all="ignore"):
+            result = case.call(operands)
+        for position, operand in enumerate(operands):
+            if not (result.size and isinstance(operand, Tensor) and operand.size and shares_memory(result, operand)):
+                continue
+            before = operand.tolist()
+            result[...] = ~result if result.dtype.kind == "bool" else result + 1
+            assert operand.tolist() == before, f"{case.id}: a write to the result changes operand {position}"
+
+    @since(1)
+    def test_first_gradient(self, case: Case, opened: Device) -> None:
+        """Along a random direction, against a central difference."""
+        _directional(lambda xs: case.call(xs), case, opened, step=1e-6, tolerance=1e-6)
+
+    @since(1)
+    def test_second_gradient(self, case: Case, opened: Device) -> None:
+        """The gradient's own gradient, likewise."""
+        plain = case.tensors(opened)
+        varied = [i for i, x in enumerate(plain) if isinstance(x, Tensor) and x.dtype.is_floating]
+
+        def gradients(xs: list[Any]) -> Any:
+            def total(*inner: Any) -> Any:
+                return _weighted(case.call(list(inner)))
+
+            _, found = value_and_grad(total, varied)(*xs)
+            parts = [_weighted(g) for g in found]
+            return sum(parts[1:], parts[0])
+
+        _directional(gradients, case, opened, step=1e-5, tolerance=1e-5)
+
+
+def _dtype(case: Case, operands: list[Any]) -> Any:
+    own = [x.dtype for i, x in enumerate(operands) if isinstance(x, Tensor) and i not in case.op.separate]
+    common = own[0] if own else DTYPES["float32"]
+    common = case.op.cast(common) if case.op.cast is not None else common
+    params = case.sample.params
+    if "dtype" in params:
+        return DTYPES[params["dtype"]]
+    return common if isinstance(case.op.result, str) else case.op.result(common, {"dtype": DTYPES["float32"], **params})
+
+
+def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
+    """As near to the float64 answer as NumPy's own result in that dtype, within `FACTOR`."""
+    found = np.asarray(result.detach().tolist(), dtype=expected.dtype if expected.dtype.kind in "bc" else "float64")
+    found = found.reshape(expected.shape)
+    if expected.dtype.kind in "biu":
+        assert found.tolist() == expected.tolist(), f"{id}: got {found.tolist()}, expected {expected.tolist()}"
+        return
+    rounding = {"float16": 2.0**-10, "float32": 2.0**-23}.get(str(result.dtype), 2.0**-52)
+    with np.errstate(all="ignore"):
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        allowed = FACTOR * (np.abs(in_dtype.astype("float64") - expected) + rounding * np.maximum(np.abs(expected), 1))
+        wrong = ~(same | (np.abs(found - expected) <= allowed))
+    assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
+
+
+def _weighted(x: Tensor) -> Any:
+    """A fixed random projection to a scalar."""
+    weights = np.random.default_rng(len(x.shape)).uniform(0.5, 1.5, x.shape)
+    return (x * asarray(weights, dtype=x.dtype, device=x.device)).sum()
+
+
+def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: float) -> None:
+    """The derivative of the weighted result along a random direction: reverse mode against a central difference."""
+    operands = case.tensors(device, requires_grad=True)
+    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.dtype.is_floating]
+    rng = np.random.default_rng(1)
+    directions = {i: np.asarray(rng.uniform(-1, 1, operands[i].shape)) for i in varied}
+    if case.layout == "broadcast":  # elements that are tied by repetition stay tied: max has no other derivative there
+        directions = {i: np.broadcast_to(d[..., :1], d.shape) if d.ndim else d for i, d in directions.items()}
+    with np.errstate(all="ignore"):
+        value = _weighted(f(operands))
+        if value.requires_grad:
+            value.backward()
+        analytic = sum(
+            float((np.asarray(operands[i].grad.tolist()).reshape(d.shape) * d).sum())
+            for i, d in directions.items()
+            if operands[i].grad is not None
+        )
+        sides = []
+        with no_grad():
+            for sign in (1, -1):
+                moved = case.tensors(device)
+                for i, d in directions.items():
+                    moved[i] = moved[i] + asarray(sign * step * d, device=device)
+                sides.append(_weighted(f(moved)).item())
+    numeric = (sides[0] - sides[1]) / (2 * step)
+    limit = tolerance * max(1.0, abs(numeric), abs(sides[0]))
+    assert abs(analytic - numeric) <= limit, f"{case.id}: the gradient is {analytic}, a finite difference {numeric}"
