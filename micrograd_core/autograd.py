@@ -273,7 +273,7 @@ def sweep(
 
 def _explain(error: Exception, op: Any, kernels: Any) -> Exception:
     """The error to raise when a rule's kernel refused."""
-    if isinstance(error, MemoryError) and not isinstance(error, MicrogradError):
+    if OutOfMemory.meant_by(error) and not isinstance(error, MicrogradError):
         error = OutOfMemory.on(kernels)
     error.add_note(f"in the gradient of {op.name} on {kernels.device}; the graph is partly consumed: compute it again")
     return error

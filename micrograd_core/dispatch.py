@@ -170,15 +170,15 @@ def _refusal(op: Op, position: int, x: Tensor) -> DTypeError:
 
 def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, Any], error: Exception) -> BaseException:
     """The error to raise when a kernel refused: our sentence where we know one, else its own with a note."""
-    if isinstance(error, MicrogradError):
-        return error
     shapes = [getattr(x, "shape", ()) for x in operands]
     if op.check is not None:
         try:
             op.check(op.name, *shapes, **params)
         except MicrogradError as ours:
             return ours
-    if isinstance(error, MemoryError):
+    if isinstance(error, MicrogradError):
+        return error
+    if OutOfMemory.meant_by(error):
         return OutOfMemory.on(kernels)
     dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")

@@ -5,6 +5,7 @@ Each inherits from the built-in exception that a user of NumPy or PyTorch would 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -122,9 +123,16 @@ class UnsupportedDType(MicrogradError, TypeError):
 class OutOfMemory(MicrogradError, MemoryError):
     """A device could not allocate. All figures are bytes; ``None`` where the device does not tell.
 
-    Raised by a backend, or by the core when a kernel raises ``MemoryError``. What was computed before is unharmed; a
-    sweep that ran out has consumed part of its graph, which has to be computed again.
+    Raised by a backend, or by the core when a kernel raises ``MemoryError`` or says so in words. What was computed
+    before is unharmed; a sweep that ran out has consumed part of its graph, which has to be computed again.
     """
+
+    @staticmethod
+    def meant_by(error: Exception) -> bool:
+        """Whether that is what another error says: some array libraries (PyTorch, JAX) have only words for it."""
+        return isinstance(error, MemoryError) or bool(
+            re.search("out of memory|can't allocate memory", str(error), re.IGNORECASE)
+        )
 
     @classmethod
     def on(cls, kernels: Any) -> OutOfMemory:

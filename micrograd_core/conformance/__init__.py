@@ -13,7 +13,8 @@ Three ways in, none of which needs a file of ours beside the installed packages 
 
 A backend may have an attribute ``known_failures``: patterns for test names, in which ``*`` and ``?`` are wild (such as
 ``"test_value[exp-*-float16-*]"`` or ``"test_threads"``), with reasons. They are strict: one that passes is a failure,
-and so is a pattern that matches no test.
+and so is a pattern that matches no test. A reason that begins with ``"not run: "`` keeps the test from running at all,
+for those that would hang or end the process.
 """
 
 from __future__ import annotations

