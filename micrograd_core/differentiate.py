@@ -39,6 +39,8 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
             if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
                 continue
             before = owner._grad
+            if owner.dtype.is_complex:
+                g = (Recorded.of(leaf.kernels) if create_graph else leaf.kernels).conj(g)
             if create_graph:
                 owner._grad = g if before is None else before + g
             else:
@@ -55,6 +57,11 @@ def _seed(tensor: Tensor, gradient: Any) -> Any:
                 f"backward() starts from a scalar; this tensor has shape {tuple(shape)}. "
                 "Reduce it first, for example with .sum(), or pass gradient= of the same shape"
             )
+        if dtype.is_complex:
+            raise GraphError(
+                f"backward() starts from a real number; this tensor is {dtype}. Make it real first, for example with "
+                "abs(x) or real(x), or pass gradient="
+            )
         return wrap(kernels.one(dtype), kernels, dtype, None)
     if not isinstance(gradient, dispatch.Tensor):
         gradient = dispatch.asarray(gradient, dtype=dtype, device=kernels.device)
@@ -64,7 +71,8 @@ def _seed(tensor: Tensor, gradient: Any) -> Any:
         )
     if gradient._kernels is not kernels:
         raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
-    return gradient if gradient.dtype is dtype else gradient.astype(dtype)
+    gradient = gradient if gradient.dtype is dtype else gradient.astype(dtype)
+    return Recorded.of(kernels).conj(gradient) if dtype.is_complex else gradient
 
 
 def _nothing_recorded(tensor: Tensor) -> str:
@@ -118,7 +126,7 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
             if not isinstance(value, dispatch.Tensor):
                 raise TypeError(f"grad: the function must return a Tensor; it returned {type(value).__name__}")
             found, recorded = _gradients(value, {id(variable._record) for variable in variables}, outer)
-        gradients = tuple(_as_tensor(found.get(id(variable._record)), variable) for variable in variables)
+            gradients = tuple(_as_tensor(found.get(id(variable._record)), variable) for variable in variables)
         return value if recorded else value.detach(), gradients[0] if isinstance(argnums, int) else gradients
 
     return differentiated
@@ -172,10 +180,10 @@ def _variable(args: tuple[Any, ...], position: int) -> Tensor:
 
 
 def _as_tensor(g: Any, like: Tensor) -> Tensor:
-    """A cotangent of `like` as a tensor; ``None``, because the value does not depend on it, is zero."""
-    if isinstance(g, dispatch.Tensor):
-        return g
+    """A cotangent of `like` as the user's gradient; ``None``, because the value does not depend on it, is zero."""
     kernels = like._kernels
-    if g is None:
-        g = kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
-    return wrap(g, kernels, like.dtype, None)
+    if not isinstance(g, dispatch.Tensor):
+        if g is None:
+            g = kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
+        g = wrap(g, kernels, like.dtype, None)
+    return Recorded.of(kernels).conj(g) if like.dtype.is_complex else g

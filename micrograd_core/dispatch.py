@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Record, Version, is_grad_enabled
-from micrograd_core.dtypes import DTYPES, DType, check_scalar, promote
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
@@ -134,6 +134,13 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         ).dtype
         first = next(i for i in range(len(prepared)) if i not in op.separate)
         prepared[first] = asarray(prepared[first], dtype=dtype, device=kernels.device)
+    if (
+        dtype in COMPLEX_OF
+        and op.parameters is None
+        and any(isinstance(x, complex) for x in prepared)
+        and all("complex floating" in op.accepted(i) for i in range(len(prepared)) if i not in op.separate)
+    ):
+        dtype = COMPLEX_OF[dtype]
     if op.cast is not None:
         dtype = op.cast(dtype)
     for position, x in enumerate(prepared):

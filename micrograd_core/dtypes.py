@@ -20,11 +20,12 @@ KINDS: Final = ("bool", "signed integer", "unsigned integer", "real floating", "
 class DType:
     """One data type: an object to compare by identity (``x.dtype is float32``). See `DTYPES` for all of them."""
 
-    __slots__ = ("bits", "format", "is_floating", "is_integer", "kind", "name")
+    __slots__ = ("bits", "format", "is_complex", "is_floating", "is_integer", "kind", "name")
 
     def __init__(self, name: str, kind: str, bits: int, format: str) -> None:
         self.name, self.kind, self.bits, self.format = name, kind, bits, format
         self.is_floating = kind in ("real floating", "complex floating")  # gradients flow through these
+        self.is_complex = kind == "complex floating"
         self.is_integer = kind in ("signed integer", "unsigned integer")
 
     def __repr__(self) -> str:
@@ -66,6 +67,11 @@ DTYPES: Final[dict[str, DType]] = {row[0]: DType(*row) for row in _TABLE}
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     float16, bfloat16, float32, float64, complex64, complex128,
 ) = DTYPES.values()  # fmt: skip
+
+REAL_OF: Final = {complex64: float32, complex128: float64}
+"""The dtype of the parts of a complex number."""
+COMPLEX_OF: Final = {float16: complex64, bfloat16: complex64, float32: complex64, float64: complex128}
+"""The narrowest complex dtype whose parts hold a real one: what a Python complex number makes of it."""
 
 # What a Python scalar becomes where no tensor decides: torch's choice for real numbers, NumPy's for integers.
 DEFAULTS: Final[dict[type, DType]] = {bool: bool_, int: int64, float: float32, complex: complex64}

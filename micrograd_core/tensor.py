@@ -363,7 +363,7 @@ class Tensor:
 
     def astype(self, dtype: Any) -> Tensor:
         """Elements converted to `dtype`."""
-        return apply_single(TABLE["astype"], self, {"dtype": as_dtype(dtype)})
+        return _call("astype", self, dtype)
 
     def to(self, device: str | Device) -> Tensor:
         """The same numbers on another device, in the same graph; this tensor if it is there already."""

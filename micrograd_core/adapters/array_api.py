@@ -17,10 +17,10 @@ from micrograd_core.layout import Key, Shape
 
 # Functions of the standard that take handles by position and parameters by the keywords of the op table.
 STANDARD = frozenset(
-    "add subtract multiply divide pow maximum minimum negative abs sign square less less_equal "
-    "greater greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
-    "logical_or isnan isfinite exp expm1 log log1p sqrt sin cos tanh sum mean max min var std any all argmax reshape "
-    "permute_dims broadcast_to flip where full arange matmul".split()
+    "add subtract multiply divide pow maximum minimum negative abs sign square less less_equal greater "
+    "greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
+    "logical_or isnan isfinite real imag conj hypot exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
+    "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
 )
 
 CREATION = ("full", "arange")  # those that have no operand to tell them the device

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import elementwise, movement, network, reductions
+from micrograd_core.ops import complex, elementwise, movement, network, reductions
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-TABLE: Final[dict[str, Op]] = {op.name: op for op in (*elementwise.OPS, *reductions.OPS, *movement.OPS, *network.OPS)}
+_FAMILIES = (elementwise, complex, reductions, movement, network)
+
+TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
 __all__ = ["CORE_KERNELS", "SAME", "TABLE", "Array", "Op", "Sample", "unbroadcast"]

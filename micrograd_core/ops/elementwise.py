@@ -11,7 +11,7 @@ from typing import Any
 
 from micrograd_core.dtypes import DType, bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
 
 
 def _zero(k: Any, g: Any, out: Any, x: Any) -> Any:
@@ -21,6 +21,13 @@ def _zero(k: Any, g: Any, out: Any, x: Any) -> Any:
 
 def _is_scalar(x: Any) -> bool:
     return type(x) in (bool, int, float, complex)  # exactly: a handle may be a subclass, as NumPy's float64 is
+
+
+def _arrays(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands of which one may be a scalar, as two arrays."""
+    if _is_scalar(x):
+        return k.full(shape=(), fill_value=x, dtype=y.dtype), y
+    return x, k.full(shape=(), fill_value=y, dtype=x.dtype) if _is_scalar(y) else y
 
 
 def _bool(dtype: DType, params: dict[str, Any]) -> DType:
@@ -43,7 +50,7 @@ def _binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
     return Op(name, doc, operands=2, check=broadcast_shapes, **{"samples": samples, **facts})
 
 
-def _unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
+def _unary(name: str, doc: str, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
     """A unary operation with samples drawn from its domain."""
     samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
     return Op(name, doc, **{"samples": samples, **facts})
@@ -116,6 +123,21 @@ def _bitwise_invert(k: Any, x: Any) -> Any:
     return k.bitwise_xor(x, all_ones)
 
 
+def _hypot(k: Any, x: Any, y: Any) -> Any:
+    """``m sqrt(1 + (n / m)**2)`` of the greater and the lesser modulus: squares neither overflow nor vanish."""
+    x, y = (k.abs(each) for each in _arrays(k, x, y))
+    most, least = k.maximum(x, y), k.minimum(x, y)
+    ratio = k.divide(least, k.where(k.equal(most, 0), 1, most))
+    length = k.multiply(most, k.sqrt(k.add(k.square(ratio), 1)))
+    infinite = k.logical_or(k.equal(x, math.inf), k.equal(y, math.inf))  # whatever the other, NaN included
+    return k.where(infinite, math.inf, length)
+
+
+def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
+    """``leg / hypotenuse``, and 0 where both are."""
+    return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), 1, out)))
+
+
 def _minimum(k: Any, x: Any, y: Any) -> Any:
     if _is_scalar(x) or _is_scalar(y):  # the scalar takes the kind of the tensor
         kind = float if k.dtype(y if _is_scalar(x) else x).is_floating else int
@@ -146,7 +168,7 @@ ARITHMETIC = (
         "divide",
         "Quotient ``x1 / x2`` of floating-point operands.",
         low=0.5,
-        accepts=FLOATING,
+        accepts=INEXACT,
         gradient=(
             lambda k, g, out, x, y: k.divide(g, y),
             lambda k, g, out, x, y: k.negative(k.divide(k.multiply(g, out), y)),
@@ -177,6 +199,13 @@ ARITHMETIC = (
         ),
         compose=_minimum,
     ),
+    _binary(
+        "hypot",
+        "``sqrt(x1**2 + x2**2)`` without overflow or underflow on the way; the gradient at the origin is 0.",
+        accepts=FLOATING,
+        gradient=(lambda k, g, out, x, y: _leg(k, g, out, x), lambda k, g, out, x, y: _leg(k, g, out, y)),
+        compose=_hypot,
+    ),
     _unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
     _unary(
         "positive",
@@ -184,20 +213,6 @@ ARITHMETIC = (
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.multiply(x, 1),
-    ),
-    _unary(
-        "abs",
-        "Absolute value; the gradient at 0 is 0.",
-        accepts=REAL,
-        gradient=(lambda k, g, out, x: k.multiply(g, k.sign(x)),),
-        compose=lambda k, x: k.where(k.less(x, 0), k.negative(x), k.add(x, 0)),
-    ),
-    _unary(
-        "sign",
-        "-1, 0 or 1; NaN for NaN.",
-        accepts=REAL,
-        gradient=(_zero,),
-        compose=lambda k, x: k.where(k.less(x, 0), -1, k.where(k.less(0, x), 1, x)),
     ),
     _unary(
         "square",
@@ -297,7 +312,7 @@ def _sigmoid(k: Any, x: Any) -> Any:
 
 
 TRANSCENDENTAL = tuple(
-    _unary(name, doc, accepts=FLOATING, gradient=(rule,), **facts)
+    _unary(name, doc, gradient=(rule,), **{"accepts": INEXACT, **facts})  # type: ignore[arg-type]
     for name, doc, rule, facts in (
         ("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), {}),
         (
@@ -336,7 +351,7 @@ TRANSCENDENTAL = tuple(
             "sigmoid",
             "Logistic function ``1 / (1 + e ** -x)``, without overflow in either tail.",
             lambda k, g, out, x: k.multiply(g, k.multiply(out, k.subtract(1, out))),
-            {"compose": _sigmoid, "reference": lambda np, x: 1 / (1 + np.exp(-x))},
+            {"accepts": FLOATING, "compose": _sigmoid, "reference": lambda np, x: 1 / (1 + np.exp(-x))},
         ),
     )
 )

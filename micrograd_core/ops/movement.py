@@ -9,7 +9,7 @@ from typing import Any
 
 from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import ShapeError
+from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import (
     Layout,
     as_shape,
@@ -95,7 +95,13 @@ def _scatter_parameters(x: Any, values: Any, /, *, key: Any) -> dict[str, Any]:
 
 
 def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
-    return {"dtype": as_dtype(dtype)}
+    wanted = as_dtype(dtype)
+    if getattr(x.dtype, "is_complex", False) and not (wanted.is_complex or wanted.kind == "bool"):
+        raise DTypeError(
+            f"astype: a {x.dtype} tensor does not become {wanted} without losing its imaginary part; say which part "
+            "you want, real(x), imag(x) or abs(x)"
+        )
+    return {"dtype": wanted}
 
 
 def _one_hot_parameters(x: Any, /, num_classes: int, *, dtype: Any = float32) -> dict[str, Any]:
@@ -138,6 +144,13 @@ def _flip(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
 
 def _along(axis: int, start: int, stop: int, shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(start, stop, 1) if each == axis else slice(0, length, 1) for each, length in enumerate(shape))
+
+
+def _astype_rule(k: Any, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
+    """Back to the operand's dtype. A real number that became complex moves along the real axis only."""
+    if dtype.is_complex and not k.dtype(x).is_complex:
+        g = k.real(g)
+    return k.astype(g, dtype=x.dtype)
 
 
 def _concat(k: Any, *xs: Any, axis: int) -> Any:
@@ -350,7 +363,7 @@ OPS = (
         parameters=_astype_parameters,
         accepts=ANY,
         result=requested,
-        gradient=(lambda k, g, out, x, *, dtype: k.astype(g, dtype=x.dtype),),
+        gradient=(_astype_rule,),
         gradient_aliases=True,
         samples=(
             Sample(Array((2, 3)), dtype="float64"),

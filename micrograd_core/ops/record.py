@@ -26,8 +26,10 @@ Rule = Callable[..., Any]
 ANY = frozenset({"bool", "signed integer", "unsigned integer", "real floating", "complex floating"})
 NUMERIC = ANY - {"bool"}
 REAL = NUMERIC - {"complex floating"}
-FLOATING = frozenset({"real floating", "complex floating"})
-BITS = ANY - FLOATING
+FLOATING = frozenset({"real floating"})
+COMPLEX = frozenset({"complex floating"})
+INEXACT = FLOATING | COMPLEX
+BITS = ANY - INEXACT
 BOOLEAN = frozenset({"bool"})
 INTEGER = BITS - BOOLEAN
 

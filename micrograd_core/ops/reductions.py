@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, REAL, Array, Op, Sample
 
 
 def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -178,7 +178,7 @@ OPS = (
         "mean",
         "Arithmetic mean over `axis`.",
         parameters=_reduction("mean"),
-        accepts=FLOATING,
+        accepts=INEXACT,
         gradient=(_mean_rule,),
         gradient_aliases=True,
         compose=_mean,

@@ -33,6 +33,16 @@ def power(x: Any, n: Any) -> Any:
     return np.square(x) if n.__class__ in (int, float) and n == 2 else np.power(x, n)
 
 
+def real(x: Any) -> Any:
+    """NumPy's is a view."""
+    return x.real.copy()
+
+
+def imag(x: Any) -> Any:
+    """Likewise."""
+    return x.imag.copy()
+
+
 def matmul(x: Any, y: Any) -> Any:
     """``ndarray.dot`` has less overhead where it means the same."""
     return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
@@ -178,6 +188,11 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "negative": np.negative,
     "positive": np.positive,
     "abs": np.absolute,
+    "sign": np.sign,
+    "real": real,
+    "imag": imag,
+    "conj": np.conjugate,
+    "hypot": np.hypot,
     "square": np.square,
     "less": np.less,
     "less_equal": np.less_equal,

@@ -1,0 +1,129 @@
+"""Complex numbers: their parts, conjugate, modulus and phase; and what their gradients mean.
+
+Inside a sweep cotangents are *bilinear*: ``g`` stands for the change ``Re(g dz)`` of a real result. A holomorphic
+function then has the same rule as on the real line, ``g f'(z)``, with nothing conjugated, and one table serves both.
+At the ends users see the convention of PyTorch: ``z.grad`` is the conjugate, ``dL/dRe(z) + i dL/dIm(z)``, the direction
+of steepest ascent (K. Kreutz-Delgado, The Complex Gradient Operator and the CR-Calculus, 2009).
+
+The rules below are of functions that are not holomorphic: each is ``Re(g df)`` written as ``Re(... dz)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
+from micrograd_core.errors import UnsupportedOp
+from micrograd_core.ops.record import COMPLEX, Array, Op, Sample
+
+
+def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
+    """That of a part of a number: of real ones their own."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def as_complex(k: Any, x: Any) -> Any:
+    """`x` with an imaginary part of 0, if it is real."""
+    dtype = k.dtype(x)
+    return x if dtype.is_complex else k.astype(x, dtype=COMPLEX_OF[dtype])
+
+
+def _needs_complex(name: str, otherwise: Any) -> Any:
+    """The composition for real dtypes; complex numbers can be taken apart by a kernel only."""
+
+    def compose(k: Any, x: Any) -> Any:
+        if k.dtype(x).is_complex:
+            raise UnsupportedOp(name, k.device, because="complex numbers need a kernel of that name")
+        return otherwise(k, x)
+
+    return compose
+
+
+def _real_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    return k.astype(g, dtype=x.dtype)
+
+
+def _imag_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    return k.multiply(k.astype(g, dtype=x.dtype), -1j)
+
+
+def _abs(k: Any, x: Any) -> Any:
+    if k.dtype(x).is_complex:
+        return k.hypot(k.real(x), k.imag(x))
+    return k.where(k.less(x, 0), k.negative(x), k.add(x, 0))
+
+
+def _abs_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    """``g conj(z) / |z|``, and 0 at 0."""
+    if k.dtype(x).is_complex:
+        return k.multiply(k.astype(g, dtype=x.dtype), k.conj(k.sign(x)))
+    return k.multiply(g, k.sign(x))
+
+
+def _sign(k: Any, x: Any) -> Any:
+    """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
+    if not k.dtype(x).is_complex:
+        return k.where(k.less(x, 0), -1, k.where(k.less(0, x), 1, x))
+    largest = k.maximum(k.abs(k.real(x)), k.abs(k.imag(x)))
+    scaled = k.divide(x, as_complex(k, k.where(k.equal(largest, 0), 1, largest)))
+    modulus = k.abs(scaled)
+    return k.divide(scaled, as_complex(k, k.where(k.equal(largest, 0), 1, modulus)))
+
+
+def _sign_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    """``(g - Re(g s) conj(s)) / |z|`` with ``s = sign(z)``: only turning changes it. Steps have derivative 0."""
+    if not k.dtype(x).is_complex:
+        return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+    modulus = k.abs(x)
+    along = k.multiply(as_complex(k, k.real(k.multiply(g, out))), k.conj(out))
+    turn = k.divide(k.subtract(g, along), as_complex(k, k.where(k.equal(modulus, 0), 1, modulus)))
+    return k.where(k.equal(modulus, 0), 0, turn)
+
+
+_SAMPLES = (Sample(Array((2, 3))), Sample(Array(())), Sample(Array((0, 2))))
+
+OPS = (
+    Op(
+        "abs",
+        "Absolute value, or modulus; the gradient at 0 is 0.",
+        result=real_dtype,
+        gradient=(_abs_rule,),
+        compose=_abs,
+        samples=_SAMPLES,
+    ),
+    Op(
+        "sign",
+        "-1, 0 or 1; of complex numbers ``z / |z|``, or 0; NaN for NaN.",
+        gradient=(_sign_rule,),
+        compose=_sign,
+        samples=_SAMPLES,
+    ),
+    Op(
+        "real",
+        "Real part; real numbers as they are.",
+        result=real_dtype,
+        gradient=(_real_rule,),
+        compose=_needs_complex("real", lambda k, x: k.positive(x)),
+        samples=_SAMPLES,
+    ),
+    Op(
+        "imag",
+        "Imaginary part of complex numbers.",
+        accepts=COMPLEX,
+        result=real_dtype,
+        gradient=(_imag_rule,),
+        compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
+        samples=(Sample(Array((2, 3), dtype="complex128")),),
+    ),
+    Op(
+        "conj",
+        "Complex conjugate; real numbers as they are.",
+        gradient=(lambda k, g, out, x: k.conj(g),),
+        compose=lambda k, x: (
+            k.subtract(as_complex(k, k.real(x)), k.multiply(as_complex(k, k.imag(x)), 1j))
+            if k.dtype(x).is_complex
+            else k.positive(x)
+        ),
+        samples=_SAMPLES,
+    ),
+)
