@@ -424,7 +424,7 @@ def test_importing_the_core_imports_no_array_library_and_no_plugin() -> None:
 
 
 def test_importing_the_core_takes_under_40_milliseconds(tmp_path: Path) -> None:
-    """Of processor time beyond bare Python, with bytecode cached; the best of several runs, for a machine may be busy."""
+    """Of processor time, with bytecode cached; the best of several runs, because a machine may be busy."""
     code = "import time; start = time.process_time(); import micrograd_core; print(time.process_time() - start)"
     cache = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
     best = min(float(python(code, tmp_path, **cache)) for _ in range(8))

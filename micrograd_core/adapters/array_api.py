@@ -23,7 +23,33 @@ STANDARD = frozenset(
     "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
 )
 
+ALIASING = ("floor", "real", "imag", "conj")
+"""Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
+
 CREATION = ("full", "arange")  # those that have no operand to tell them the device
+
+
+def forwards(key: Key, shape: Shape) -> tuple[Key, tuple[int, ...]]:
+    """The key of the same elements with positive steps only, and the axes of the result to reverse, from the end."""
+    turned: list[Any] = []
+    lengths = iter(shape)
+    for entry in key:
+        length = 0 if entry is None else next(lengths)
+        if isinstance(entry, slice) and (entry.step or 1) < 0:
+            taken = range(length)[entry]
+            entry = slice(taken[-1], taken[0] + 1, -taken.step)
+        turned.append(entry)
+    kept = [(old, new) for old, new in zip(key, turned, strict=True) if not isinstance(old, int)]
+    return tuple(turned), tuple(axis - len(kept) for axis, (old, new) in enumerate(kept) if old is not new)
+
+
+def steps_back(xp: Any) -> bool:
+    """Whether keys may hold slices of negative step, which PyTorch refuses."""
+    try:
+        xp.zeros(2)[::-1]
+    except (ValueError, IndexError, NotImplementedError):
+        return False
+    return True
 
 
 def put(xp: Any, x: Any, values: Any, key: Key) -> None:
@@ -38,14 +64,27 @@ def put(xp: Any, x: Any, values: Any, key: Key) -> None:
     x[key] = values
 
 
+def put_forwards(xp: Any, x: Any, values: Any, key: Key) -> None:
+    """As `put`, for namespaces that do not step back."""
+    key, reversed_axes = forwards(key, x.shape)
+    axes = tuple(axis for axis in reversed_axes if -axis <= len(getattr(values, "shape", ())))
+    put(xp, x, xp.flip(values, axis=axes) if axes else values, key)
+
+
 def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     """The functions that a namespace spells differently from the op table."""
+    turns = not steps_back(xp)
+    assign = put_forwards if turns else put
+
+    def getitem_forwards(x: Any, *, key: Key) -> Any:
+        key, axes = forwards(key, x.shape)
+        return xp.flip(x[key], axis=axes) if axes else x[key]
 
     def scatter(x: Any, values: Any, *, key: Key) -> Any:
         if hasattr(x, "at"):  # immutable arrays, as JAX has them
             return x.at[key].set(values)
         result = xp.asarray(x, copy=True)
-        put(xp, result, values, key)
+        assign(xp, result, values, key)
         return result
 
     def expand_dims(x: Any, *, axis: Shape) -> Any:
@@ -53,14 +92,16 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
             x = xp.expand_dims(x, axis=each)
         return x
 
+    def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: xp.asarray(function(x), copy=True)
+
     return {
+        **{name: fresh(getattr(xp, name)) for name in ALIASING if hasattr(xp, name)},
         "astype": lambda x, *, dtype: xp.astype(x, dtype),
         "concat": lambda *xs, axis: xp.concat(xs, axis=axis),
         "copy": lambda x: xp.asarray(x, copy=True),
         "expand_dims": expand_dims,
-        # Of integers some libraries return the very array; a kernel's result must be fresh. `ceil` is composed from it.
-        "floor": lambda x: xp.floor(x) if xp.isdtype(x.dtype, "real floating") else xp.asarray(x, copy=True),
-        "getitem": lambda x, *, key: x[key],
+        "getitem": getitem_forwards if turns else lambda x, *, key: x[key],
         "scatter": scatter,
         "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
         "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
@@ -142,4 +183,4 @@ class ArrayAPIBackend:
         return memoryview(array).tobytes()
 
 
-__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put"]
+__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put", "put_forwards", "steps_back"]

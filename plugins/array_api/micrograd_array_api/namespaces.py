@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from micrograd_array_api import transfer
 from micrograd_core.layout import Layout
 
 
@@ -36,15 +34,24 @@ def jax_device(jax: Any, address: str) -> tuple[str, Any]:
     return (platform if address in ("cpu", "cpu:0") else f"{platform}:{index or 0}"), found
 
 
-def torch_shares(x: Any, y: Any) -> bool:
-    """Whether the spans of two tensors overlap in one storage. Torch has no negative strides."""
-    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr() or not x.numel() or not y.numel():
-        return False
-    (first, last), (start, stop) = (
-        (z.storage_offset(), z.storage_offset() + sum((n - 1) * s for n, s in zip(z.shape, z.stride(), strict=True)))
-        for z in (x, y)
-    )
-    return bool(first <= stop and start <= last)
+def seen_by_numpy(x: Any) -> Any:
+    """The same memory as a NumPy array."""
+    import numpy as np
+
+    return np.from_dlpack(x)
+
+
+def strict_span(x: Any) -> tuple[int, int]:
+    """First address and end, in bytes, as NumPy tells them."""
+    from numpy.lib.array_utils import byte_bounds
+
+    return byte_bounds(seen_by_numpy(x))
+
+
+def torch_span(x: Any) -> tuple[int, int]:
+    """Likewise. Torch has no negative strides."""
+    last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + (last + 1) * x.itemsize * (x.numel() > 0)
 
 
 class Namespace(NamedTuple):
@@ -54,16 +61,13 @@ class Namespace(NamedTuple):
     module: str  # the namespace over it
     addresses: tuple[str, ...]  # what is worth trying; the first is the default
     locate: Callable[[Any, str], tuple[str, Any]] = only  # (library, address) -> canonical address, its own device
-    upload: Callable[..., Any] = transfer.upload
-    download: Callable[[Any, Any], Any] = transfer.download
-    scope: Callable[[Any], Callable[[], AbstractContextManager[Any]]] | None = None  # entered around computations
+    scope: Callable[[Any], Callable[[], Any]] | None = None  # (library) -> a context for each computation
     without: frozenset[str] = frozenset()  # dtypes that exist by name but cannot compute
-    steps_back: bool = True  # keys may hold slices of negative step
+    on_host: Callable[[Any], Any] = lambda x: x  # as NumPy takes it
     writable: Callable[[Any], bool] = lambda x: False  # `x[key] = values` writes what views of `x` see
-    shares_memory: Callable[[Any, Any], bool] = lambda x, y: x is y
-    capabilities: frozenset[str] = frozenset()
+    span: Callable[[Any], tuple[int, int]] | None = None  # where the memory is that others may share
     layout: Callable[[Any], Layout] = lambda x: Layout.contiguous(tuple(x.shape))
-    lacks: Mapping[str, str] = MappingProxyType({})  # (start of) a test's case -> what the library lacks
+    known_failures: Mapping[str, str] = MappingProxyType({})  # tests of the suite -> what the library lacks
 
 
 NAMESPACES: Final = {
@@ -71,31 +75,23 @@ NAMESPACES: Final = {
         "array_api_strict",
         "array_api_strict",
         ("0",),
-        download=transfer.dlpack_download,  # the standard's way, and the only one that all its versions have
-        writable=lambda x: bool(transfer.dlpack_download(None, x).flags.writeable),
-        shares_memory=transfer.dlpack_shares,
+        writable=lambda x: bool(seen_by_numpy(x).flags.writeable),
+        span=strict_span,
     ),
     "torch": Namespace(
         "torch",
         "array_api_compat.torch",
         ("cpu", "mps" if sys.platform == "darwin" else "cuda:0"),
         torch_device,
-        upload=transfer.torch_upload,
-        download=transfer.torch_download,
         without=frozenset({"uint16", "uint32", "uint64"}),  # storage only: hardly any function takes them
-        steps_back=False,
+        on_host=lambda x: x.cpu().resolve_conj(),
         writable=lambda x: 0 not in [s for n, s in zip(x.shape, x.stride(), strict=True) if n > 1],
-        shares_memory=torch_shares,
+        span=torch_span,
         layout=lambda x: Layout(tuple(x.shape), x.stride(), x.storage_offset()),
     ),
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each
     # computation rather than for the process, where it would change what the user's own JAX code computes.
     "jax": Namespace("jax", "jax.numpy", ("cpu",), jax_device, scope=lambda jax: partial(jax.enable_x64, True)),
     # `x[key] = values` gives `x` a new graph, which its views do not see: as good as immutable.
-    "dask": Namespace(
-        "dask",
-        "array_api_compat.dask.array",
-        ("0",),
-        lacks={"getitem-4-grad": "assigning to an empty selection fails unless the values have length 1"},
-    ),
+    "dask": Namespace("dask", "array_api_compat.dask.array", ("0",)),
 }

@@ -1,4 +1,4 @@
-"""Storage: the backend itself, for any row of the table."""
+"""Storage and transfer: the backend itself, for any row of the table. Kernels are the namespace's own."""
 
 from __future__ import annotations
 
@@ -6,57 +6,65 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from micrograd_array_api.kernels import put_forwards, stepping_back
+import numpy as np
+
 from micrograd_array_api.namespaces import Namespace
-from micrograd_core.adapters.array_api import ArrayAPIBackend, native_dtypes, put
-from micrograd_core.layout import Key, Layout, Shape
+from micrograd_core.adapters.array_api import ArrayAPIBackend, native_dtypes, put, put_forwards, steps_back
+from micrograd_core.layout import Key, Shape
 
 
 class NamespaceBackend(ArrayAPIBackend):
     """One device of one array library; its arrays are the handles."""
 
     def __init__(self, own: Namespace, library: Any, xp: Any, device: str, place: Any) -> None:
-        self._own = own
-        self._scope = own.scope(library) if own.scope else None
-        with (self._scope or nullcontext)():
+        self.scope: Callable[[], Any] = own.scope(library) if own.scope else nullcontext
+        with self.scope():
             dtypes = {name: dtype for name, dtype in native_dtypes(xp, place).items() if name not in own.without}
+            super().__init__(xp, device, dtypes=dtypes, place=place)
+            self._put = put if steps_back(xp) else put_forwards
+        self._half = dtypes.get("bfloat16")  # which NumPy lacks: the upper half of a float32
         self._names = {dtype: name for name, dtype in dtypes.items()}
-        self.capabilities = own.capabilities
-        kernels = {} if own.steps_back else stepping_back(xp)
-        super().__init__(xp, device, dtypes=dtypes, kernels=kernels, place=place)
+        self._own, self.layout, self.known_failures = own, own.layout, own.known_failures
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The namespace's function, in the scope that the library needs."""
-        kernel, scope = super().kernel(op), self._scope
-        if kernel is None or scope is None:
+        kernel = super().kernel(op)
+        if kernel is None or self._own.scope is None:
             return kernel
 
         def scoped(*operands: Any, **params: Any) -> Any:
-            with scope():
+            with self.scope():
                 return kernel(*operands, **params)
 
         return scoped
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
-        """As the library takes bytes."""
-        with (self._scope or nullcontext)():
-            return self._own.upload(self.xp, data, shape, self._names[dtype], self.place)
+        """Through a fresh NumPy array."""
+        half = dtype == self._half
+        array = np.array(np.frombuffer(data, "uint16" if half else self._names[dtype])).reshape(shape)
+        with self.scope():
+            if half:
+                wide = (array.astype("uint32") << 16).view("float32")
+                return self.xp.astype(self.xp.asarray(wide, device=self.place), dtype)
+            return self.xp.asarray(array, dtype=dtype, device=self.place)
 
     def to_host(self, x: Any) -> bytes:
-        """As the library gives them."""
-        return self._own.download(self.xp, x).tobytes()  # type: ignore[no-any-return]
-
-    def layout(self, x: Any) -> Layout:
-        """Where the library has strides; else as if it were contiguous."""
-        return self._own.layout(x)
+        """Through NumPy."""
+        if x.dtype != self._half:
+            return np.asarray(self._own.on_host(x)).tobytes()
+        wide = np.asarray(self._own.on_host(self.xp.astype(x, self.dtypes["float32"])))
+        return (np.ascontiguousarray(wide).view("uint32") >> 16).astype("uint16").tobytes()
 
     def shares_memory(self, x: Any, y: Any) -> bool:
-        """As far as the library has memory that can be written."""
-        return self._own.shares_memory(x, y)
+        """Whether their spans overlap; of immutable arrays, no."""
+        if self._own.span is None or x is y:
+            return x is y
+        (start, end), (other, other_end) = self._own.span(x), self._own.span(y)
+        return start < other_end and other < end
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Where views would see it."""
-        if not self._own.writable(x):
-            return False
-        (put if self._own.steps_back else put_forwards)(self.xp, x, values, key)
-        return True
+        if self._own.writable(x):
+            self._put(self.xp, x, values, key)
+            return True
+        return False
