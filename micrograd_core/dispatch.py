@@ -15,6 +15,7 @@ from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promo
 from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.ops.common import to_bool
 from micrograd_core.writing import Storage, refuse_leaf, share, storage, write
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
     if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
-    if op.operands != 2 or op.parameters is not None or op.separate:
+    if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return lambda *operands, **params: apply(op, operands, params)
     operator, reflected = binary(op.name)
 

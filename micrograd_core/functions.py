@@ -9,7 +9,7 @@ from typing import Any
 
 from micrograd_core.device import Device, default_device
 from micrograd_core.dispatch import SCALARS, apply, create, recorded
-from micrograd_core.dtypes import DEFAULTS, check_scalar, int64
+from micrograd_core.dtypes import DEFAULTS, check_scalar, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import as_shape
@@ -131,5 +131,14 @@ def arange(
     return asarray(numbers, dtype=chosen, device=device, requires_grad=requires_grad)
 
 
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
+    """As the record says; a bound that is left out is the dtype's own."""
+    x = asarray(x)
+    low, high = integer_range(x.dtype) if x.dtype.is_integer else (-math.inf, math.inf)
+    return apply(TABLE["clip"], (x, low if min is None else min, high if max is None else max))
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
+clip.__doc__ = _docstring(TABLE["clip"])
+FUNCTIONS["clip"] = clip
 CREATION = {each.__name__: each for each in (asarray, full, zeros, ones, zeros_like, ones_like, arange)}

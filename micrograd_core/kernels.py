@@ -51,6 +51,8 @@ class Kernels:
             return partial(op.compose, self)
         if kernel is None:
             raise UnsupportedOp(name, self.backend.device)
+        if getattr(kernel, "declines", False):
+            return self._either(kernel, op.compose)
         if op.result is not requested:
             return kernel  # type: ignore[no-any-return]
 
@@ -58,6 +60,15 @@ class Kernels:
             return kernel(*operands, dtype=self.native(dtype), **params)
 
         return with_native_dtype
+
+    def _either(self, kernel: Any, compose: Any) -> Callable[..., Any]:
+        """A kernel that says ``NotImplemented`` to some dtypes, and the composition for those."""
+
+        def either(*operands: Any, **params: Any) -> Any:
+            result = kernel(*operands, **params)
+            return compose(self, *operands, **params) if result is NotImplemented else result
+
+        return either
 
     def is_native(self, name: str) -> bool:
         """Whether the device has a kernel of its own for an operation."""

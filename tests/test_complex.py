@@ -188,6 +188,20 @@ def test_backward_from_a_complex_number_wants_a_direction() -> None:
         Tensor(1j).exp().backward()
 
 
+def test_parts_make_a_complex_number() -> None:
+    same_as_torch(
+        lambda x, y: F["abs"](F["complex"](x, y) ** 3).sum(),
+        lambda torch, x, y: torch.abs(torch.complex(x, y) ** 3).sum(),
+        [np.array([1.0, -2.0]), np.array([0.5, 3.0])],
+    )
+    x, y = Tensor([1.0, 2.0], dtype="float64"), Tensor([[3.0], [-1.0]], dtype="float64")
+    for check in (gradcheck, gradgradcheck):
+        assert check(F["complex"], [x, y])
+    assert F["complex"](np.inf, asarray([-0.0])).tolist() == [complex(np.inf, -0.0)]
+    composed = TABLE["complex"].compose(x._kernels, x._handle, y._handle)  # type: ignore[misc]
+    np.testing.assert_array_equal(composed, F["complex"](x, y).detach().numpy())
+
+
 def test_real_numbers_meet_complex_ones() -> None:
     x = asarray([1.0, 2.0], dtype="float32")
     assert (x * 1j).dtype is complex64

@@ -10,13 +10,12 @@ import pytest
 from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.dtypes import float32, float64
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op, Sample
-from micrograd_core.ops.record import COMPLEX
 
 CASES = [
     pytest.param(op, sample, id=f"{op.name}-{i}")
     for op in TABLE.values()
     for i, sample in enumerate(op.samples)
-    if op.accepts != COMPLEX  # those are in test_complex.py
+    if not op.needs_complex  # those are in test_complex.py
 ]
 DIFFERENTIABLE = [
     case
@@ -163,7 +162,7 @@ def test_compositions_match_native_kernels(name: str) -> None:
         pytest.fail(f"{name} has neither a composition nor a place among the core kernels")
     kernels = Device("cpu").kernels
     for sample in op.samples:
-        if op.accepts == COMPLEX:  # parts of a complex number need a kernel
+        if op.needs_complex:  # parts of a complex number need a kernel
             continue
         operands = arrays(sample, "float64")
         params = sample.params

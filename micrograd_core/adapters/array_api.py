@@ -19,7 +19,9 @@ from micrograd_core.layout import Key, Shape
 STANDARD = frozenset(
     "add subtract multiply divide pow maximum minimum negative abs sign square less less_equal greater "
     "greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
-    "logical_or isnan isfinite real imag conj hypot exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
+    "logical_or isnan isfinite isinf real imag conj hypot acos acosh asin asinh atan atan2 atanh "
+    "bitwise_left_shift bitwise_right_shift copysign cosh floor_divide log10 log2 logaddexp logical_xor nextafter "
+    "reciprocal remainder round signbit sinh tan trunc exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
     "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
 )
 

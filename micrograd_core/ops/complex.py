@@ -14,7 +14,9 @@ from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
 from micrograd_core.errors import UnsupportedOp
-from micrograd_core.ops.record import COMPLEX, Array, Op, Sample
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.common import arrays
+from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample
 
 
 def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
@@ -37,6 +39,11 @@ def _needs_complex(name: str, otherwise: Any) -> Any:
         return otherwise(k, x)
 
     return compose
+
+
+def _complex(k: Any, x: Any, y: Any) -> Any:
+    x, y = (as_complex(k, each) for each in arrays(k, x, y))
+    return k.add(x, k.multiply(y, 1j))
 
 
 def _real_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
@@ -114,6 +121,18 @@ OPS = (
         gradient=(_imag_rule,),
         compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
         samples=(Sample(Array((2, 3), dtype="complex128")),),
+    ),
+    Op(
+        "complex",
+        "The complex number of real part ``x1`` and imaginary part ``x2``, as torch's.",
+        operands=2,
+        accepts=FLOATING,
+        result=lambda dtype, params: COMPLEX_OF[dtype],
+        check=broadcast_shapes,
+        gradient=(lambda k, g, out, x, y: k.real(g), lambda k, g, out, x, y: k.negative(k.imag(g))),
+        compose=_complex,
+        samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array(()), Array(()))),
+        reference=lambda np, x, y: x + 1j * y,
     ),
     Op(
         "conj",

@@ -1,4 +1,4 @@
-"""Elementwise operations: arithmetic, comparison, bits, roots and exponentials.
+"""Elementwise operations: arithmetic, comparison, bits and logic.
 
 Gradient rules read ``(k, g, out, x)`` or ``(k, g, out, x, y)``: cotangent, result, operands.
 """
@@ -9,71 +9,35 @@ import cmath
 import math
 from typing import Any
 
-from micrograd_core.dtypes import DType, bool_, integer_range
+from micrograd_core.dtypes import bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.common import arrays, binary, is_scalar, to_bool, unary, zero_rule
 from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
-
-
-def _zero(k: Any, g: Any, out: Any, x: Any) -> Any:
-    """Steps have derivative zero wherever they have one; at the jumps zero is the convention."""
-    return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
-
-
-def _is_scalar(x: Any) -> bool:
-    return type(x) in (bool, int, float, complex)  # exactly: a handle may be a subclass, as NumPy's float64 is
-
-
-def _arrays(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Two operands of which one may be a scalar, as two arrays."""
-    if _is_scalar(x):
-        return k.full(shape=(), fill_value=x, dtype=y.dtype), y
-    return x, k.full(shape=(), fill_value=y, dtype=x.dtype) if _is_scalar(y) else y
-
-
-def _bool(dtype: DType, params: dict[str, Any]) -> DType:
-    return bool_
-
-
-def _binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
-    """A binary operation with samples for equal shapes, broadcasting, 0-d and scalars on either side."""
-    a, b = Array((2, 3), low), Array((3,), low)
-    samples = (
-        Sample(a, Array((2, 3), low)),
-        Sample(a, b),
-        Sample(Array((2, 1), low), b),
-        Sample(a, Array((), low)),
-        Sample(Array((), low), Array((), low)),
-        Sample(a, 1.5),
-        Sample(0.5, b),
-        Sample(Array((0, 3), low), b),
-    )
-    return Op(name, doc, operands=2, check=broadcast_shapes, **{"samples": samples, **facts})
-
-
-def _unary(name: str, doc: str, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
-    """A unary operation with samples drawn from its domain."""
-    samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
-    return Op(name, doc, **{"samples": samples, **facts})
 
 
 def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None) -> Op:
     # Drawn from few integers, so that equal elements occur.
     x, y = Array((3, 4), 0, 3, "int64"), Array((4,), 0, 3, "int64")
     samples = (Sample(x, y), Sample(x, 1), Sample(Array((2,)), Array((2,))))
-    facts = {"accepts": accepts, "result": _bool, "gradient": "comparisons are not differentiable", "compose": compose}
-    return _binary(name, doc, samples=samples, **facts)
+    facts = {
+        "accepts": accepts,
+        "result": to_bool,
+        "gradient": "comparisons are not differentiable",
+        "compose": compose,
+    }
+    return binary(name, doc, samples=samples, **facts)
 
 
 def _bitwise(name: str, doc: str) -> Op:
     x, b = Array((2, 3), 0, 100, "int32"), Array((3,), dtype="bool")
     samples = (Sample(x, Array((3,), 0, 100, "int32")), Sample(x, 5), Sample(Array((2, 3), dtype="bool"), b))
-    return _binary(name, doc, accepts=BITS, samples=samples, gradient="bits are not differentiable")
+    return binary(name, doc, accepts=BITS, samples=samples, gradient="bits are not differentiable")
 
 
 def _logical(name: str, doc: str, compose: Any) -> Op:
     samples = (Sample(Array((2, 3), dtype="bool"), Array((3,), dtype="bool")),)
     facts = {"samples": samples, "gradient": "booleans are not differentiable", "compose": compose}
-    return _binary(name, doc, accepts=BOOLEAN, result=_bool, **facts)
+    return binary(name, doc, accepts=BOOLEAN, result=to_bool, **facts)
 
 
 # ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,8 +45,8 @@ def _logical(name: str, doc: str, compose: Any) -> Op:
 
 def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0."""
-    if _is_scalar(n):
-        return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else _zero(k, g, out, x)
+    if is_scalar(n):
+        return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else zero_rule(k, g, out, x)
     pole = k.logical_and(k.equal(n, 0), k.equal(x, 0))  # 0 ** -1, of which there are n == 0
     power = k.pow(x, k.where(pole, 1, k.subtract(n, 1)))
     return k.multiply(g, k.multiply(n, power))
@@ -90,7 +54,7 @@ def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
 
 def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0."""
-    if not _is_scalar(x):
+    if not is_scalar(x):
         log = k.log(k.where(k.equal(x, 0), 1, x))
     elif isinstance(x, complex):
         log = cmath.log(x) if x else 0.0
@@ -104,9 +68,13 @@ def _share(k: Any, g: Any, won: Any, tied: Any) -> Any:
     return k.where(tied, k.multiply(g, 0.5), k.where(won, g, 0))
 
 
+def _within(k: Any, x: Any, low: Any, high: Any) -> Any:
+    return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
+
+
 def _flip_order(k: Any, x: Any) -> Any:
     """A map that reverses the order of a dtype without overflow: ``-x`` for floats, ``~x`` for integers and bools."""
-    if _is_scalar(x):
+    if is_scalar(x):
         return -x if isinstance(x, float) else ~x
     return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
 
@@ -125,7 +93,7 @@ def _bitwise_invert(k: Any, x: Any) -> Any:
 
 def _hypot(k: Any, x: Any, y: Any) -> Any:
     """``m sqrt(1 + (n / m)**2)`` of the greater and the lesser modulus: squares neither overflow nor vanish."""
-    x, y = (k.abs(each) for each in _arrays(k, x, y))
+    x, y = (k.abs(each) for each in arrays(k, x, y))
     most, least = k.maximum(x, y), k.minimum(x, y)
     ratio = k.divide(least, k.where(k.equal(most, 0), 1, most))
     length = k.multiply(most, k.sqrt(k.add(k.square(ratio), 1)))
@@ -139,32 +107,39 @@ def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
 
 
 def _minimum(k: Any, x: Any, y: Any) -> Any:
-    if _is_scalar(x) or _is_scalar(y):  # the scalar takes the kind of the tensor
-        kind = float if k.dtype(y if _is_scalar(x) else x).is_floating else int
-        x, y = (kind(each) if _is_scalar(each) else each for each in (x, y))
+    if is_scalar(x) or is_scalar(y):  # the scalar takes the kind of the tensor
+        kind = float if k.dtype(y if is_scalar(x) else x).is_floating else int
+        x, y = (kind(each) if is_scalar(each) else each for each in (x, y))
     return _flip_order(k, k.maximum(_flip_order(k, x), _flip_order(k, y)))
 
 
+def _isinf(k: Any, x: Any) -> Any:
+    dtype = k.dtype(x)
+    if dtype.is_complex:
+        return k.logical_or(k.isinf(k.real(x)), k.isinf(k.imag(x)))
+    return k.equal(k.abs(x), math.inf) if dtype.is_floating else k.not_equal(x, x)
+
+
 ARITHMETIC = (
-    _binary(
+    binary(
         "add",
         "Sum ``x1 + x2``.",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: g),
         gradient_aliases=True,
     ),
-    _binary(
+    binary(
         "subtract",
         "Difference ``x1 - x2``.",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
         gradient_aliases=True,
-        compose=lambda k, x, y: k.add(x, -y if _is_scalar(y) else k.negative(y)),
+        compose=lambda k, x, y: k.add(x, -y if is_scalar(y) else k.negative(y)),
     ),
-    _binary(
+    binary(
         "multiply",
         "Product ``x1 * x2``.",
         gradient=(lambda k, g, out, x, y: k.multiply(g, y), lambda k, g, out, x, y: k.multiply(g, x)),
     ),
-    _binary(
+    binary(
         "divide",
         "Quotient ``x1 / x2`` of floating-point operands.",
         low=0.5,
@@ -174,13 +149,13 @@ ARITHMETIC = (
             lambda k, g, out, x, y: k.negative(k.divide(k.multiply(g, out), y)),
         ),
     ),
-    _binary(
+    binary(
         "pow",
         "Power ``x1 ** x2``. The gradient takes ``0 ** 0`` as 1, constant in the base.",
         low=0.5,
         gradient=(_pow_base, _pow_exponent),
     ),
-    _binary(
+    binary(
         "maximum",
         "The greater of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
         accepts=REAL,
@@ -189,7 +164,7 @@ ARITHMETIC = (
             lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
         ),
     ),
-    _binary(
+    binary(
         "minimum",
         "The lesser of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
         accepts=REAL,
@@ -199,34 +174,54 @@ ARITHMETIC = (
         ),
         compose=_minimum,
     ),
-    _binary(
+    binary(
         "hypot",
         "``sqrt(x1**2 + x2**2)`` without overflow or underflow on the way; the gradient at the origin is 0.",
         accepts=FLOATING,
         gradient=(lambda k, g, out, x, y: _leg(k, g, out, x), lambda k, g, out, x, y: _leg(k, g, out, y)),
         compose=_hypot,
     ),
-    _unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
-    _unary(
+    unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
+    unary(
         "positive",
         "``+x``: the same numbers.",
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.multiply(x, 1),
     ),
-    _unary(
+    unary(
         "square",
         "``x * x``.",
         gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(x, 2)),),
         compose=lambda k, x: k.multiply(x, x),
     ),
-    _unary("floor", "The greatest integer not above `x`.", accepts=REAL, gradient=(_zero,)),
-    _unary(
-        "ceil",
-        "The least integer not below `x`.",
+    unary(
+        "reciprocal",
+        "``1 / x``.",
+        low=0.5,
+        accepts=INEXACT,
+        gradient=(lambda k, g, out, x: k.negative(k.multiply(g, k.square(out))),),
+        compose=lambda k, x: k.divide(1, x),
+    ),
+    Op(
+        "clip",
+        "Elements below `min` replaced by it, those above `max` by that. Inside, bounds included, the gradient goes to "
+        "`x`, outside to the bound.",
+        operands=3,
         accepts=REAL,
-        gradient=(_zero,),
-        compose=lambda k, x: k.negative(k.floor(k.negative(x))) if k.dtype(x).is_floating else k.positive(x),
+        check=broadcast_shapes,
+        gradient=(
+            lambda k, g, out, x, low, high: k.where(_within(k, x, low, high), g, 0),
+            lambda k, g, out, x, low, high: k.where(k.logical_and(k.less(x, low), k.less_equal(low, high)), g, 0),
+            lambda k, g, out, x, low, high: k.where(k.less(high, k.maximum(x, low)), g, 0),
+        ),
+        compose=lambda k, x, low, high: k.minimum(k.maximum(x, low), high),
+        samples=(
+            Sample(Array((3, 4)), -1.0, 0.5),
+            Sample(Array((3, 4)), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0)),
+            Sample(Array((3, 4)), Array(()), 1.5),
+            Sample(Array((5,), -9, 9, "int32"), -3, 4),
+        ),
     ),
 )
 
@@ -243,7 +238,7 @@ COMPARISON = (
     _bitwise("bitwise_and", "``x1 & x2`` of integers or bools."),
     _bitwise("bitwise_or", "``x1 | x2`` of integers or bools."),
     _bitwise("bitwise_xor", "``x1 ^ x2`` of integers or bools."),
-    _unary(
+    unary(
         "bitwise_invert",
         "``~x`` of integers or bools.",
         accepts=BITS,
@@ -251,7 +246,7 @@ COMPARISON = (
         gradient="bits are not differentiable",
         compose=_bitwise_invert,
     ),
-    _unary(
+    unary(
         "logical_not",
         "``not x`` of bools.",
         accepts=BOOLEAN,
@@ -261,103 +256,33 @@ COMPARISON = (
     ),
     _logical("logical_and", "``x1 and x2`` of bools.", lambda k, x, y: k.bitwise_and(x, y)),
     _logical("logical_or", "``x1 or x2`` of bools.", lambda k, x, y: k.bitwise_or(x, y)),
-    _unary(
+    _logical("logical_xor", "Whether one of two bools is true.", lambda k, x, y: k.bitwise_xor(x, y)),
+    unary(
         "isnan",
         "Whether elements are NaN.",
-        result=_bool,
+        result=to_bool,
         gradient="booleans are not differentiable",
         compose=lambda k, x: k.not_equal(x, x),
     ),
-    _unary(
+    unary(
+        "isinf",
+        "Whether elements are infinite; of complex numbers, whether a part is.",
+        result=to_bool,
+        gradient="booleans are not differentiable",
+        compose=_isinf,
+    ),
+    unary(
         "isfinite",
         "Whether elements are neither infinite nor NaN.",
-        result=_bool,
+        result=to_bool,
         gradient="booleans are not differentiable",
         compose=lambda k, x: k.equal(k.subtract(x, x), 0),
     ),
 )
 
 
-# ── exponentials, roots, trigonometry ────────────────────────────────────────────────────────────────────────
-
-
-def _expm1(k: Any, x: Any) -> Any:
-    """``(u - 1) x / log(u)`` with ``u = exp(x)`` (Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1)."""
-    u = k.exp(x)
-    u_minus_1 = k.subtract(u, 1)
-    exact = k.logical_or(k.equal(u, 1), k.logical_or(k.equal(u_minus_1, -1), k.logical_not(k.isfinite(u))))
-    corrected = k.divide(k.multiply(u_minus_1, x), k.log(k.where(exact, 2, u)))
-    return k.where(k.equal(u, 1), x, k.where(exact, u_minus_1, corrected))
-
-
-def _log1p(k: Any, x: Any) -> Any:
-    """``log(u) x / (u - 1)`` with ``u = 1 + x`` (Higham, 1.14.1, after Kahan)."""
-    u = k.add(x, 1)
-    exact = k.logical_or(k.equal(u, 1), k.logical_not(k.isfinite(u)))
-    corrected = k.divide(k.multiply(k.log(u), x), k.where(exact, 1, k.subtract(u, 1)))
-    return k.where(exact, k.where(k.equal(u, 1), x, u), corrected)
-
-
-def _tanh(k: Any, x: Any) -> Any:
-    """``-m / (m + 2)`` with ``m = expm1(-2 |x|)``: no overflow, no cancellation near 0."""
-    m = k.expm1(k.multiply(k.abs(x), -2))
-    t = k.negative(k.divide(m, k.add(m, 2)))
-    return k.where(k.less(x, 0), k.negative(t), t)
-
-
-def _sigmoid(k: Any, x: Any) -> Any:
-    """``exp(min(x, 0)) / (1 + exp(-|x|))``: both exponents are at most 0, so that nothing overflows."""
-    e = k.exp(k.negative(k.abs(x)))
-    return k.divide(k.where(k.less(x, 0), e, 1), k.add(e, 1))
-
-
-TRANSCENDENTAL = tuple(
-    _unary(name, doc, gradient=(rule,), **{"accepts": INEXACT, **facts})  # type: ignore[arg-type]
-    for name, doc, rule, facts in (
-        ("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), {}),
-        (
-            "expm1",
-            "``e ** x - 1``, accurate near 0.",
-            lambda k, g, out, x: k.multiply(g, k.add(out, 1)),
-            {"compose": _expm1},
-        ),
-        ("log", "Natural logarithm.", lambda k, g, out, x: k.divide(g, x), {"low": 0.2}),
-        (
-            "log1p",
-            "``log(1 + x)``, accurate near 0.",
-            lambda k, g, out, x: k.divide(g, k.add(x, 1)),
-            {"compose": _log1p, "low": -0.8},
-        ),
-        (
-            "sqrt",
-            "Square root; the gradient at 0 is infinite.",
-            lambda k, g, out, x: k.divide(k.multiply(g, 0.5), out),
-            {"low": 0.2},
-        ),
-        ("sin", "Sine of radians.", lambda k, g, out, x: k.multiply(g, k.cos(x)), {}),
-        (
-            "cos",
-            "Cosine of radians.",
-            lambda k, g, out, x: k.negative(k.multiply(g, k.sin(x))),
-            {"compose": lambda k, x: k.sin(k.add(x, math.pi / 2))},
-        ),
-        (
-            "tanh",
-            "Hyperbolic tangent.",
-            lambda k, g, out, x: k.multiply(g, k.subtract(1, k.multiply(out, out))),
-            {"compose": _tanh},
-        ),
-        (
-            "sigmoid",
-            "Logistic function ``1 / (1 + e ** -x)``, without overflow in either tail.",
-            lambda k, g, out, x: k.multiply(g, k.multiply(out, k.subtract(1, out))),
-            {"accepts": FLOATING, "compose": _sigmoid, "reference": lambda np, x: 1 / (1 + np.exp(-x))},
-        ),
-    )
-)
-
 RELU = (
-    _unary(
+    unary(
         "relu",
         "``max(x, 0)``; the gradient at 0 is 0.",
         accepts=REAL,
@@ -365,15 +290,15 @@ RELU = (
         compose=lambda k, x: k.maximum(x, 0),
         reference=lambda np, x: np.maximum(x, 0),
     ),
-    _binary(
+    binary(
         "relu_gradient",
         "``x1`` where ``x2 > 0``, else 0: the vector-Jacobian product of `relu`, given its result as ``x2``.",
         accepts=REAL,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array(()), Array(()))),
-        gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: _zero(k, g, out, y)),
+        gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: zero_rule(k, g, out, y)),
         compose=lambda k, x, y: k.where(k.less(0, y), x, 0),
         reference=lambda np, x, y: np.where(y > 0, x, 0),
     ),
 )
 
-OPS = ARITHMETIC + COMPARISON + TRANSCENDENTAL + RELU
+OPS = ARITHMETIC + COMPARISON + RELU

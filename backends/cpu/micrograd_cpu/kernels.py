@@ -43,6 +43,45 @@ def imag(x: Any) -> Any:
     return x.imag.copy()
 
 
+def declining(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a kernel that leaves some dtypes to the composition, by returning ``NotImplemented``."""
+    f.declines = True  # type: ignore[attr-defined]
+    return f
+
+
+@declining
+def expm1(x: Any) -> Any:
+    """NumPy's misses special cases of complex numbers."""
+    return NotImplemented if x.dtype.kind == "c" else np.expm1(x)
+
+
+@declining
+def tanh(x: Any) -> Any:
+    """Likewise."""
+    return NotImplemented if x.dtype.kind == "c" else np.tanh(x)
+
+
+def complex_(x: Any, y: Any) -> Any:
+    """Part by part: arithmetic would spoil infinities and the sign of zero."""
+    result = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, np.complex64))
+    result.real, result.imag = x, y
+    return result
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Where an infinity is involved NumPy follows Python, and the standard the quotient."""
+    result = np.floor_divide(x, y)
+    if result.dtype.kind == "f" and not np.isfinite(result + y).all():
+        quotient = np.floor(np.true_divide(x, y))
+        return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
+    return result
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """NaN wherever one of the three is; NumPy's converts scalars slowly."""
+    return np.minimum(np.maximum(x, low), high)
+
+
 def matmul(x: Any, y: Any) -> Any:
     """``ndarray.dot`` has less overhead where it means the same."""
     return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
@@ -192,6 +231,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "real": real,
     "imag": imag,
     "conj": np.conjugate,
+    "complex": complex_,
     "hypot": np.hypot,
     "square": np.square,
     "less": np.less,
@@ -204,13 +244,45 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
     "exp": np.exp,
-    "expm1": np.expm1,
+    "expm1": expm1,
     "log": np.log,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
     "sin": np.sin,
     "cos": np.cos,
-    "tanh": np.tanh,
+    "tanh": tanh,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "log2": np.log2,
+    "log10": np.log10,
+    "logaddexp": np.logaddexp,
+    "floor_divide": floor_divide,
+    "remainder": np.remainder,
+    "trunc": np.trunc,
+    "round": np.round,
+    "signbit": np.signbit,
+    "copysign": np.copysign,
+    "nextafter": np.nextafter,
+    "bitwise_invert": np.invert,
+    "bitwise_left_shift": np.left_shift,
+    "bitwise_right_shift": np.right_shift,
+    "logical_not": np.logical_not,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "reciprocal": np.reciprocal,
+    "clip": clip,
     "floor": np.floor,
     "ceil": np.ceil,
     "where": np.where,
