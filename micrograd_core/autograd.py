@@ -12,13 +12,16 @@ alone frees a graph. A parent is
 - a `Leaf`: where a gradient ends up;
 - a list: the record that made the operand.
 
+An operation with several results has one record, whose `out` is a `Parts` of handles; each result is a record over it
+that says which part it is. The cotangent of such a record is a `Parts` too, with ``None`` for what nobody used.
+
 A record that a sweep has consumed is emptied, which frees what it held even while the user keeps its tensor.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
@@ -111,6 +114,23 @@ class Version:
 
     def __init__(self) -> None:
         self.stale = False
+
+
+class Parts(tuple[Any, ...]):
+    """The results of one operation, or their cotangents, as the sweep carries them: like one array with a shape."""
+
+    shape: tuple[Any, ...]
+
+    def __new__(cls, parts: Iterable[Any], shape: tuple[Any, ...] | None = None) -> Parts:
+        """From handles or tensors; cotangents, some of them ``None``, are given the `shape` of what they belong to."""
+        made = super().__new__(cls, parts)
+        made.shape = tuple(tuple(part.shape) for part in made) if shape is None else shape
+        return made
+
+    def plus(self, other: Parts, add: Callable[[Any, Any], Any]) -> Parts:
+        """The sum, part by part."""
+        pairs = zip(self, other, strict=True)
+        return Parts((y if x is None else x if y is None else add(x, y) for x, y in pairs), self.shape)
 
 
 FREED = (
@@ -258,7 +278,8 @@ def sweep(
                 aliased.discard(key)
             if key in cotangents:
                 owner = parent[1] if kind is list else parent.kernels
-                d = (owner if recorded is None else recorded(owner)).add(cotangents[key], d)
+                add = (owner if recorded is None else recorded(owner)).add
+                d = cotangents[key].plus(d, add) if d.__class__ is Parts else add(cotangents[key], d)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.autograd import Leaf, Record, Version, is_grad_enabled
+from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
-from micrograd_core.errors import DeviceMismatch, DTypeError, MicrogradError, OutOfMemory, one_of
+from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
@@ -50,6 +50,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     """
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
+        if op.capability:
+            getattr(kernels, op.name)  # refuses in the name of what was asked for
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
         return result
     handles = [x._handle if x.__class__ is Tensor else x for x in operands]
@@ -60,13 +62,44 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     out = wrap(handle, params.get("target", kernels), result_dtype, None)
     if op.differentiable and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
-        record = [op, out._kernels, params, handle]
-        for x, saved in zip(operands, handles, strict=True):
-            record += (_parent(x), saved)
-        out._record = record
+        out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
         share(operands[0], out)
     return out
+
+
+def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
+    """`apply` for an operation with several results: its named tuple of tensors."""
+    kernels, _, operands = prepare(op, operands)
+    handles = [x._handle if x.__class__ is Tensor else x for x in operands]
+    try:
+        made = Parts(getattr(kernels, op.name)(*handles, **params))
+    except Exception as error:
+        raise explain(op, kernels, operands, params, error) from error
+    record = None
+    if op.differentiable and is_grad_enabled() and any(map(_records, operands)):
+        record = _record(op, kernels, params, made, operands, handles)
+    return op.parts(*_taken_apart(made, kernels, record))
+
+
+def _taken_apart(made: Parts, kernels: Any, record: Record | None) -> Parts:
+    """The results of one record as tensors, each with a record of its own that says which part it is."""
+    parts = []
+    for index, handle in enumerate(made):
+        part = wrap(handle, kernels, kernels.dtype(handle), None)
+        if record is not None and part.dtype.is_floating:
+            part._record = [PART, kernels, {"index": index}, handle, record, made]
+        parts.append(part)
+    return Parts(parts, made.shape)
+
+
+def _record(
+    op: Op, kernels: Any, params: dict[str, Any], out: Any, operands: tuple[Any, ...], handles: list[Any]
+) -> Record:
+    record = [op, kernels, params, out]
+    for x, saved in zip(operands, handles, strict=True):
+        record += (_parent(x), saved)
+    return record
 
 
 def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
@@ -188,6 +221,8 @@ def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, A
         return error
     if OutOfMemory.meant_by(error):
         return OutOfMemory.on(kernels)
+    if op.undefined and "LinAlgError" in type(error).__name__:  # every library has its own
+        return LinAlgError(f"{op.name}: {op.undefined}; got shape {' and '.join(map(str, shapes))}")
     dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
     return error
@@ -222,6 +257,8 @@ class Recorded:
         """A saved operand as the tensor it was; scalars as they are."""
         if parent is None:
             return handle
+        if handle.__class__ is Parts:
+            return _taken_apart(handle, parent[1], parent)
         if parent.__class__ is Version:  # what is recorded now must notice a write as well
             plain = wrap(handle, self._kernels, self._kernels.dtype(handle), None)
             plain._storage = Storage.of(parent)
@@ -238,7 +275,9 @@ class Recorded:
 
 def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
-    if op.operands == 1 and op is not TRANSFER:
+    if op.parts is not None:
+        return lambda *operands, **params: apply_parts(op, operands, params)
+    if op.operands == 1 and op is not TRANSFER and op.gradient is not None:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return lambda *operands, **params: apply(op, operands, params)
@@ -269,6 +308,16 @@ TRANSFER = Op(
     accepts=TABLE["copy"].accepts,
     gradient=(lambda k, g, out, x, *, source, target: k.transfer(g, source=target, target=source),),
     gradient_aliases=True,
+)
+
+PART = Op(
+    "part",
+    "One of the results of an operation that has several.",
+    gradient=(
+        lambda k, g, out, parts, *, index: Parts(
+            (g if each == index else None for each in range(len(parts))), parts.shape
+        ),
+    ),
 )
 
 

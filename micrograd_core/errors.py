@@ -18,6 +18,7 @@ __all__ = [
     "DeviceUnavailable",
     "GradcheckError",
     "GraphError",
+    "LinAlgError",
     "MicrogradError",
     "MissingExtra",
     "OutOfMemory",
@@ -167,6 +168,10 @@ class MissingExtra(MicrogradError, ImportError):
 
 class ShapeError(MicrogradError, ValueError):
     """Shapes, axes or lengths do not fit an operation."""
+
+
+class LinAlgError(MicrogradError, ValueError):
+    """The numbers of a matrix leave an operation without an answer: a singular one has no inverse."""
 
 
 class IndexingError(MicrogradError, IndexError):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import SCALARS, apply, create, recorded
+from micrograd_core.dispatch import SCALARS, apply, apply_parts, create, recorded
 from micrograd_core.dtypes import DEFAULTS, check_scalar, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
@@ -22,6 +22,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     parameters = op.parameters
     count = op.operands
     run = recorded(op)
+    perform = apply if op.parts is None else apply_parts
 
     def simple(*operands: Any) -> Tensor:
         if len(operands) != count:
@@ -32,7 +33,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         operands = tuple(
             x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count])
         )
-        return apply(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
+        return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
     def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
         operands = tuple(map(asarray, arrays))
@@ -59,12 +60,14 @@ def _signature(op: Op) -> inspect.Signature:
 def _docstring(op: Op) -> str:
     kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
     result = "the operands' common dtype" if op.result is SAME else "bool, or the dtype asked for"
+    kind = "Tensor" if op.parts is None else f"named tuple of Tensor: {', '.join(op.parts._fields)}"
+    undefined = f"\nLinAlgError\n    When {op.undefined}." if op.undefined else ""
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
     return (
         f"{op.doc}\n\n{grad}\n\n"
         f"Parameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
-        f"Returns\n-------\nTensor\n    Of {result}.\n\n"
-        "Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory\n"
+        f"Returns\n-------\n{kind}\n    Of {result}.\n\n"
+        f"Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory{undefined}\n"
     )
 
 
@@ -141,4 +144,5 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
 clip.__doc__ = _docstring(TABLE["clip"])
 FUNCTIONS["clip"] = clip
+MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}
 CREATION = {each.__name__: each for each in (asarray, full, zeros, ones, zeros_like, ones_like, arange)}

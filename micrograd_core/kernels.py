@@ -10,7 +10,7 @@ from micrograd_core.backend import member
 from micrograd_core.dtypes import DTYPES, DType, pack
 from micrograd_core.errors import UnsupportedDType, UnsupportedOp
 from micrograd_core.layout import Shape
-from micrograd_core.ops import CORE_KERNELS, TABLE
+from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 from micrograd_core.ops.movement import requested
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class Kernels:
 
     def _bind(self, name: str) -> Callable[..., Any]:
         op = TABLE[name]
+        if not self.provides(op):
+            why = f"it needs the capability {op.capability!r}, which the backend does not claim"
+            raise UnsupportedOp(name, self.backend.device, because=why)
         kernel = self.backend.kernel(name)
         if kernel is None and op.compose is not None:
             return partial(op.compose, self)
@@ -70,9 +73,13 @@ class Kernels:
 
         return either
 
+    def provides(self, op: Op) -> bool:
+        """Whether the backend claims the capability that an operation needs, if it needs one."""
+        return not op.capability or op.capability in member(self.backend, "capabilities")
+
     def is_native(self, name: str) -> bool:
         """Whether the device has a kernel of its own for an operation."""
-        return name in CORE_KERNELS or self.backend.kernel(name) is not None
+        return name in CORE_KERNELS or (self.provides(TABLE[name]) and self.backend.kernel(name) is not None)
 
     def dtype(self, x: Any) -> DType:
         """The core dtype of a handle."""

@@ -25,6 +25,9 @@ STANDARD = frozenset(
     "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
 )
 
+EXTENSIONS = {"linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())}
+"""Likewise, of the extensions."""
+
 ALIASING = ("floor", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
 
@@ -167,6 +170,9 @@ class ArrayAPIBackend:
         """The namespace's own function, or one of `kernels`."""
         if op in self.kernels:
             return self.kernels[op]
+        for name, functions in EXTENSIONS.items():
+            if op in functions and name in self.capabilities:
+                return getattr(getattr(self.xp, name), op)  # type: ignore[no-any-return]
         return getattr(self.xp, op, None) if op in STANDARD else None
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:

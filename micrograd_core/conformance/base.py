@@ -64,12 +64,12 @@ class Suite:
             cls.device = metafunc.config.getoption("--device", None) or "cpu"
         if "names" not in cls.__dict__:
             cls.names = set()
-        dtypes = Device(cls.device).kernels.backend.dtypes
+        dtypes, capabilities = Device(cls.device).kernels.backend.dtypes, Device(cls.device).capabilities
         gradient = "gradient" in test
         tables: dict[str, Callable[[], dict[str, Any]]] = {
             "case": lambda: {
                 each.id: each
-                for each in cases(dtypes, floating_only=gradient)
+                for each in cases(dtypes, capabilities, floating_only=gradient)
                 if not gradient or is_differentiable(each)
             },
             "dtype": lambda: {name: name for name in dtypes if name != "bfloat16"},

@@ -34,7 +34,7 @@ class Matrix:
         op = subject.partition("-")[0]
         if op in self.by_op:
             self.by_op[op][outcome] += 1
-            level = "core" if op in CORE_KERNELS else "beyond core"
+            level = TABLE[op].capability or ("core" if op in CORE_KERNELS else "beyond core")
         else:
             level = subject if subject in CAPABILITIES else "the boundary"
         self.by_level.setdefault(level, Counter())[outcome] += 1
@@ -44,9 +44,10 @@ class Matrix:
 
     def provided(self, op: str) -> str:
         """How the device comes by an operation."""
-        if Device(self.device).kernels.is_native(op):
+        kernels = Device(self.device).kernels
+        if kernels.is_native(op):
             return "native"
-        return "composed" if TABLE[op].compose is not None else "missing"
+        return "composed" if kernels.provides(TABLE[op]) and TABLE[op].compose is not None else "missing"
 
     def summary(self) -> dict[str, Any]:
         """Everything, as data."""

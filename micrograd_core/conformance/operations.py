@@ -14,6 +14,7 @@ from micrograd_core.conformance.cases import Case
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor, asarray, shares_memory
 
 FACTOR = 16
@@ -25,8 +26,12 @@ class Operations(Suite):
 
     @since(1)
     def test_operation_is_available(self, op: str, opened: Device) -> None:
-        """A kernel, or a composition whose parts the device has."""
-        assert getattr(opened.kernels, op) is not None
+        """A kernel, or a composition whose parts the device has; or a refusal that names the capability it lacks."""
+        if opened.kernels.provides(TABLE[op]):
+            assert getattr(opened.kernels, op) is not None
+            return
+        with pytest.raises(errors.UnsupportedOp, match=f"{op} is not supported on .*'{TABLE[op].capability}'"):
+            getattr(opened.kernels, op)
 
     @since(1)
     def test_value(self, case: Case, opened: Device) -> None:
@@ -70,7 +75,7 @@ class Operations(Suite):
     @since(1)
     def test_first_gradient(self, case: Case, opened: Device) -> None:
         """Along a random direction, against a central difference."""
-        _directional(lambda xs: case.call(xs), case, opened, step=1e-6, tolerance=1e-6)
+        _directional(case.vary, case, opened, step=1e-6, tolerance=1e-6)
 
     @since(1)
     def test_second_gradient(self, case: Case, opened: Device) -> None:
@@ -80,7 +85,7 @@ class Operations(Suite):
 
         def gradients(xs: list[Any]) -> Any:
             def total(*inner: Any) -> Any:
-                return _weighted(case.call(list(inner)))
+                return _weighted(case.vary(list(inner)))
 
             _, found = value_and_grad(total, varied)(*xs)
             parts = [_weighted(g) for g in found]
@@ -93,10 +98,10 @@ def _dtype(case: Case, operands: list[Any]) -> Any:
     own = [x.dtype for i, x in enumerate(operands) if isinstance(x, Tensor) and i not in case.op.separate]
     common = own[0] if own else DTYPES["float32"]
     common = case.op.cast(common) if case.op.cast is not None else common
-    params = case.sample.params
-    if "dtype" in params:
-        return DTYPES[params["dtype"]]
-    return common if isinstance(case.op.result, str) else case.op.result(common, {"dtype": DTYPES["float32"], **params})
+    if isinstance(case.op.result, str):
+        return common
+    parameters = case.op.parameters
+    return case.op.result(common, {} if parameters is None else parameters(*operands, **case.sample.params))
 
 
 def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:

@@ -123,7 +123,7 @@ class Refusals(Suite):
 def _samples(op: str, device: Device) -> Iterator[Case]:
     """One case per sample of an operation."""
     seen: set[int] = set()
-    for case in cases(device.kernels.backend.dtypes, only=op):
+    for case in cases(device.kernels.backend.dtypes, device.capabilities, only=op):
         if case.number not in seen:
             seen.add(case.number)
             yield case

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import complex, elementwise, movement, network, reductions, rounding, transcendental
+from micrograd_core.ops import (
+    complex, elementwise, linalg, movement, network, norms, reductions, rounding, transcendental,
+)  # fmt: skip
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network)
+_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network, linalg, norms)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 

@@ -35,7 +35,7 @@ INTEGER = BITS - BOOLEAN
 
 SAME = "same"  # the result has the operands' common dtype
 
-# Every device provides these kernels; everything else has a composition.
+# Every device provides these kernels; everything else has a composition, or needs a capability.
 CORE_KERNELS = frozenset(
     "reshape permute_dims broadcast_to getitem scatter add multiply divide pow maximum less equal bitwise_and "
     "bitwise_or bitwise_xor exp log sin sqrt floor astype where sum max".split()
@@ -49,6 +49,20 @@ class Array(NamedTuple):
     low: float = -2.0
     high: float = 2.0
     dtype: str = ""  # default: that of the test
+    kind: str = ""  # "dominant": matrices with 4, 8, 12 … times `high` added to their diagonals; "symmetric" ones
+
+    def shaped(self, values: list[Any]) -> list[Any]:
+        """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
+        if not self.kind:
+            return values
+        rows, columns = self.shape[-2:]
+        made = []
+        for position, value in enumerate(values):
+            matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
+            if self.kind == "symmetric":
+                value = (value + values[matrix + j * columns + i]) / 2
+            made.append(value + 4 * self.high * (i + 1) if i == j else value)
+        return made
 
 
 class Sample:
@@ -77,7 +91,7 @@ class Sample:
                 values = [value > 0 for value in values]
             elif "int" in operand.dtype:
                 values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
-            flat.append(values)
+            flat.append(operand.shaped(values))
         return flat
 
 
@@ -108,6 +122,18 @@ class Op:
         ``None`` in the tuple: not differentiable in that operand. A string: the reason why there is no gradient at all.
         Left out: differentiate the composition.
     compose : function or None
+    extension : str
+        The extension of the array API standard (``linalg``, ``fft``) whose namespace it lives in; default the main one.
+    capability : str
+        A word that a backend must claim (`micrograd_core.backend.CAPABILITIES`) to be asked for it. Only an operation
+        that needs one may have neither a composition nor a place among the core kernels.
+    parts : type or None
+        The named tuple of its results, where there are several: rules then take and cotangents come as `Parts`.
+    observe : function or None
+        ``(*parts)``: one array from the parts, without what they leave open (signs of eigenvectors), for tests. Written
+        in what tensors and NumPy arrays have in common.
+    undefined : str
+        What is wrong, and what to do, when the kernel finds no answer for the numbers (a singular matrix).
     view : bool
         The result may share the first operand's memory.
     gradient_aliases : bool
@@ -118,9 +144,9 @@ class Op:
     """
 
     __slots__ = (
-        "accepts", "cast", "check", "compose", "differentiable", "doc", "gradient", "gradient_aliases", "name",
-        "operands", "parameters",
-        "reference", "result", "samples", "separate", "view",
+        "accepts", "capability", "cast", "check", "compose", "differentiable", "doc", "extension", "gradient",
+        "gradient_aliases", "name", "observe", "operands", "parameters", "parts", "reference", "result", "samples",
+        "separate", "undefined", "view",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +163,11 @@ class Op:
         check: Callable[..., Any] | None = None,
         gradient: tuple[Rule | None, ...] | Callable[[int], Rule] | str | None = None,
         compose: Callable[..., Any] | None = None,
+        extension: str = "",
+        capability: str = "",
+        parts: Any = None,
+        observe: Callable[..., Any] | None = None,
+        undefined: str = "",
         view: bool = False,
         gradient_aliases: bool = False,
         samples: tuple[Sample, ...] = (),
@@ -149,6 +180,8 @@ class Op:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.compose = gradient, compose
         self.differentiable = not isinstance(gradient, str)
+        self.extension, self.capability = extension, capability
+        self.parts, self.observe, self.undefined = parts, observe, undefined
         self.view, self.gradient_aliases = view, gradient_aliases
         self.samples = samples
         self.reference = reference or (lambda np, *arrays, **params: getattr(np, name)(*arrays, **params))

@@ -54,7 +54,7 @@ def _position(name: str) -> Any:
     return parameters
 
 
-def _accumulator(dtype: DType) -> DType:
+def accumulator(dtype: DType) -> DType:
     """Integer sums are at least 64 bits wide (array API standard, ``sum``)."""
     if dtype.is_floating:
         return dtype
@@ -169,7 +169,7 @@ OPS = (
         "Sum over `axis`. Integer results are 64 bits wide; bools are counted.",
         parameters=_reduction("sum"),
         accepts=ANY,
-        cast=_accumulator,
+        cast=accumulator,
         gradient=(_sum_rule,),
         gradient_aliases=True,
         samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),

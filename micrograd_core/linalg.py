@@ -1,0 +1,25 @@
+"""Linear algebra: the ``linalg`` extension of the array API standard, with gradients. See docs/linalg.md.
+
+`cross`, `diagonal`, `matmul`, `outer`, `trace` and `vector_norm` work on every device; the others need a backend that
+claims the capability ``linalg``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from micrograd_core.functions import FUNCTIONS
+from micrograd_core.ops import TABLE
+
+SHARED: Final = ("matmul",)
+"""Functions of the main namespace that the extension has too."""
+
+_functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extension == "linalg" or name in SHARED}
+globals().update(_functions)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = list(_functions)
