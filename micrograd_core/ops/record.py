@@ -49,7 +49,7 @@ class Array(NamedTuple):
     low: float = -2.0
     high: float = 2.0
     dtype: str = ""  # default: that of the test
-    kind: str = ""  # "dominant": matrices with 4, 8, 12 … times `high` added to their diagonals; "symmetric" ones
+    kind: str = ""  # "dominant": matrices with `high` times 4, 8, 12 … added to their diagonals; "symmetric" ones
 
     def shaped(self, values: list[Any]) -> list[Any]:
         """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
