@@ -9,7 +9,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import symmetric
+from micrograd_core.conformance.cases import NAMESPACE, symmetric
 from micrograd_core.dtypes import float32, float64
 from micrograd_core.errors import UnsupportedOp
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op, Sample
@@ -38,7 +38,7 @@ def arrays(sample: Sample, dtype: str) -> list[Any]:
 def call(op: Op, operands: list[Any], params: dict[str, Any]) -> Tensor:
     function = functions.FUNCTIONS[op.name]
     result = function(operands, **params) if op.operands == -1 else function(*operands, **params)
-    return result if op.observe is None else op.observe(*result)
+    return result if op.observe is None else op.observe(NAMESPACE, *result)
 
 
 def vary(op: Op, sample: Sample, operands: tuple[Any, ...]) -> Tensor:
@@ -50,7 +50,7 @@ def vary(op: Op, sample: Sample, operands: tuple[Any, ...]) -> Tensor:
 
 def expected_of(op: Op, sample: Sample) -> Any:
     result = op.reference(np, *arrays(sample, "float64"), **sample.params)
-    return np.asarray(result if op.observe is None else op.observe(*result))
+    return np.asarray(result if op.observe is None else op.observe(np, *result))
 
 
 def refused(op: Op, sample: Sample, device: Device) -> bool:

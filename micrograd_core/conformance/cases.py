@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
+
+NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
 FLOATS = ("float16", "float32", "float64")
 OTHERS = ("bool", "int8", "int32", "int64", "uint8")
@@ -88,7 +91,7 @@ class Case(NamedTuple):
         """
         function, params = FUNCTIONS[self.op.name], {**self.sample.params, **changed}
         result = function(operands, **params) if self.op.operands == -1 else function(*operands, **params)
-        return result if self.op.observe is None else self.op.observe(*result)
+        return result if self.op.observe is None else self.op.observe(NAMESPACE, *result)
 
     def vary(self, operands: list[Any]) -> Tensor:
         """`call` on what stays symmetric if it is meant to be, however the operands are moved."""
@@ -105,12 +108,12 @@ class Case(NamedTuple):
         ]
         with np.errstate(all="ignore"):
             result = self.op.reference(np, *arrays, **self.sample.params)
-            return np.asarray(result if self.op.observe is None else self.op.observe(*result))
+            return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
 
 
 def symmetric(x: Tensor) -> Tensor:
-    """The symmetric part of matrices."""
-    result: Tensor = (x + x.mT) * 0.5
+    """The symmetric, or Hermitian, part of matrices."""
+    result: Tensor = (x + (NAMESPACE.conj(x) if x.dtype.is_complex else x).mT) * 0.5
     return result
 
 

@@ -138,7 +138,7 @@ STUCK = "the iteration did not converge, as for infinite or NaN elements"
 
 
 def _flip_free(u: Any, middle: Any, vh: Any) -> Any:
-    """``u diag(middle) vh``, which the signs that vectors come with do not change."""
+    """``u diag(middle) vh``, which the signs (phases) that vectors come with do not change."""
     return (u * middle[..., None, :]) @ vh
 
 
@@ -161,7 +161,7 @@ OPS = (
         gradient=(calculus.conjugate_calculus(calculus.eigh_rule),),
         undefined=STUCK,
         samples=_SYMMETRIC,
-        observe=lambda w, v: _flip_free(v, w * w + w[..., :1], v.mT),
+        observe=lambda xp, w, v: _flip_free(v, w * w + w[..., :1], xp.conj(v).mT),
         reference=lambda np, x: np.linalg.eigh(x),
     ),
     LINALG(
@@ -184,7 +184,7 @@ OPS = (
         gradient=(calculus.conjugate_calculus(calculus.svd_rule),),
         undefined=STUCK,
         samples=(*(Sample(*sample.operands, full_matrices=False) for sample in _ANY_SHAPE), Sample(matrix((3, 3)))),
-        observe=lambda u, s, vh: _flip_free(u, s * s + s[..., :1], vh),
+        observe=lambda xp, u, s, vh: _flip_free(u, s * s + s[..., :1], vh),
         reference=lambda np, x, full_matrices=True: np.linalg.svd(x, full_matrices=full_matrices),
     ),
     LINALG(
@@ -206,7 +206,7 @@ OPS = (
         gradient=(calculus.conjugate_calculus(calculus.qr_rule),),
         undefined=STUCK,
         samples=(*_ANY_SHAPE, Sample(matrix((2, 3)), mode="complete")),
-        observe=lambda q, r: abs(q) @ abs(r) + q @ r,
+        observe=lambda xp, q, r: abs(q) @ abs(r) + q @ r,
         reference=lambda np, x, mode="reduced": np.linalg.qr(x, mode),
     ),
     LINALG(
@@ -264,7 +264,7 @@ OPS = (
         parts=SlogdetResult,
         gradient=(calculus.slogdet_rule,),
         samples=_SQUARE,
-        observe=lambda sign, logabsdet: sign * 3 + logabsdet,
+        observe=lambda xp, sign, logabsdet: sign * 3 + logabsdet,
         reference=lambda np, x: np.linalg.slogdet(x),
     ),
     LINALG(

@@ -130,8 +130,8 @@ class Op:
     parts : type or None
         The named tuple of its results, where there are several: rules then take and cotangents come as `Parts`.
     observe : function or None
-        ``(*parts)``: one array from the parts, without what they leave open (signs of eigenvectors), for tests. Written
-        in what tensors and NumPy arrays have in common.
+        ``(xp, *parts)``: one array from the parts, without what they leave open (signs of eigenvectors), for tests;
+        `xp` is the namespace of tensors, or NumPy.
     undefined : str
         What is wrong, and what to do, when the kernel finds no answer for the numbers (a singular matrix).
     view : bool
