@@ -28,7 +28,7 @@ STANDARD = frozenset(
 EXTENSIONS = {"linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())}
 """Likewise, of the extensions."""
 
-ALIASING = ("floor", "real", "imag", "conj")
+ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
 
 CREATION = ("full", "arange")  # those that have no operand to tell them the device

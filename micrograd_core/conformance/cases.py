@@ -27,7 +27,10 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
 FLOATS = ("float16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
 OTHERS = ("bool", "int8", "int32", "int64", "uint8")
+WIDE = {"float64": "float64", "complex128": "complex128", "complex64": "complex128"}
+"""Where the judge computes what a case of a dtype should give; float64 for all else."""
 
 
 class Case(NamedTuple):
@@ -56,9 +59,11 @@ class Case(NamedTuple):
                 found.append(values)
                 continue
             kind = DTYPES[operand.dtype or self.dtype].kind
-            numbers = np.array(values, dtype="float64")
+            numbers: Any = np.array(values, dtype="float64")
             if "integer" in kind and not operand.dtype:
                 numbers = np.abs(np.round(2 * numbers))
+            if kind == "complex floating" and operand.kind != "symmetric":
+                numbers = numbers + 0.5j * np.roll(numbers, 1)
             array = (
                 (numbers > 0 if kind == "bool" else numbers).astype(operand.dtype or self.dtype).reshape(operand.shape)
             )
@@ -103,7 +108,9 @@ class Case(NamedTuple):
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
         arrays = [
-            x.astype(dtype or "float64") if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+            x.astype(dtype or WIDE.get(str(x.dtype), "float64"))
+            if isinstance(x, np.ndarray) and x.dtype.kind in "fc"
+            else x
             for x in self.arrays()
         ]
         with np.errstate(all="ignore"):
@@ -121,6 +128,7 @@ def cases(
     dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = ""
 ) -> Iterator[Case]:
     """All cases for a device with these dtypes and capabilities, or those of one operation."""
+    floats = FLOATS + COMPLEX if "complex" in capabilities else FLOATS
     for op in [TABLE[only]] if only else TABLE.values():
         if op.capability and op.capability not in capabilities:
             continue
@@ -134,11 +142,11 @@ def cases(
             if any(operand.dtype and operand.dtype not in dtypes for operand in arrays):
                 continue
             free = not own or not all(own)
-            for dtype in (FLOATS if floating_only else FLOATS + OTHERS) if free else (own[0],):
+            for dtype in (floats if floating_only else floats + OTHERS) if free else (own[0],):
                 if (
                     dtype not in dtypes
                     or (free and not _accepts(op, sample, dtype))
-                    or (floating_only and dtype not in FLOATS)
+                    or (floating_only and dtype not in floats)
                 ):
                     continue
                 special = any(operand.kind for operand in arrays)  # repeating a column makes a matrix singular
@@ -151,6 +159,8 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
     """Whether a sample without a dtype of its own makes sense in `dtype`."""
     kind = DTYPES[dtype].kind
     scalars = [operand for operand in sample.operands if isinstance(operand, float)]
+    if kind == "complex floating" and DTYPES[sample.params.get("dtype", dtype)].kind != kind:
+        return False  # which part is meant has to be said
     return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
         scalars and "floating" not in kind
     )
@@ -159,7 +169,7 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
 def is_differentiable(case: Case) -> bool:
     """Whether finite differences of a case are a derivative."""
     first = next((o for o in case.sample.operands if not isinstance(o, (int, float))), None)
-    floating = case.dtype == "float64" and case.sample.params.get("dtype") not in ("bool", "float32")
+    floating = case.dtype in ("float64", "complex128") and case.sample.params.get("dtype") not in ("bool", "float32")
     singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
     own_dtype = first is not None and bool(first.dtype) and case.op.name != "where"
     return case.op.differentiable and floating and not singular and not own_dtype

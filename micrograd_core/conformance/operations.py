@@ -14,6 +14,7 @@ from micrograd_core.conformance.cases import Case
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor, asarray, shares_memory
 
@@ -50,9 +51,8 @@ class Operations(Suite):
         assert result.dtype is wanted, f"{case.id}: dtype {result.dtype}, expected {wanted}"
         native = opened.kernels.dtype(result._handle)
         assert native is wanted, f"{case.id}: the kernel's result has dtype {native}, expected {wanted}"
-        _close(
-            result, expected, case.expected(case.dtype) if case.dtype in ("float16", "float32") else expected, case.id
-        )
+        narrow = case.dtype in ("float16", "float32", "complex64")
+        _close(result, expected, case.expected(case.dtype) if narrow else expected, case.id)
         for position, (operand, array) in enumerate(zip(operands, case.arrays(), strict=True)):
             if isinstance(operand, Tensor):
                 assert operand.tolist() == array.tolist(), f"{case.id}: the kernel changed its input {position}"
@@ -81,7 +81,9 @@ class Operations(Suite):
     def test_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradient's own gradient, likewise."""
         plain = case.tensors(opened)
-        varied = [i for i, x in enumerate(plain) if isinstance(x, Tensor) and x.dtype.is_floating]
+        varied = [
+            i for i, x in enumerate(plain) if isinstance(x, Tensor) and (x.dtype.is_floating or x.dtype.is_complex)
+        ]
 
         def gradients(xs: list[Any]) -> Any:
             def total(*inner: Any) -> Any:
@@ -106,31 +108,42 @@ def _dtype(case: Case, operands: list[Any]) -> Any:
 
 def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
     """As near to the float64 answer as NumPy's own result in that dtype, within `FACTOR`."""
-    found = np.asarray(result.detach().tolist(), dtype=expected.dtype if expected.dtype.kind in "bc" else "float64")
+    found = np.asarray(result.detach().tolist(), dtype="complex128" if result.dtype.is_complex else None)
     found = found.reshape(expected.shape)
     if expected.dtype.kind in "biu":
         assert found.tolist() == expected.tolist(), f"{id}: got {found.tolist()}, expected {expected.tolist()}"
         return
-    rounding = {"float16": 2.0**-10, "float32": 2.0**-23}.get(str(result.dtype), 2.0**-52)
+    rounding = {"float16": 2.0**-10, "float32": 2.0**-23, "complex64": 2.0**-23}.get(str(result.dtype), 2.0**-52)
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        allowed = FACTOR * (np.abs(in_dtype.astype("float64") - expected) + rounding * np.maximum(np.abs(expected), 1))
+        allowed = FACTOR * (np.abs(in_dtype - expected) + rounding * np.maximum(np.abs(expected), 1))
         wrong = ~(same | (np.abs(found - expected) <= allowed))
     assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
 
 
+def _random(shape: tuple[int, ...], dtype: Any, low: float, seed: int) -> Any:
+    """Fixed random numbers from `low` to the other side of 0.5, complex where the dtype is."""
+    rng = np.random.default_rng(seed)
+    numbers = np.asarray(rng.uniform(low, 1.5 if low > 0 else 1.0, shape))
+    return numbers + 1j * rng.uniform(-1, 1, shape) if dtype.is_complex else numbers
+
+
 def _weighted(x: Tensor) -> Any:
-    """A fixed random projection to a scalar."""
-    weights = np.random.default_rng(len(x.shape)).uniform(0.5, 1.5, x.shape)
-    return (x * asarray(weights, dtype=x.dtype, device=x.device)).sum()
+    """A fixed random projection to a real scalar."""
+    weights = asarray(_random(x.shape, x.dtype, 0.5, len(x.shape)), dtype=x.dtype, device=x.device)
+    total = (x * weights).sum()
+    return FUNCTIONS["real"](total) if x.dtype.is_complex else total
 
 
 def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: float) -> None:
-    """The derivative of the weighted result along a random direction: reverse mode against a central difference."""
+    """The derivative of the weighted result along a random direction: reverse mode against a central difference.
+
+    Of a complex operand the gradient is the direction of steepest ascent, so that the derivative along `d` is the real
+    part of ``conj(gradient) * d``.
+    """
     operands = case.tensors(device, requires_grad=True)
-    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.dtype.is_floating]
-    rng = np.random.default_rng(1)
-    directions = {i: np.asarray(rng.uniform(-1, 1, operands[i].shape)) for i in varied}
+    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
+    directions = {i: _random(operands[i].shape, operands[i].dtype, -1.0, i + 1) for i in varied}
     if case.layout == "broadcast":  # elements that are tied by repetition stay tied: max has no other derivative there
         directions = {i: np.broadcast_to(d[..., :1], d.shape) if d.ndim else d for i, d in directions.items()}
     with np.errstate(all="ignore"):
@@ -138,7 +151,7 @@ def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: 
         if value.requires_grad:
             value.backward()
         analytic = sum(
-            float((np.asarray(operands[i].grad.tolist()).reshape(d.shape) * d).sum())
+            float((np.conj(np.asarray(operands[i].grad.tolist()).reshape(d.shape)) * d).sum().real)
             for i, d in directions.items()
             if operands[i].grad is not None
         )
@@ -147,7 +160,7 @@ def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: 
             for sign in (1, -1):
                 moved = case.tensors(device)
                 for i, d in directions.items():
-                    moved[i] = moved[i] + asarray(sign * step * d, device=device)
+                    moved[i] = moved[i] + asarray(sign * step * d, dtype=moved[i].dtype, device=device)
                 sides.append(_weighted(f(moved)).item())
     numeric = (sides[0] - sides[1]) / (2 * step)
     limit = tolerance * max(1.0, abs(numeric), abs(sides[0]))

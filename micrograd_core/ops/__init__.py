@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from micrograd_core.ops import (
-    complex, elementwise, linalg, movement, network, norms, reductions, rounding, transcendental,
+    complex,
+    elementwise,
+    linalg,
+    movement,
+    network,
+    norms,
+    reductions,
+    rounding,
+    transcendental,
 )  # fmt: skip
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample

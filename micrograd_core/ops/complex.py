@@ -131,6 +131,7 @@ OPS = (
         check=broadcast_shapes,
         gradient=(lambda k, g, out, x, y: k.real(g), lambda k, g, out, x, y: k.negative(k.imag(g))),
         compose=_complex,
+        capability="complex",
         samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array(()), Array(()))),
         reference=lambda np, x, y: x + 1j * y,
     ),

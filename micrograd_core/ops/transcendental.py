@@ -44,7 +44,7 @@ def _complex_expm1(k: Any, x: Any) -> Any:
     real = k.where(vanishing, -1, real)
     imag = k.where(vanishing, k.multiply(sine, 0), imag)
     lost = k.logical_not(k.logical_or(finite, vanishing))
-    real = k.where(lost, k.where(infinite, math.inf, math.nan), real)
+    real = k.where(k.logical_and(lost, infinite), math.inf, k.where(lost, math.nan, real))
     imag = k.where(lost, math.nan, imag)
     return k.complex(real, imag)
 

@@ -24,7 +24,8 @@ class NamespaceBackend(ArrayAPIBackend):
             self._put = put if steps_back(xp) else put_forwards
         self._half = dtypes.get("bfloat16")  # which NumPy lacks: the upper half of a float32
         self._names = {dtype: name for name, dtype in dtypes.items()}
-        self._own, self.layout, self.known_failures = own, own.layout, own.known_failures
+        self._own, self.layout = own, own.layout
+        self.capabilities, self.known_failures = own.capabilities, own.known_failures
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The namespace's function, in the scope that the library needs."""
