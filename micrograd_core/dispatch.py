@@ -237,7 +237,7 @@ class Recorded:
 
 def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
-    if op.operands == 1 and op is not TRANSFER:
+    if op.operands == 1 and op.gradient is not None and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate:
         return lambda *operands, **params: apply(op, operands, params)
@@ -341,7 +341,7 @@ def augmented(name: str) -> Callable[[Any, Any], Any]:
         borrowed = x._record is None and x._storage is not None and x._storage.tracked
         if result is NotImplemented or borrowed:
             return result
-        write(x, ..., result)
+        write(x, ..., result, y)
         return x
 
     return method
