@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import arrangement, complex, elementwise, indexing, movement, network, reductions, updates
+from micrograd_core.ops import (
+    arrangement,
+    complex,
+    elementwise,
+    indexing,
+    movement,
+    network,
+    reductions,
+    sorting,
+    updates,
+)
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, complex, reductions, movement, arrangement, indexing, updates, network)
+_FAMILIES = (elementwise, complex, reductions, movement, arrangement, indexing, updates, sorting, network)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 

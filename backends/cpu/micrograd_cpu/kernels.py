@@ -267,6 +267,24 @@ def linear_index(*indices: Any, shape: Shape) -> Any:
     return total
 
 
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _in_order(x: Any, descending: bool) -> Any:
+    """What sorts upwards: `x`, or its elements in the opposite order, which leaves NaN last."""
+    return x if not descending else np.negative(x) if x.dtype.kind in "fc" else np.invert(x)
+
+
+def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """NumPy's."""
+    return np.argsort(_in_order(x, descending), axis=axis, stable=stable)
+
+
+def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """Equal elements look alike, so that any algorithm will do."""
+    return _in_order(np.sort(_in_order(x, descending), axis=axis), descending)
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -344,4 +362,9 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "last_position": last_position,
     "linear_index": linear_index,
     "argwhere": np.argwhere,
+    # order
+    "argsort": argsort,
+    "sort": sort,
+    "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
+    "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
 }
