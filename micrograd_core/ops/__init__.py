@@ -11,6 +11,7 @@ from micrograd_core.ops import (
     indexing,
     movement,
     network,
+    products,
     reductions,
     sorting,
     updates,
@@ -18,7 +19,7 @@ from micrograd_core.ops import (
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, complex, reductions, movement, arrangement, indexing, updates, sorting, network)
+_FAMILIES = (elementwise, complex, reductions, movement, arrangement, indexing, updates, sorting, products, network)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
