@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core import errors, functions, linalg, nn, optim
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
+from micrograd_core.compound import COMPOUND
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
@@ -37,6 +38,7 @@ from micrograd_core.tensor import Tensor, asarray, shares_memory
 __version__ = "0.1.0"
 
 globals().update(functions.MAIN)  # add, multiply, sum, softmax, …: one function per record of the op table
+globals().update(COMPOUND)
 
 if TYPE_CHECKING:
 
@@ -50,5 +52,5 @@ __all__ = [
     "ones_like", "optim",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "zeros", "zeros_like",
-    *functions.MAIN,
+    *{**functions.MAIN, **COMPOUND},
 ]  # fmt: skip

@@ -391,7 +391,7 @@ def augmented(name: str) -> Callable[[Any, Any], Any]:
         borrowed = x._record is None and x._storage is not None and x._storage.tracked
         if result is NotImplemented or borrowed:
             return result
-        write(x, ..., result)
+        write(x, ..., result, y)
         return x
 
     return method

@@ -31,7 +31,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         operands = tuple(
-            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count])
+            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x, device=_beside(args) if i else None)
+            for i, x in enumerate(args[:count])
         )
         return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
@@ -44,6 +45,11 @@ def _function(op: Op) -> Callable[..., Tensor]:
     function.__doc__ = _docstring(op)
     function.__signature__ = _signature(op)
     return function  # type: ignore[no-any-return]
+
+
+def _beside(operands: Any) -> Device | None:
+    """Where data go that are not on a device: to the first tensor."""
+    return next((x.device for x in operands if isinstance(x, Tensor)), None)
 
 
 def _signature(op: Op) -> inspect.Signature:

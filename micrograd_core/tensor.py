@@ -26,11 +26,12 @@ from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
 from micrograd_core.host import describe, elements, ingest
-from micrograd_core.layout import Layout, resolve_axis, resolve_key
+from micrograd_core.indexing import At, getitem
+from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.writing import Storage, share, storage, write
 
-GETITEM, PERMUTE_DIMS = TABLE["getitem"], TABLE["permute_dims"]
+PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
@@ -54,12 +55,13 @@ class Tensor:
         When `data` is not numbers, or ragged.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_record", "_storage", "dtype")
+    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
     __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
 
     _grad: Tensor | None  # set on leaves only
     _handle: Any
     _kernels: Any
+    _origin: Any  # of what indexing gave: a weak reference to the tensor indexed, and the key
     _record: Any
     _storage: Storage | None
     dtype: DType
@@ -214,7 +216,7 @@ class Tensor:
             )
         if value._kernels is not self._kernels:
             raise DeviceMismatch("data", [(self.device, self.shape), (value.device, value.shape)])
-        self._handle = value._handle
+        self._handle, self._origin = value._handle, None
         share(value, self)
 
     # elementwise
@@ -345,11 +347,9 @@ class Tensor:
         """Elements in reverse order. A view."""
         return _call("flip", self, axis=axis)
 
-    def __getitem__(self, key: Any) -> Tensor:
-        return apply_single(GETITEM, self, {"key": resolve_key(key, self._handle.shape)})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        write(self, key, value)
+    __getitem__ = getitem
+    __setitem__ = write
+    at = property(At)
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -89,13 +89,19 @@ def test_a_write_to_a_view_is_seen_or_refused(device: Device) -> None:
         assert shares_memory(x, view)
         assert not shares_memory(x, x.copy())
         assert not shares_memory(x[0], x[1])
-        view[0] = 9.0
-        assert x.tolist() == [[1.0, 2.0], [9.0, 4.0]]
     else:
         assert not shares_memory(x, view)
+        other = x.reshape(-1)
         with pytest.raises(GraphError, match="shares memory"):
             view[0] = 9.0
         assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        del other
+    view[0] = 9.0  # where arrays cannot be written, x becomes another one
+    view += 1.0
+    assert view.tolist() == [10.0, 5.0]
+    del view
+    x[0] += 1.0
+    assert x.tolist() == [[2.0, 3.0], [10.0, 5.0]]
 
 
 def test_a_write_into_what_was_recorded_gives_no_wrong_gradient(device: Device) -> None:

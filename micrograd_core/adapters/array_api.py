@@ -100,6 +100,13 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: xp.asarray(function(x), copy=True)
 
+    def take(x: Any, indices: Any, *, axis: int) -> Any:
+        """The standard takes one axis of indices, and leaves it open what negative ones mean."""
+        flat = xp.reshape(indices, (-1,))
+        flat = xp.astype(xp.where(flat < 0, flat + x.shape[axis], flat), xp.int64)
+        taken = xp.take(x, flat, axis=axis)
+        return xp.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
     return {
         **{name: fresh(getattr(xp, name)) for name in ALIASING if hasattr(xp, name)},
         "astype": lambda x, *, dtype: xp.astype(x, dtype),
@@ -109,6 +116,7 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         "getitem": getitem_forwards if turns else lambda x, *, key: x[key],
         "scatter": scatter,
         "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
+        "take": take,
         "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
     }
 

@@ -216,6 +216,114 @@ def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
     return np.equal(x[..., None], np.arange(num_classes)).astype(dtype)
 
 
+# ── selection by integers ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_start(op: str, indices: Any, shape: Shape, axis: int) -> Any:
+    """As int64 from 0 on, after a look at whether they are in range."""
+    indices = np.asarray(indices, np.int64)
+    if indices.size:
+        low, high = indices.min(), indices.max()
+        if low < -shape[axis] or high >= shape[axis]:
+            raise IndexingError(
+                f"{op}: index {low if low < -shape[axis] else high} is out of range for axis {axis} of length "
+                f"{shape[axis]} (shape {shape})"
+            )
+        if low < 0:
+            return np.where(indices < 0, indices + shape[axis], indices)
+    return indices
+
+
+def take(x: Any, indices: Any, *, axis: int) -> Any:
+    """NumPy's complaint is worded after the fact; it would copy what is not contiguous, which indexing does not."""
+    indices = indices if indices.dtype.kind == "i" else indices.astype(np.int64)
+    try:
+        return np.take(x, indices, axis=axis) if x.flags.c_contiguous else x[(slice(None),) * axis + (indices,)]
+    except IndexError:
+        _from_start("take", indices, x.shape, axis)
+        raise
+
+
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
+    """Likewise."""
+    try:
+        return np.take_along_axis(x, indices, axis=axis)
+    except IndexError:
+        _from_start("take_along_axis", indices, x.shape, axis)
+        raise
+
+
+def _flat(shape: Shape, indices: Any, axis: int) -> Any:
+    """Positions in flat memory of what `indices`, of shape (before, count, after) or less, select."""
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return ((np.arange(before)[:, None, None] * shape[axis] + indices) * after + np.arange(after)).ravel()
+
+
+def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
+    """In flat memory, where ``ufunc.at`` is several times as fast as on rows."""
+
+    def kernel(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+        result = np.array(x, order="C")
+        at = _from_start(op, indices, x.shape, axis).reshape(1, -1, 1)
+        values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        ufunc.at(result.reshape(-1), _flat(x.shape, at, axis), values.ravel().astype(x.dtype, copy=False))
+        return result
+
+    return kernel
+
+
+def add_along_axis(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """Likewise."""
+    shape = list(np.broadcast_shapes(*((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices))))
+    result = np.array(np.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis + 1 :])), order="C")
+    shape[axis] = indices.shape[axis]
+    at = np.broadcast_to(_from_start("add_along_axis", indices, result.shape, axis), shape)
+    at = at.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    values = np.broadcast_to(values, shape).ravel().astype(x.dtype, copy=False)
+    np.add.at(result.reshape(-1), _flat(result.shape, at, axis), values)
+    return result
+
+
+def index_set(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """Copy, then assign; of several values for one position NumPy keeps the last."""
+    result = np.array(x, order="C")
+    result[(slice(None),) * axis + (_from_start("index_set", indices, x.shape, axis),)] = values
+    return result
+
+
+def last_position(indices: Any, *, length: int) -> Any:
+    """Assignment, likewise."""
+    result = np.full(length, -1, np.int64)
+    result[_from_start("last_position", indices, (length,), 0).ravel()] = np.arange(indices.size)
+    return result
+
+
+def linear_index(*indices: Any, shape: Shape) -> Any:
+    """Each axis is checked, then they are one."""
+    total: Any = 0
+    for axis, each in enumerate(indices):
+        total = total * shape[axis] + _from_start("getitem", each, shape, axis)
+    return total
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _in_order(x: Any, descending: bool) -> Any:
+    """What sorts upwards: `x`, or its elements in the opposite order, which leaves NaN last."""
+    return x if not descending else np.negative(x) if x.dtype.kind in "fc" else np.invert(x)
+
+
+def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """NumPy's."""
+    return np.argsort(_in_order(x, descending), axis=axis, stable=stable)
+
+
+def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """Equal elements look alike, so that any algorithm will do."""
+    return _in_order(np.sort(_in_order(x, descending), axis=axis), descending)
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -311,4 +419,24 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "linear": linear,
     "cross_entropy": cross_entropy,
     "probability_error": probability_error,
+    # order and repetition
+    "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),
+    "repeat": lambda x, *, repeats, axis: np.repeat(x, repeats, axis=axis),
+    # selection by integers
+    "take": take,
+    "take_along_axis": take_along_axis,
+    "add_along_axis": add_along_axis,
+    "index_add": index_update("index_add", np.add),
+    "index_max": index_update("index_max", np.maximum),
+    "index_min": index_update("index_min", np.minimum),
+    "index_scale": index_update("index_multiply", np.multiply),
+    "index_set": index_set,
+    "last_position": last_position,
+    "linear_index": linear_index,
+    "argwhere": np.argwhere,
+    # order
+    "argsort": argsort,
+    "sort": sort,
+    "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
+    "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
 }
