@@ -24,7 +24,8 @@ from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
 _FAMILIES = (
-    elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting, products, network, linalg, norms,
+    elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
+    products, network, linalg, norms,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
