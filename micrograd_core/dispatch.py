@@ -50,8 +50,6 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     """
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
-        if op.capability:
-            getattr(kernels, op.name)  # refuses in the name of what was asked for
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
         return result
     handles = [x._handle if x.__class__ is Tensor else x for x in operands]
@@ -138,7 +136,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
     dtype: DType | None
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    if len(tensors) == len(operands) and not op.separate and op.cast is None:
+    if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
         kernels, dtype = tensors[0]._kernels, tensors[0].dtype
         if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
             return kernels, dtype, operands
@@ -146,6 +144,8 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         operands = (asarray(operands[0]), *operands[1:])
         tensors = [operands[0]]
     kernels = tensors[0]._kernels
+    if op.capability:
+        getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
     operands = tuple(
         asarray(x, device=kernels.device) if i in op.separate and not isinstance(x, Tensor) else x
         for i, x in enumerate(operands)

@@ -25,7 +25,10 @@ STANDARD = frozenset(
     "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
 )
 
-EXTENSIONS = {"linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())}
+EXTENSIONS = {
+    "linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split()),
+    "fft": frozenset("fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split()),
+}
 """Likewise, of the extensions."""
 
 ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")

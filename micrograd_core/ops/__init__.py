@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import (
-    arrangement,
-    complex,
-    elementwise,
-    indexing,
-    linalg,
-    movement,
-    network,
-    norms,
-    products,
-    reductions,
-    rounding,
-    sorting,
-    transcendental,
-    updates,
-)  # fmt: skip
+from micrograd_core.ops import (  # fmt: skip
+    arrangement, complex, elementwise, fft, indexing, linalg, movement, network, norms, products, reductions,
+    rounding, sorting, transcendental, updates,
+)
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
 _FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, network, linalg, norms,
+    products, linalg, norms, fft, network,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
