@@ -10,7 +10,7 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.autograd import no_grad
 from micrograd_core.conformance.base import Suite, since
-from micrograd_core.conformance.cases import NAMESPACE, Case
+from micrograd_core.conformance.cases import Case
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
@@ -116,7 +116,9 @@ def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
     rounding = {"float16": 2.0**-10, "float32": 2.0**-23, "complex64": 2.0**-23}.get(str(result.dtype), 2.0**-52)
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        allowed = FACTOR * (np.abs(in_dtype.astype(expected.dtype) - expected) + rounding * np.maximum(np.abs(expected), 1))
+        allowed = FACTOR * (
+            np.abs(in_dtype.astype(expected.dtype) - expected) + rounding * np.maximum(np.abs(expected), 1)
+        )
         wrong = ~(same | (np.abs(found - expected) <= allowed))
     assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
 

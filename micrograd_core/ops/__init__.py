@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from micrograd_core.ops import (  # fmt: skip
-    arrangement, complex, elementwise, fft, indexing, linalg, movement, network, norms, products, reductions,
-    rounding, sorting, transcendental, updates,
+    arrangement,
+    complex,
+    elementwise,
+    fft,
+    indexing,
+    linalg,
+    movement,
+    network,
+    norms,
+    products,
+    reductions,
+    rounding,
+    sorting,
+    transcendental,
+    updates,
 )
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
