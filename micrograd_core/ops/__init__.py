@@ -11,6 +11,7 @@ from micrograd_core.ops import (
     movement,
     network,
     norms,
+    random,
     reductions,
     rounding,
     transcendental,
@@ -18,7 +19,7 @@ from micrograd_core.ops import (
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network, linalg, norms)
+_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network, linalg, norms, random)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
+from micrograd_cpu import random
 
 Shape = tuple[int, ...]
 
@@ -311,4 +312,5 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "linear": linear,
     "cross_entropy": cross_entropy,
     "probability_error": probability_error,
+    **random.KERNELS,
 }
