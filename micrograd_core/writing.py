@@ -118,6 +118,11 @@ def write(x: Tensor, key: Any, value: Any) -> None:
                 f"a {value.dtype} value does not fit into a {x.dtype} tensor; convert it with .astype({str(x.dtype)!r})"
             )
         value = value.astype(x.dtype)
+    if isinstance(value, Tensor) and value._kernels.depth > x._kernels.depth:
+        raise GraphError(
+            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
+            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
+        )
     scatter = TABLE["scatter"]
     assert scatter.parameters is not None
     scatter.parameters(x, value, **params)
