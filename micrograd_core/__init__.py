@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import errors, functions, linalg, nn, optim, random
+from micrograd_core.anomaly import detect_anomaly
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.batching import vmap
+from micrograd_core.custom import checkpoint, custom_gradient
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
@@ -50,7 +52,7 @@ __all__ = [
     "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
     "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nn", "no_grad", "ones",
     "ones_like", "optim", "random",
-    "hessian", "hvp", "jacobian", "jvp", "vjp", "vmap",
+    "checkpoint", "custom_gradient", "detect_anomaly", "hessian", "hvp", "jacobian", "jvp", "vjp", "vmap",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "zeros", "zeros_like",
     *functions.MAIN,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import dispatch, trees
+from micrograd_core import dispatch, hooks, trees
 from micrograd_core.autograd import Leaf, Record, count_consumers, enable_grad, in_order, is_grad_enabled, sweep
 from micrograd_core.dispatch import Recorded, wrap
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
@@ -36,6 +37,10 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
         found = [(record, tensor._kernels.copy(seed._handle))]
     else:
         found = sweep(record, seed._handle, retain)
+    for index, (leaf, g) in enumerate(found):
+        if leaf.hooks:
+            seen = hooks.run(leaf.hooks, g if create_graph else wrap(g, leaf.kernels, leaf.kernels.dtype(g), None))
+            found[index] = leaf, seen if create_graph else leaf.kernels.copy(seen._handle)
     with _deposit:
         for leaf, g in found:
             owner = leaf.owner()
@@ -89,7 +94,12 @@ def _nothing_recorded(tensor: Tensor) -> str:
 
 # ── functional ───────────────────────────────────────────────────────────────────────────────────────────────
 
-IDENTITY = Op("identity", "The same tensor, as a new node.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
+IDENTITY = Op(
+    "identity",
+    "The same tensor, as a new node that stands for a variable.",
+    gradient=(lambda k, g, out, x, *, variable: g,),
+    gradient_aliases=True,
+)
 
 
 def value_and_grad(
@@ -216,7 +226,7 @@ def variable(name: str, x: Any, place: str) -> Tensor:
     x = innermost(x)
     new = wrap(x._handle, x._kernels, x.dtype, None)
     if x._record is not None and is_grad_enabled():
-        new._record = [IDENTITY, x._kernels, {}, x._handle, x._record, x._handle]
+        new._record = [IDENTITY, x._kernels, {"variable": weakref.ref(new)}, x._handle, x._record, x._handle]
     else:
         new._record, new._grad = Leaf(new), None
     share(x, new)

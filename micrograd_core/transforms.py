@@ -23,7 +23,7 @@ from micrograd_core.tensor import Tensor, asarray
 JOIN = Op("join", "Several tensors.", gradient=lambda i: lambda k, g, out, *xs: g[i], gradient_aliases=True)
 
 
-class _Pullback:
+class Pullback:
     """A recorded function: from cotangents of its outputs to those of its variables, as often as wanted."""
 
     def __init__(self, name: str, outputs: list[Any], variables: list[Tensor], outer: bool) -> None:
@@ -37,7 +37,8 @@ class _Pullback:
         self.name, self.outputs, self.variables = name, outputs, variables
         self.wanted = {id(x._record) for x in variables}
         root = self._root(range(len(outputs)))
-        self.larger = outer and bool(root) and reaches_beyond(root, self.wanted)  # part of the caller's graph
+        # Part of the caller's graph, so that gradients record as well.
+        self.larger = outer and bool(root) and reaches_beyond(root, self.wanted)
 
     def values(self) -> list[Tensor]:
         """The outputs, which record if the caller's graph goes through them."""
@@ -80,7 +81,7 @@ def _fitting(name: str, g: Any, y: Tensor) -> Tensor:
 
 def _recorded(
     name: str, f: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], has_aux: bool
-) -> tuple[_Pullback, list[Any], Any, Any]:
+) -> tuple[Pullback, list[Any], Any, Any]:
     """`f` run once: its pullback, what puts gradients and outputs in their places, and what else it returned."""
     outer = is_grad_enabled()
     variables, rebuilds, replaced = [], [], list(args)
@@ -92,7 +93,7 @@ def _recorded(
     with enable_grad():
         value, aux = with_aux(name, f(*replaced), has_aux)
     outputs, rebuild_output = trees.flatten(value)
-    return _Pullback(name, outputs, variables, outer), rebuilds, rebuild_output, aux
+    return Pullback(name, outputs, variables, outer), rebuilds, rebuild_output, aux
 
 
 def _placed(gradients: Sequence[Any], rebuilds: list[Any]) -> tuple[Any, ...]:
@@ -180,7 +181,7 @@ def jvp(
             raise ShapeError(f"jvp: a tangent must be a tensor of shape {x.shape}, as its primal; got {v!r}")
     with enable_grad():
         dummies = [variable("jvp", y.detach() * 0, "output") for y in pullback.outputs]
-        transposed = _Pullback("jvp", pullback(dummies), dummies, outer)
+        transposed = Pullback("jvp", pullback(dummies), dummies, outer)
     records = outer and (pullback.larger or any(v.requires_grad for v in directions))
     with enable_grad() if records else no_grad():
         tangent = rebuild_output(transposed(directions))
@@ -237,7 +238,7 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     return jacobians
 
 
-def _rows(pullback: _Pullback, row: int, y: Tensor) -> list[Tensor]:
+def _rows(pullback: Pullback, row: int, y: Tensor) -> list[Tensor]:
     """The Jacobian of one output by each variable."""
     if not y.size:
         return [as_gradient(None, x).broadcast_to(*y.shape, *x.shape) for x in pullback.variables]

@@ -492,3 +492,25 @@ def test_no_warnings_in_common_use() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vmap(lambda x: mg.linear(x, plain(A), 0.0).relu().sum() if hasattr(mg, "linear") else x)(plain(A))
+
+
+def test_complex_functions_follow_pytorchs_convention() -> None:
+    torch = pytest.importorskip("torch")
+    z, g, v = (np.array(x) for x in ([1 + 2j, -0.5j], [0.3 - 1j, 2 + 0.1j], [1j, 1 - 1j]))
+
+    def ours(z: Tensor) -> Tensor:
+        return z * z * F["conj"](z) + F["abs"](z)
+
+    def theirs(z: Any) -> Any:
+        return z * z * z.conj() + z.abs()
+
+    value, pull = vjp(ours, asarray(z))
+    expected, their_pull = torch.func.vjp(theirs, torch.tensor(z))
+    np.testing.assert_allclose(value.numpy(), expected.numpy())
+    np.testing.assert_allclose(pull(asarray(g))[0].numpy(), their_pull(torch.tensor(g))[0].numpy())
+    tangent = jvp(ours, [asarray(z)], [asarray(v)])[1]
+    step = 1e-6
+    up, down = (theirs(torch.tensor(z + sign * step * v)).numpy() for sign in (1, -1))
+    np.testing.assert_allclose(tangent.numpy(), (up - down) / (2 * step), rtol=1e-8)
+    with pytest.raises(DTypeError, match="use vjp or jvp"):
+        jacobian(ours)(asarray(z))
