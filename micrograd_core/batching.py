@@ -196,7 +196,12 @@ def _ndim(x: Any, batched: bool) -> int:
 
 
 def _elementwise(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    ndim = max(map(_ndim, values, batched)) if len(values) > 1 else 0
+    if len(values) == 1:
+        made = perform(op, values, params)
+        if made.shape != values[0].shape:  # not elementwise after all
+            raise NoRuleError
+        return made
+    ndim = max(map(_ndim, values, batched))
     return perform(op, [_with_axes(x, each, ndim) for x, each in zip(values, batched, strict=True)], params)
 
 
@@ -217,7 +222,7 @@ def _along_axis(op: Op, table: Any, values: list[Any], batched: list[bool], para
 
 def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
     if params["axis"] is None:
-        raise NoRuleError
+        return _composed(op, table, values, batched, params, size)
     full = [_materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
     return perform(op, full, {**params, "axis": params["axis"] + 1})
 
@@ -248,6 +253,8 @@ def _one_by_one(op: Op, table: Any, values: list[Any], batched: list[bool], para
     rows = [
         perform(op, [x[i] if each else x for x, each in zip(values, batched, strict=True)], params) for i in range(size)
     ]
+    if len({row.shape for row in rows if row.__class__ is Tensor}) > 1:
+        raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
     if rows[0].__class__ is Tensor:
         return _call("stack", *rows, axis=0)
     return tuple(_call("stack", *column, axis=0) for column in zip(*rows, strict=True))

