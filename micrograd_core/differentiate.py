@@ -37,10 +37,8 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
         found = [(record, tensor._kernels.copy(seed._handle))]
     else:
         found = sweep(record, seed._handle, retain)
-    for index, (leaf, g) in enumerate(found):
-        if leaf.hooks:
-            seen = hooks.run(leaf.hooks, g if create_graph else wrap(g, leaf.kernels, leaf.kernels.dtype(g), None))
-            found[index] = leaf, seen if create_graph else leaf.kernels.copy(seen._handle)
+    if hooks.on_leaves:
+        found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
     with _deposit:
         for leaf, g in found:
             owner = leaf.owner()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Hook = Callable[[Any], Any]
 _keys = count()
+on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
 
 
 class HookHandle:
@@ -77,7 +78,9 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
         raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
     if not record and record.__class__ is list:
         raise GraphError(FREED)
+    global on_leaves
     if record.__class__ is Leaf:
+        on_leaves = True
         hooks = record.hooks = record.hooks or {}
     elif record[0].name == HOOKED.name:
         hooks = record[2]["hooks"]
@@ -112,6 +115,15 @@ def run(hooks: dict[int, Hook], cotangent: Tensor) -> Tensor:
             )
         g = found
     return conjugate(g)
+
+
+def of_leaf(leaf: Leaf, g: Any) -> Any:
+    """What the hooks of a leaf make of its gradient, a tensor that records or a handle: fresh memory again."""
+    assert leaf.hooks is not None
+    if g.__class__ is dispatch.Tensor:
+        return run(leaf.hooks, g)
+    seen = run(leaf.hooks, wrap(g, leaf.kernels, leaf.kernels.dtype(g), None))
+    return leaf.kernels.copy(seen._handle)
 
 
 __all__ = ["HookHandle", "register_hook"]

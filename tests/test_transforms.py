@@ -310,8 +310,9 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
         try:
             found = flat(vmap(lambda *xs: call(op, xs, sample.params), axes)(*whole))
         except TransformError as error:
-            assert "depends on the numbers" in str(error)
-            return
+            if "depends on the numbers" in str(error):
+                return
+            raise
         separate = [inputs(row) for row in rows]
         expected = [flat(call(op, row, sample.params)) for row in separate]
         for i, result in enumerate(found):
