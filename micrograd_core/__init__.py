@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import errors, fft, functions, linalg, nn, optim
+from micrograd_core import errors, fft, functions, linalg, nn, optim, random
+from micrograd_core.anomaly import detect_anomaly
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
+from micrograd_core.batching import vmap
 from micrograd_core.compound import COMPOUND
+from micrograd_core.custom import checkpoint, custom_gradient
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
@@ -34,6 +37,7 @@ from micrograd_core.errors import MicrogradError
 from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.tensor import Tensor, asarray, shares_memory
+from micrograd_core.transforms import hessian, hvp, jacobian, jvp, vjp
 
 __version__ = "0.1.0"
 
@@ -49,7 +53,8 @@ __all__ = [
     "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
     "default_device", "enable_grad", "errors", "fft", "float16", "float32", "float64", "full", "grad", "gradcheck",
     "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nn", "no_grad", "ones",
-    "ones_like", "optim",
+    "ones_like", "optim", "random",
+    "checkpoint", "custom_gradient", "detect_anomaly", "hessian", "hvp", "jacobian", "jvp", "vjp", "vmap",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "zeros", "zeros_like",
     *{**functions.MAIN, **COMPOUND},

@@ -58,7 +58,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     except Exception as error:
         raise explain(op, kernels, operands, params, error) from error
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
-    out = wrap(handle, params.get("target", kernels), result_dtype, None)
+    place = kernels.beside(params["target"]) if "target" in params else kernels
+    out = wrap(handle, place, result_dtype, None)
     if op.differentiable and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
@@ -154,7 +155,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
     ]
     if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
-        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in prepared if isinstance(x, Tensor)])
+        kernels, prepared = _meet(op, prepared)
     dtype = None
     for position, x in enumerate(prepared):
         if isinstance(x, Tensor):
@@ -185,6 +186,15 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
     return kernels, dtype, tuple(prepared)
+
+
+def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
+    """Operands of different tables: inside `vmap` all go to the innermost level; otherwise devices differ."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    table = max((x._kernels for x in tensors), key=lambda kernels: kernels.depth)
+    if not table.depth or any(x._kernels.root is not table.root for x in tensors):
+        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in tensors])
+    return table, [table.lift(x) if isinstance(x, Tensor) and x._kernels is not table else x for x in operands]
 
 
 def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:

@@ -189,6 +189,14 @@ class GraphError(MicrogradError, RuntimeError):
     """The recorded graph cannot give a right gradient: it is absent, freed, or was written to."""
 
 
+class TransformError(MicrogradError, RuntimeError):
+    """A function does what a transform (`vmap`, …) cannot see through."""
+
+
+class AnomalyError(MicrogradError, ArithmeticError):
+    """A gradient turned into NaN, under `detect_anomaly`. The message names the operation and the line that made it."""
+
+
 class GradcheckError(MicrogradError, AssertionError):
     """An analytic gradient differs from the finite difference."""
 

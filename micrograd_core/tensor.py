@@ -25,6 +25,7 @@ from micrograd_core.dispatch import (
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
+from micrograd_core.hooks import register_hook
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
@@ -158,14 +159,7 @@ class Tensor:
         if self._record.__class__ is not Leaf:
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
         if value is not None:
-            if not isinstance(value, Tensor):
-                value = asarray(value, dtype=self.dtype, device=self.device)
-            if value.shape != self.shape or value.dtype is not self.dtype:
-                raise ShapeError(
-                    f"grad has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
-                )
-            if value._kernels is not self._kernels:
-                raise DeviceMismatch("grad", [(self.device, self.shape), (value.device, value.shape)])
+            value = _in_place_of(self, "grad", value)
         self._grad = value
 
     def zero_grad(self) -> None:
@@ -192,6 +186,8 @@ class Tensor:
         """
         backward(self, gradient, retain_graph, create_graph)
 
+    register_hook = register_hook
+
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
         out = wrap(self._handle, self._kernels, self.dtype, None)
@@ -209,13 +205,7 @@ class Tensor:
             raise GraphError(
                 "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
             )
-        value = value if isinstance(value, Tensor) else asarray(value, dtype=self.dtype, device=self.device)
-        if value.shape != self.shape or value.dtype is not self.dtype:
-            raise ShapeError(
-                f"data has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
-            )
-        if value._kernels is not self._kernels:
-            raise DeviceMismatch("data", [(self.device, self.shape), (value.device, value.shape)])
+        value = _in_place_of(self, "data", value)
         self._handle, self._origin = value._handle, None
         share(value, self)
 
@@ -450,6 +440,16 @@ def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, 
     out = wrap(device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
     out.requires_grad = requires_grad
     return out
+
+
+def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
+    """A tensor, or numbers for one, that can become the gradient or the data of `x`."""
+    made = value if isinstance(value, Tensor) else asarray(value, dtype=x.dtype, device=x.device)
+    if made.shape != x.shape or made.dtype is not x.dtype:
+        raise ShapeError(f"{what} has shape {made.shape} and dtype {made.dtype}, the tensor {x.shape} and {x.dtype}")
+    if made._kernels is not x._kernels:
+        raise DeviceMismatch(what, [(x.device, x.shape), (made.device, made.shape)])
+    return made
 
 
 def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -115,6 +115,11 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
     from micrograd_core.indexing import fitting, holds_arrays, updated
 
     value = fitting(x, value)
+    if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
+        raise GraphError(
+            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
+            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
+        )
     whole = holds_arrays(key)
     if whole:
         key, value = ..., updated(x, key, value)

@@ -15,6 +15,7 @@ from micrograd_core.ops import (  # fmt: skip
     network,
     norms,
     products,
+    random,
     reductions,
     rounding,
     sorting,
@@ -26,7 +27,7 @@ from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
 _FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, linalg, norms, fft, network,
+    products, linalg, norms, fft, random, network,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
+from micrograd_cpu import random
 
 Shape = tuple[int, ...]
 
@@ -439,4 +440,5 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
+    **random.KERNELS,
 }
