@@ -112,8 +112,9 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         operands = (asarray(operands[0]), *operands[1:])
         tensors = [operands[0]]
     kernels = tensors[0]._kernels
+    required = len(operands) - len(op.optional)
     operands = tuple(
-        asarray(x, device=kernels.device) if i in op.separate and not isinstance(x, Tensor) else x
+        asarray(x, device=kernels.device) if i in op.separate and i < required and not isinstance(x, Tensor) else x
         for i, x in enumerate(operands)
     )
     prepared: list[Any] = [
@@ -237,6 +238,8 @@ class Recorded:
 
 def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
+    if op.gradient is None:  # only `apply` differentiates a composition
+        return lambda *operands, **params: apply(op, operands, params)
     if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate:

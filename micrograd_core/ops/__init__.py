@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import complex, elementwise, movement, network, reductions
+from micrograd_core.ops import (
+    activations,
+    classification,
+    complex,
+    elementwise,
+    losses,
+    movement,
+    network,
+    normalization,
+    reductions,
+)
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, complex, reductions, movement, network)
+_FAMILIES = (elementwise, complex, reductions, movement, network, activations, normalization, losses, classification)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
