@@ -8,17 +8,31 @@ from micrograd_core.ops import (
     activations,
     classification,
     complex,
+    convolution,
     elementwise,
     losses,
     movement,
     network,
     normalization,
+    pooling,
     reductions,
 )
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, complex, reductions, movement, network, activations, normalization, losses, classification)
+_FAMILIES = (
+    elementwise,
+    complex,
+    reductions,
+    movement,
+    network,
+    activations,
+    normalization,
+    convolution,
+    pooling,
+    losses,
+    classification,
+)
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
