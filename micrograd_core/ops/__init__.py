@@ -6,6 +6,7 @@ from typing import Final
 
 from micrograd_core.ops import (
     activations,
+    attention,
     classification,
     complex,
     convolution,
@@ -30,6 +31,7 @@ _FAMILIES = (
     normalization,
     convolution,
     pooling,
+    attention,
     losses,
     classification,
 )
