@@ -130,7 +130,7 @@ def _elu_rule(k: Any, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CUBIC = 0.044715  # of the tanh form (Hendrycks & Gimpel 2016, "Gaussian Error Linear Units")
+CUBIC = 0.044715  # of the tanh form (Hendrycks & Gimpel 2016, "Gaussian Error Linear Units")
 
 
 def _normal_cdf(k: Any, x: Any) -> Any:
@@ -139,7 +139,7 @@ def _normal_cdf(k: Any, x: Any) -> Any:
 
 
 def _tanh_argument(k: Any, x: Any) -> Any:
-    return k.multiply(k.multiply(x, k.add(k.multiply(k.square(x), _CUBIC), 1)), (2 / math.pi) ** 0.5)
+    return k.multiply(k.multiply(x, k.add(k.multiply(k.square(x), CUBIC), 1)), (2 / math.pi) ** 0.5)
 
 
 @in_float32
@@ -156,7 +156,7 @@ def _gelu_gradient(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
         density = _gauss(k, k.multiply(x, 0.5**0.5), (2 * math.pi) ** -0.5)
         return k.multiply(g, k.add(_normal_cdf(k, x), k.multiply(x, density)))
     s = k.sigmoid(k.multiply(_tanh_argument(k, x), 2))
-    slope = k.multiply(k.add(k.multiply(k.square(x), 3 * _CUBIC), 1), 2 * (2 / math.pi) ** 0.5)
+    slope = k.multiply(k.add(k.multiply(k.square(x), 3 * CUBIC), 1), 2 * (2 / math.pi) ** 0.5)
     return k.multiply(g, k.add(s, k.multiply(k.multiply(x, k.multiply(s, k.subtract(1, s))), slope)))
 
 
@@ -172,14 +172,14 @@ def _gelu_gradient_parameters(g: Any, x: Any, /, *, approximate: str = "none") -
 
 def _gelu_reference(np: Any, x: Any, approximate: str = "none") -> Any:
     if approximate == "tanh":
-        return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + _CUBIC * x**3)))
+        return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + CUBIC * x**3)))
     return x * _elementwise(lambda v: math.erfc(-v / 2**0.5) / 2)(np, x)
 
 
 def _gelu_gradient_reference(np: Any, g: Any, x: Any, approximate: str = "none") -> Any:
     if approximate == "tanh":
-        t = np.tanh((2 / np.pi) ** 0.5 * (x + _CUBIC * x**3))
-        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t**2) * (2 / np.pi) ** 0.5 * (1 + 3 * _CUBIC * x**2))
+        t = np.tanh((2 / np.pi) ** 0.5 * (x + CUBIC * x**3))
+        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t**2) * (2 / np.pi) ** 0.5 * (1 + 3 * CUBIC * x**2))
     cdf = _elementwise(lambda v: math.erfc(-v / 2**0.5) / 2)(np, x)
     return g * (cdf + x * np.exp(-(x**2) / 2) / (2 * np.pi) ** 0.5)
 

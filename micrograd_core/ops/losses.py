@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape
+from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, times
 
@@ -222,15 +222,52 @@ def _bce_parameters(
     return {"reduction": reduction}
 
 
+def _tails(k: Any, x: Any) -> tuple[Any, Any]:
+    """``softplus(-x)`` and ``softplus(x)``: minus the logarithms of ``sigmoid(x)`` and of the rest."""
+    common = k.log1p(k.exp(k.negative(k.abs(x))))
+    return k.add(common, k.maximum(k.negative(x), 0)), k.add(common, k.maximum(x, 0))
+
+
+def _rest(k: Any, y: Any) -> Any:
+    return 1 - y if is_scalar(y) else k.subtract(1, y)
+
+
+def _bce_losses(k: Any, x: Any, y: Any, pos_weight: Any) -> Any:
+    if_true, if_false = _tails(k, x)
+    return k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
+
+
 @in_float32
 def _bce(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
     """``pos_weight y softplus(-x) + (1 - y) softplus(x)``: confident logits neither overflow nor lose their digits."""
-    losses = k.add(times(k, k.multiply(k.softplus(k.negative(x)), y), pos_weight), _negatives(k, x, y))
-    return _reduce(k, times(k, losses, weight), reduction)
+    return _reduce(k, times(k, _bce_losses(k, x, y, pos_weight), weight), reduction)
 
 
-def _negatives(k: Any, x: Any, y: Any) -> Any:
-    return k.multiply(k.softplus(x), 1 - y if is_scalar(y) else k.subtract(1, y))
+def _bce_rule(slope: Function) -> Function:
+    """A rule from a slope ``(k, x, y, weight, pos_weight)`` of the losses before reduction."""
+
+    @in_float32
+    def rule(k: Any, g: Any, out: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
+        slopes = slope(k, x, y, weight, pos_weight)
+        losses = broadcast_shapes("", *(getattr(each, "shape", ()) for each in (x, y, weight, pos_weight)))
+        return k.multiply(g, k.multiply(slopes, 1 / _divisor(losses, reduction)))
+
+    return rule
+
+
+def _bce_x(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+    """``(1 - y) sigmoid(x) - pos_weight y sigmoid(-x)``."""
+    missed = times(k, k.multiply(k.sigmoid(k.negative(x)), y), pos_weight)
+    return times(k, k.subtract(k.multiply(k.sigmoid(x), _rest(k, y)), missed), weight)
+
+
+def _bce_y(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+    if_true, if_false = _tails(k, x)
+    return times(k, k.subtract(times(k, if_true, pos_weight), if_false), weight)
+
+
+def _bce_pos_weight(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+    return times(k, k.multiply(_tails(k, x)[0], y), weight)
 
 
 def _bce_reference(np: Any, x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str = "mean") -> Any:
@@ -248,6 +285,12 @@ OPS = (
         optional=(1.0, 1.0),
         parameters=_bce_parameters,
         accepts=REAL_FLOATING,
+        gradient=(
+            _bce_rule(_bce_x),
+            _bce_rule(_bce_y),
+            _bce_rule(lambda k, x, y, weight, pos_weight: _bce_losses(k, x, y, pos_weight)),
+            _bce_rule(_bce_pos_weight),
+        ),
         compose=_bce,
         samples=(
             Sample(Array((2, 3)), Array((2, 3), 0.05, 0.95), 1.0, 1.0),
