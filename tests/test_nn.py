@@ -81,7 +81,7 @@ def test_state_goes_there_and_back_whole_or_not_at_all() -> None:
     del state["layers.0.bias"]
     state["extra"], state["layers.2.bias"] = np.zeros(1), np.zeros(7)
     with pytest.raises(
-        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter.*shape \(7,\), not \(2,\)"
+        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter or buffer.*shape \(7,\), not \(2,\)"
     ):
         b.load_state_dict(state)
     assert [p.tolist() for p in b.parameters()] == before
