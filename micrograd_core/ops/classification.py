@@ -94,6 +94,15 @@ def _shares(k: Any, logits: Any, targets: Any, ignore_index: int, label_smoothin
     return k.where(k.equal(wide, ignore_index), 0, shares)
 
 
+def _own_shares(k: Any, logits: Any, targets: Any, ignore_index: int) -> Any:
+    """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
+    mask = _target_mask(k, logits, targets)
+    if 0 <= ignore_index < logits.shape[_class_axis(logits.shape)]:
+        wide = k.expand_dims(k.astype(targets, dtype=int64), axis=(_class_axis(logits.shape),))
+        mask = k.logical_and(mask, k.not_equal(wide, ignore_index))
+    return k.astype(mask, dtype=logits.dtype)
+
+
 def _smoothed(k: Any, shares: Any, label_smoothing: float, classes: int) -> Any:
     if not label_smoothing:
         return shares
@@ -114,7 +123,7 @@ def _total(k: Any, logits: Any, targets: Any, weight: Any, ignore_index: int, re
         return 1
     if not _are_indices(k, targets):
         return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
-    own = times(k, _shares(k, logits, targets, ignore_index, 0.0), _by_class(k, weight, logits))
+    own = times(k, _own_shares(k, logits, targets, ignore_index), _by_class(k, weight, logits))
     return k.sum(own, axis=None, keepdims=False)
 
 
@@ -178,7 +187,7 @@ def _weight_rule(
     shares = _shares(k, log_p, targets, ignore_index, label_smoothing)
     parts = k.multiply(shares, k.where(k.equal(shares, 0), 0, k.negative(log_p)))
     if reduction == "mean" and _are_indices(k, targets):
-        parts = k.subtract(parts, k.multiply(_shares(k, log_p, targets, ignore_index, 0.0), out))
+        parts = k.subtract(parts, k.multiply(_own_shares(k, log_p, targets, ignore_index), out))
     parts = k.multiply(parts, _spread_cotangent(k, g, log_p, targets, weight, ignore_index, reduction))
     if not weight.shape:
         return k.sum(parts, axis=None, keepdims=False)
