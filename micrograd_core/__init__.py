@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import errors, functions, nn, optim
+from micrograd_core import errors, functions, nn, optim, random
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
@@ -47,7 +47,7 @@ __all__ = [
     "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
     "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
     "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "nn", "no_grad", "ones", "ones_like",
-    "optim",
+    "optim", "random",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "zeros", "zeros_like",
     *functions.FUNCTIONS,

@@ -16,6 +16,7 @@ from micrograd_core.ops import (
     network,
     normalization,
     pooling,
+    random,
     reductions,
 )
 from micrograd_core.ops.movement import unbroadcast
@@ -27,6 +28,7 @@ _FAMILIES = (
     reductions,
     movement,
     network,
+    random,
     activations,
     normalization,
     convolution,

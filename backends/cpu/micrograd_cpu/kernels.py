@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_cpu import random
 from micrograd_cpu.networks import NETWORKS
 
 Shape = tuple[int, ...]
@@ -185,4 +186,5 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "one_hot": one_hot,
     "linear": linear,
     **NETWORKS,
+    **random.KERNELS,
 }
