@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import micrograd_core as mg
 from micrograd_core import Device, Tensor, asarray, nn, optim
 from micrograd_core.errors import ShapeError
 
@@ -169,6 +170,39 @@ def test_initial_numbers_have_the_deviation_of_their_scheme(scheme: str, deviati
     assert x.numpy().std() == pytest.approx(deviation, rel=0.02)
     assert abs(x.numpy().mean()) <= 0.02 * deviation
     assert nn.initialization.fans((8, 4, 3, 3)) == (36, 72)
+
+
+def test_networks_start_alike_after_the_same_seed_on_every_device(device: Device) -> None:
+    layers = []
+    for where in ("cpu", device):
+        mg.random.manual_seed(3)
+        layers.append(nn.Linear(4, 3, device=where))
+    a, b = ([p.tolist() for p in layer.parameters()] for layer in layers)
+    assert a == b
+    assert nn.Linear(4, 3).weight.tolist() != a[0]
+
+
+def test_dropout_draws_the_same_mask_in_both_directions_and_on_every_device(device: Device) -> None:
+    layer = nn.Dropout(0.25, generator=mg.random.Generator(5))
+    x = Tensor(np.ones((40, 50)), device=device)
+    y = layer(x)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == y.tolist()
+    assert set(np.unique(y.numpy())) == {0.0, 1 / 0.75}
+    assert np.mean(y.numpy() == 0) == pytest.approx(0.25, abs=0.03)
+    again = nn.Dropout(0.25, generator=mg.random.Generator(5))
+    assert again(Tensor(np.ones((40, 50)))).tolist() == y.tolist()
+    assert again(x).tolist() != y.tolist()
+    assert layer.eval()(x) is x
+    for wrong in (lambda: nn.Dropout(1.0), lambda: mg.dropout(x, -0.1)):
+        with pytest.raises(ValueError, match="at least 0 and less than 1"):
+            wrong()
+
+
+def test_dropout_does_not_multiply_what_it_drops(device: Device) -> None:
+    x = asarray([np.inf] * 20, device=device)
+    assert set(mg.dropout(x, generator=0).tolist()) == {0.0, np.inf}
 
 
 def test_a_transformer_learns_to_copy_what_came_before(device: Device) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.nn.calls import GELU
-from micrograd_core.nn.initialization import parameter
+from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.layers import LayerNorm, Linear
 from micrograd_core.nn.module import Module, Sequential
 from micrograd_core.tensor import Tensor
@@ -42,7 +41,7 @@ class MultiheadAttention(Module):
         num_heads: int,
         *,
         bias: bool = True,
-        generator: random.Random | None = None,
+        generator: Generator | None = None,
         device: str | Device | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -116,7 +115,7 @@ class TransformerBlock(Module):
         num_heads: int,
         hidden: int | None = None,
         *,
-        generator: random.Random | None = None,
+        generator: Generator | None = None,
         device: str | Device | None = None,
         dtype: Any = "float32",
     ) -> None:

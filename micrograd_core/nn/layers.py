@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
+from micrograd_core import random
 from micrograd_core.autograd import no_grad
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
 from micrograd_core.functions import FUNCTIONS, ones, zeros
-from micrograd_core.nn.initialization import parameter
+from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.tensor import Tensor
 
@@ -28,8 +28,9 @@ class Linear(Module):
     in_features, out_features : int
         Lengths of the last axis of the input and of the result.
     bias : bool
-    generator : random.Random, optional
-        Source of the initial numbers; pass ``random.Random(seed)`` to make them reproducible.
+    generator : Generator or random.Random, optional
+        Source of the initial numbers; by default the default generator, which `micrograd_core.random.manual_seed`
+        restarts.
     device, dtype
         Of the parameters.
 
@@ -46,7 +47,7 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
-        generator: random.Random | None = None,
+        generator: Generator | None = None,
         device: str | Device | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -84,7 +85,7 @@ class _Convolution(Module):
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         bias: bool = True,
-        generator: random.Random | None = None,
+        generator: Generator | None = None,
         device: str | Device | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -152,7 +153,7 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         *,
-        generator: random.Random | None = None,
+        generator: Generator | None = None,
         device: str | Device | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -166,6 +167,30 @@ class Embedding(Module):
 
     def facts(self) -> str:  # noqa: D102
         return ", ".join(map(str, self.weight.shape))
+
+
+class Dropout(Module):
+    """`dropout` while training, and nothing else after `eval`.
+
+    Parameters
+    ----------
+    p : float
+        Probability of a zero.
+    generator : Generator, optional
+        Where masks come from; by default the default generator, which `micrograd_core.random.manual_seed` restarts.
+    """
+
+    def __init__(self, p: float = 0.5, *, generator: random.Generator | None = None) -> None:
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
+        self.p, self.generator = p, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape."""
+        return FUNCTIONS["dropout"](x, self.p, generator=self.generator) if self.training and self.p else x
+
+    def facts(self) -> str:  # noqa: D102
+        return f"p={self.p}"
 
 
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from micrograd_core.errors import IndexingError
 from micrograd_core.ops.activations import BOUNDS, CUBIC, LARGE, MIDDLE, SMALL
+from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]
 
@@ -225,6 +226,16 @@ def log_softmax(x: Any, *, axis: int) -> Any:
         return x.copy()
     shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
     return np.subtract(shifted, np.log(_sum(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
+
+
+def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
+    """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
+    if p == 0:
+        return np.array(x, order="C")
+    out = np.multiply(x, 1 / (1 - p), out=..., dtype=x.dtype)
+    drawn = uniform(shape=x.shape, dtype=np.dtype(np.float32), key=key, block=block)
+    np.copyto(out, 0, where=drawn < p)
+    return out
 
 
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
@@ -515,6 +526,7 @@ def cross_entropy_gradient(
 NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "cross_entropy": cross_entropy,
     "cross_entropy_gradient": cross_entropy_gradient,
+    "dropout": dropout,
     "embedding": embedding,
     "embedding_gradient": embedding_gradient,
     "erf": erf,
