@@ -81,7 +81,8 @@ def _attention_parameters(
         )
     scores = (*broadcast_shapes(op, *(shape[:-2] for shape in shapes[:2])), shapes[0][-2], shapes[1][-2])
     mask = getattr(attn_mask, "shape", ())
-    if mask and broadcast_shapes(op, mask, scores) != scores:
+    padded = (*scores[: max(len(scores) - len(mask), 0)], *mask)
+    if len(padded) != len(scores) or any(n not in (1, m) for n, m in zip(padded, scores, strict=True)):
         raise ShapeError(f"{op}: attn_mask of shape {mask} does not broadcast to that of the scores, {scores}")
     return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
 
