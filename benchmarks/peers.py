@@ -318,13 +318,8 @@ class Micrograd(Modules):
         super().__init__()
         mg = self.library
         self.relu, self.sum, self.tanh = mg.Tensor.relu, mg.Tensor.sum, mg.Tensor.tanh
-        self.cross_entropy, self.conv2d, self.layer_norm, self.gelu = (
-            mg.cross_entropy,
-            mg.conv2d,
-            mg.layer_norm,
-            mg.gelu,
-        )
-        self.attention = mg.scaled_dot_product_attention
+        self.cross_entropy, self.conv2d, self.layer_norm = mg.cross_entropy, mg.conv2d, mg.layer_norm
+        self.gelu, self.attention = mg.gelu, mg.scaled_dot_product_attention
         self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
 
     def leaf(self, array: Any) -> Any:

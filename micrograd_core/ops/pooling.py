@@ -1,4 +1,4 @@
-"""Poolings: each a reduction of `patches` (see `micrograd_core.ops.convolution`)."""
+"""Poolings: each a reduction of `patches` (see `micrograd_core.ops.patches`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.convolution import AXES, patches_reference, windows_of
+from micrograd_core.ops.patches import AXES, patches_reference, windows_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 
 REAL_FLOATING = REAL & FLOATING
