@@ -147,8 +147,9 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     kernels = tensors[0]._kernels
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
+    required = len(operands) - len(op.optional)
     operands = tuple(
-        asarray(x, device=kernels.device) if i in op.separate and not isinstance(x, Tensor) else x
+        asarray(x, device=kernels.device) if i in op.separate and i < required and not isinstance(x, Tensor) else x
         for i, x in enumerate(operands)
     )
     prepared: list[Any] = [
@@ -287,7 +288,9 @@ def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
     if op.parts is not None:
         return lambda *operands, **params: apply_parts(op, operands, params)
-    if op.operands == 1 and op is not TRANSFER and op.gradient is not None:
+    if op.gradient is None:  # only `apply` differentiates a composition
+        return lambda *operands, **params: apply(op, operands, params)
+    if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return lambda *operands, **params: apply(op, operands, params)

@@ -30,6 +30,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return run(*operands)
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
+        if op.optional:
+            args = _completed(op, args, kwargs)
         operands = tuple(
             x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x, device=_beside(args) if i else None)
             for i, x in enumerate(args[:count])
@@ -50,6 +52,17 @@ def _function(op: Op) -> Callable[..., Tensor]:
 def _beside(operands: Any) -> Device | None:
     """Where data go that are not on a device: to the first tensor."""
     return next((x.device for x in operands if isinstance(x, Tensor)), None)
+
+
+def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments with all operands in their places: named ones taken out of `kwargs`, missing ones as scalars."""
+    required = op.operands - len(op.optional)
+    if len(args) < required:
+        raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
+    names = list(_signature(op).parameters)[len(args) : op.operands]
+    given = (*args[required : op.operands], *(kwargs.pop(name, None) for name in names))
+    filled = (scalar if x is None else x for x, scalar in zip(given, op.optional, strict=True))
+    return (*args[:required], *filled, *args[op.operands :])
 
 
 def _signature(op: Op) -> inspect.Signature:

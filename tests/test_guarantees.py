@@ -162,7 +162,7 @@ def test_a_label_that_names_no_class_spoils_the_gradient_visibly(device: Any) ->
     if str(device) == "cpu":
         return
     logits = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
-    F["cross_entropy"](logits, asarray([0, -100], device=device)).backward()
+    F["cross_entropy"](logits, asarray([0, -7], device=device)).backward()
     assert np.isnan(logits.grad.numpy()[1]).all()  # type: ignore[union-attr]
     assert np.isfinite(logits.grad.numpy()[0]).all()  # type: ignore[union-attr]
 

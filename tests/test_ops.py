@@ -23,7 +23,7 @@ CASES = [
 DIFFERENTIABLE = [
     case
     for case in CASES
-    if case.values[0].differentiable and all(o.dtype == "" for o in case.values[1].operands[:1] if isinstance(o, Array))
+    if case.values[0].differentiable and any(o.dtype == "" for o in case.values[1].operands if isinstance(o, Array))
 ]
 
 

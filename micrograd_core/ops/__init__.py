@@ -5,29 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from micrograd_core.ops import (  # fmt: skip
-    arrangement,
-    complex,
-    elementwise,
-    fft,
-    indexing,
-    linalg,
-    movement,
-    network,
-    norms,
-    products,
-    random,
-    reductions,
-    rounding,
-    sorting,
-    transcendental,
-    updates,
+    activations, arrangement, attention, classification, complex, convolution, dropout, elementwise, fft, indexing,
+    linalg, losses, movement, network, normalization, norms, patches, pooling, products, random, reductions,
+    rounding, sorting, transcendental, updates,
 )
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
 _FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, linalg, norms, fft, random, network,
+    products, linalg, norms, fft, random, network, activations, normalization, patches, convolution, pooling,
+    dropout, attention, losses, classification,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}

@@ -14,6 +14,7 @@ import numpy as np
 
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import random
+from micrograd_cpu.networks import NETWORKS
 
 Shape = tuple[int, ...]
 
@@ -159,57 +160,6 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
     if bias.__class__ is not np.ndarray:
         return product if bias == 0 else product + bias
     return np.add(product, bias, out=product)
-
-
-def softmax(x: Any, *, axis: int) -> Any:
-    """Exponentials and quotient in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    np.exp(e, out=e)
-    return np.divide(e, np.add.reduce(e, axis=axis, keepdims=True), out=e)
-
-
-def log_softmax(x: Any, *, axis: int) -> Any:
-    """The result in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
-
-
-def _class_axis(x: Any, targets: Any) -> int:
-    """The axis of the classes, after a look at the targets."""
-    axis = 1 if x.ndim > 1 else 0
-    if targets.size and not 0 <= targets.min() <= targets.max() < x.shape[axis]:
-        raise IndexingError(
-            f"cross_entropy: targets must be class indices from 0 to {x.shape[axis] - 1}; "
-            f"they range from {targets.min()} to {targets.max()}"
-        )
-    return axis
-
-
-def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
-    """The key of each position's target class."""
-    positions = (np.arange(targets.size),) if targets.ndim == 1 else np.ix_(*map(np.arange, targets.shape))
-    return (*positions[:axis], targets, *positions[axis:])
-
-
-def cross_entropy(x: Any, targets: Any, *, reduction: str) -> Any:
-    """Looks up the targets' log-probabilities, rather than masking all others."""
-    axis = _class_axis(x, targets)
-    losses = np.negative(log_softmax(x, axis=axis)[_at_targets(x, targets, axis)])
-    if reduction == "none":
-        return losses
-    return _sum(losses, axis=None) if reduction == "sum" else mean(losses, axis=None, keepdims=False)
-
-
-def probability_error(x: Any, targets: Any) -> Any:
-    """The probabilities, less 1 at the targets."""
-    axis = _class_axis(x, targets)
-    p = softmax(x, axis=axis)
-    p[_at_targets(x, targets, axis)] -= 1
-    return p
 
 
 def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
@@ -414,12 +364,8 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "scatter": scatter,
     "relu": relu,
     "relu_gradient": relu_gradient,
-    "softmax": softmax,
-    "log_softmax": log_softmax,
     "one_hot": one_hot,
     "linear": linear,
-    "cross_entropy": cross_entropy,
-    "probability_error": probability_error,
     # order and repetition
     "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),
     "repeat": lambda x, *, repeats, axis: np.repeat(x, repeats, axis=axis),
@@ -440,5 +386,6 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
+    **NETWORKS,
     **random.KERNELS,
 }
