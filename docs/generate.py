@@ -84,7 +84,7 @@ def anchor(heading: str) -> str:
 
 def kernels_table() -> str:
     """The kernels that every device provides, from their records."""
-    core = [op for name, op in TABLE.items() if name in CORE_KERNELS]
+    core = [TABLE[name] for name in sorted(CORE_KERNELS)]
     rows = [
         (f"`{kernel_signature(op)}`", first_sentence(op.doc).replace("|", r"\|"), accepted(op), result(op))
         for op in core
