@@ -76,6 +76,23 @@ def _signature(op: Op) -> inspect.Signature:
     return inspect.Signature(found)
 
 
+def kernel_signature(op: Op) -> str:
+    """How a device's kernel for `op` is called: operands by position, parameters by keyword.
+
+    >>> kernel_signature(TABLE["softmax"])
+    'softmax(x, *, axis)'
+    """
+    if op.operands:
+        found = list(_signature(op).parameters.values())
+    else:  # nothing but parameters, which the composition takes after `k`
+        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
+    by_position = found[0].POSITIONAL_ONLY if op.operands else found[0].POSITIONAL_OR_KEYWORD
+    operands = [each.name for each in found if each.kind is by_position] if op.operands != -1 else ["*arrays"]
+    named = [each.name for each in found if each.kind is not by_position]
+    marker = ["*"] if named and op.operands != -1 else []
+    return f"{op.name}({', '.join(operands + marker + named)})"
+
+
 def _docstring(op: Op) -> str:
     kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
     result = "the operands' common dtype" if op.result is SAME else "bool, or the dtype asked for"
