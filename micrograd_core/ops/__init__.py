@@ -5,9 +5,31 @@ from __future__ import annotations
 from typing import Final
 
 from micrograd_core.ops import (  # fmt: skip
-    activations, arrangement, attention, classification, complex, convolution, dropout, elementwise, fft, indexing,
-    linalg, losses, movement, network, normalization, norms, patches, pooling, products, random, reductions,
-    rounding, sorting, transcendental, updates,
+    activations,
+    arrangement,
+    attention,
+    classification,
+    complex,
+    convolution,
+    dropout,
+    elementwise,
+    fft,
+    indexing,
+    linalg,
+    losses,
+    movement,
+    network,
+    normalization,
+    norms,
+    patches,
+    pooling,
+    products,
+    random,
+    reductions,
+    rounding,
+    sorting,
+    transcendental,
+    updates,
 )
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
