@@ -97,6 +97,21 @@ def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     return mean if mean.dtype == x.dtype else mean.astype(x.dtype)
 
 
+def scan(ufunc: Any, initial: int) -> Callable[..., Any]:
+    """All prefixes, after `initial` if that is included."""
+
+    def kernel(x: Any, *, axis: int, include_initial: bool) -> Any:
+        if not include_initial:
+            return ufunc.accumulate(x, axis=axis)
+        shape = tuple(n + (each == axis) for each, n in enumerate(x.shape))
+        result = np.full(shape, initial, x.dtype)
+        rest = tuple(slice(1, None) if each == axis else slice(None) for each in range(x.ndim))
+        ufunc.accumulate(x, axis=axis, out=result[rest])
+        return result
+
+    return kernel
+
+
 def broadcast_to(x: Any, *, shape: Shape) -> Any:
     """A 0-d array, the start of most sweeps, is repeated without NumPy's general (and slow) machinery."""
     if x.ndim:
@@ -292,6 +307,11 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
     "mean": mean,
+    "prod": np.multiply.reduce,
+    "cumulative_sum": scan(np.add, 0),
+    "cumulative_prod": scan(np.multiply, 1),
+    "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
+    "count_nonzero": lambda x, *, axis, keepdims: np.count_nonzero(x, axis=axis, keepdims=keepdims),
     "matmul": matmul,
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),

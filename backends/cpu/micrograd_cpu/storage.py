@@ -27,7 +27,7 @@ DTYPES: Final = {
 class CPUBackend(ArrayAPIBackend):
     """The host's memory and processor, through NumPy."""
 
-    capabilities = frozenset({"complex", "linalg", "strided"})
+    capabilities = frozenset({"complex", "dlpack", "linalg", "strided"})
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
