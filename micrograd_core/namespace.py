@@ -1,6 +1,6 @@
 """What makes `micrograd_core` an array API namespace, beside its functions: constants, dtypes, and what it can tell.
 
-Array API standard 2024.12, sections "Data type functions", "Constants", "Inspection".
+Array API standard 2025.12, sections "Data type functions", "Constants", "Inspection".
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from micrograd_core import layout
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import (
     COMPLEX_OF,
@@ -26,7 +27,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
 from micrograd_core.tensor import Tensor
 
-VERSION: Final = "2024.12"
+VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
@@ -144,6 +145,17 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     return result
 
 
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all `shapes` broadcast to.
+
+    Raises
+    ------
+    ShapeError
+        When two lengths of an axis differ and neither is 1.
+    """
+    return layout.broadcast_shapes("broadcast_shapes", *(layout.as_shape("broadcast_shapes", each) for each in shapes))
+
+
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion leads from a dtype, or that of a tensor, to `to`."""
     target = as_dtype(to)
@@ -194,17 +206,18 @@ class Info:
         standard = (each for name, each in DTYPES.items() if name in had and name not in ("float16", "bfloat16"))
         return {each.name: each for each in standard if kind is None or isdtype(each, kind)}
 
-    def devices(self) -> list[Device]:
-        """Those that installed plugins can open."""
-        from micrograd_core.plugins import names
+    def devices(self) -> tuple[Device, ...]:
+        """Those among which ``Device("auto")`` chooses. No other library is opened just to be told."""
+        from micrograd_core import plugins
 
         found = []
-        for name in names():
+        for name in plugins.names():
             try:
-                found.append(Device(name))
+                if plugins.call(name, "micrograd_priority") >= 0:
+                    found.append(Device(name))
             except MicrogradError:
                 continue
-        return found
+        return tuple(found)
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807
@@ -213,5 +226,5 @@ def __array_namespace_info__() -> Info:  # noqa: N807
 
 
 NAMESPACE: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (astype, can_cast, finfo, iinfo, isdtype, result_type)
+    each.__name__: each for each in (astype, broadcast_shapes, can_cast, finfo, iinfo, isdtype, result_type)
 }

@@ -69,12 +69,18 @@ class Array:
         kind, index = self._exported().__dlpack_device__()
         return kind, index
 
-    def __dlpack__(self: Any, **options: Any) -> Any:
+    def __dlpack__(
+        self: Any,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         if self.requires_grad:
             raise GraphError("this tensor records gradients, which DLPack cannot carry; export x.detach()")
-        copy = options.get("copy")
-        exported = self._exported()
-        return exported.__dlpack__(**{name: value for name, value in options.items() if value is not None or copy})
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return self._exported().__dlpack__(**{name: value for name, value in options.items() if value is not None})
 
     def _exported(self: Any) -> Any:
         """The handle, as something with DLPack's methods."""

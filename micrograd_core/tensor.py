@@ -358,7 +358,14 @@ class Tensor(Array):
         """A NumPy copy."""
         import numpy
 
-        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=self.dtype.name)
+        dtype: Any = self.dtype.name
+        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
+            try:
+                import ml_dtypes
+            except ModuleNotFoundError as error:
+                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
+            dtype = ml_dtypes.bfloat16
+        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=dtype)
         return array.reshape(self.shape).copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -6,6 +6,7 @@ from typing import Final
 
 from micrograd_core.ops import (
     complex,
+    creation,
     elementwise,
     linalg,
     movement,
@@ -18,7 +19,9 @@ from micrograd_core.ops import (
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network, linalg, norms)
+_FAMILIES = (
+    elementwise, rounding, transcendental, complex, reductions, creation, movement, network, linalg, norms,
+)  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 
