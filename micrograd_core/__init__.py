@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import errors, fft, functions, linalg, nn, optim, random
+from micrograd_core import creation, errors, fft, functions, linalg, namespace, nn, optim, random
 from micrograd_core.anomaly import detect_anomaly
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.batching import vmap
@@ -34,15 +34,16 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.errors import MicrogradError
-from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
-from micrograd_core.tensor import Tensor, asarray, shares_memory
+from micrograd_core.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
+from micrograd_core.tensor import Tensor, shares_memory
 from micrograd_core.transforms import hessian, hvp, jacobian, jvp, vjp
 
 __version__ = "0.1.0"
+__array_api_version__ = namespace.VERSION
 
-globals().update(functions.MAIN)  # add, multiply, sum, softmax, …: one function per record of the op table
-globals().update(COMPOUND)
+# add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
+globals().update({**functions.MAIN, **COMPOUND, **creation.CREATION, **namespace.NAMESPACE})
 
 if TYPE_CHECKING:
 
@@ -50,12 +51,11 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
-    "default_device", "enable_grad", "errors", "fft", "float16", "float32", "float64", "full", "grad", "gradcheck",
-    "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nn", "no_grad", "ones",
-    "ones_like", "optim", "random",
-    "checkpoint", "custom_gradient", "detect_anomaly", "hessian", "hvp", "jacobian", "jvp", "vjp", "vmap",
+    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "checkpoint", "complex64", "complex128",
+    "custom_gradient", "default_device", "detect_anomaly", "e", "enable_grad", "errors", "fft", "float16", "float32",
+    "float64", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inf", "int8", "int16", "int32", "int64",
+    "is_grad_enabled", "jacobian", "jvp", "linalg", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "random",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
-    "zeros", "zeros_like",
-    *{**functions.MAIN, **COMPOUND},
+    "vjp", "vmap",
+    "__array_namespace_info__", *functions.MAIN, *COMPOUND, *creation.CREATION, *namespace.NAMESPACE,
 ]  # fmt: skip

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from micrograd_core.creation import arange
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.functions import FUNCTIONS, arange
+from micrograd_core.functions import FUNCTIONS
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.tensor import Tensor, asarray
 

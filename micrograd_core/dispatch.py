@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
@@ -429,6 +430,14 @@ def unary(name: str) -> Callable[[Any], Tensor]:
     return method
 
 
+def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
+    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
+    assert op.parameters is not None
+    wanted = None if dtype is None else as_dtype(dtype)
+    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
+    return out if wanted in (None, out.dtype) else out.astype(wanted)
+
+
 def reduction(name: str) -> Callable[..., Tensor]:
     """A method that reduces over axes; over all of them by default."""
     op = TABLE[name]
@@ -439,6 +448,8 @@ def reduction(name: str) -> Callable[..., Tensor]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
+        if op.cast is not None and "dtype" in others:
+            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
         return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
 
     method.__doc__ = op.doc

@@ -174,6 +174,10 @@ class LinAlgError(MicrogradError, ValueError):
     """The numbers of a matrix leave an operation without an answer: a singular one has no inverse."""
 
 
+class MissingAxes(ShapeError, AttributeError):
+    """A property needs more axes than the tensor has. To ``hasattr`` it is absent."""
+
+
 class IndexingError(MicrogradError, IndexError):
     """A key does not fit the tensor that it indexes."""
 

@@ -9,34 +9,23 @@ from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device
 from micrograd_core.differentiate import backward
-from micrograd_core.dispatch import (
-    NO_PARAMS,
-    TRANSFER,
-    along,
-    apply,
-    apply_single,
-    augmented,
-    binary,
-    explain,
-    reduction,
-    unary,
-    wrap,
-)
+from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, apply_single, explain, reduction, unary, wrap
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
 from micrograd_core.hooks import register_hook
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
+from micrograd_core.standard import Array
 from micrograd_core.writing import Storage, share, storage, write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
-class Tensor:
+class Tensor(Array):
     """An n-d array on some device that remembers how it was made.
 
     Parameters
@@ -211,33 +200,6 @@ class Tensor:
 
     # elementwise
 
-    __add__, __radd__ = binary("add")
-    __sub__, __rsub__ = binary("subtract")
-    __mul__, __rmul__ = binary("multiply")
-    __truediv__, __rtruediv__ = binary("divide")
-    __pow__, __rpow__ = binary("pow")
-    __matmul__, __rmatmul__ = binary("matmul")
-    __and__, __rand__ = binary("bitwise_and")
-    __or__, __ror__ = binary("bitwise_or")
-    __xor__, __rxor__ = binary("bitwise_xor")
-    __lt__, __gt__ = binary("less")[0], binary("greater")[0]
-    __le__, __ge__ = binary("less_equal")[0], binary("greater_equal")[0]
-    __eq__ = binary("equal")[0]
-    __ne__ = binary("not_equal")[0]
-    __hash__ = object.__hash__
-    __iadd__ = augmented("add")
-    __isub__ = augmented("subtract")
-    __imul__ = augmented("multiply")
-    __itruediv__ = augmented("divide")
-    __ipow__ = augmented("pow")
-    __iand__ = augmented("bitwise_and")
-    __ior__ = augmented("bitwise_or")
-    __ixor__ = augmented("bitwise_xor")
-    __neg__ = unary("negative")
-    __pos__ = unary("positive")
-    __abs__ = unary("abs")
-    __invert__ = unary("bitwise_invert")
-
     abs = unary("abs")
     sign = unary("sign")
     floor = unary("floor")
@@ -304,14 +266,14 @@ class Tensor:
     def T(self) -> Tensor:  # noqa: N802
         """The transpose of a matrix. A view."""
         if self.ndim != 2:
-            raise ShapeError(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
+            raise MissingAxes(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
         return self.mT
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
         """The last two axes exchanged. A view."""
         if self.ndim < 2:
-            raise ShapeError(f"mT needs at least two axes; this tensor has shape {self.shape}")
+            raise MissingAxes(f"mT needs at least two axes; this tensor has shape {self.shape}")
         return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
 
     def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
@@ -386,7 +348,14 @@ class Tensor:
         """A NumPy copy."""
         import numpy
 
-        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=self.dtype.name)
+        dtype: Any = self.dtype.name
+        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
+            try:
+                import ml_dtypes
+            except ModuleNotFoundError as error:
+                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
+            dtype = ml_dtypes.bfloat16
+        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=dtype)
         return array.reshape(self.shape).copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Tensor, asarray, enable_grad, functions, grad, is_grad_enabled, nn, no_grad, optim, zeros
+from micrograd_core import (
+    Tensor,
+    asarray,
+    enable_grad,
+    full,
+    functions,
+    grad,
+    is_grad_enabled,
+    nn,
+    no_grad,
+    optim,
+    zeros,
+)
 from micrograd_core.dtypes import float32
 from micrograd_core.errors import DTypeError, GraphError, OutOfMemory, ShapeError
 
@@ -147,7 +159,7 @@ def test_floats_are_not_truncated_into_integer_tensors() -> None:
         with pytest.raises(DTypeError):
             n[:] = value
     with pytest.raises(DTypeError, match="float"):
-        functions.full((2,), float("nan"), dtype="int64")
+        full((2,), float("nan"), dtype="int64")
 
 
 def test_labels_of_narrow_dtypes_count_far_enough(device: Any) -> None:

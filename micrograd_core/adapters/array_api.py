@@ -22,7 +22,8 @@ STANDARD = frozenset(
     "logical_or isnan isfinite isinf real imag conj hypot acos acosh asin asinh atan atan2 atanh "
     "bitwise_left_shift bitwise_right_shift copysign cosh floor_divide log10 log2 logaddexp logical_xor nextafter "
     "reciprocal remainder round signbit sinh tan trunc exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
-    "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
+    "std any all argmax argmin prod cumulative_sum cumulative_prod count_nonzero reshape permute_dims "
+    "broadcast_to flip where full arange matmul".split()
 )
 
 EXTENSIONS = {
@@ -197,6 +198,10 @@ class ArrayAPIBackend:
             if 0 in shape
             else self.xp.asarray(nest(flat, shape), dtype=dtype, **self._options)
         )
+
+    def from_dlpack(self, x: Any) -> Any:
+        """As the namespace does it."""
+        return self.xp.from_dlpack(x)
 
     def to_host(self, x: Any) -> Any:
         """Through the buffer protocol or ``__array__``; override it where the library has neither."""

@@ -11,9 +11,9 @@ import pytest
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import LAYOUTS
+from micrograd_core.creation import zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import zeros
 from micrograd_core.tensor import Tensor, asarray
 
 

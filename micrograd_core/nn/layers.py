@@ -6,9 +6,10 @@ from typing import Any
 
 from micrograd_core import random
 from micrograd_core.autograd import no_grad
+from micrograd_core.creation import ones, zeros
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
-from micrograd_core.functions import FUNCTIONS, ones, zeros
+from micrograd_core.functions import FUNCTIONS
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.tensor import Tensor

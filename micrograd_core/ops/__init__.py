@@ -11,6 +11,7 @@ from micrograd_core.ops import (  # fmt: skip
     classification,
     complex,
     convolution,
+    creation,
     dropout,
     elementwise,
     fft,
@@ -37,7 +38,7 @@ from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 _FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, linalg, norms, fft, random, network, activations, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification,
+    dropout, attention, losses, classification, creation,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}

@@ -14,6 +14,7 @@ import numpy as np
 
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import random
+from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import NETWORKS
 
 Shape = tuple[int, ...]
@@ -73,7 +74,7 @@ def complex_(x: Any, y: Any) -> Any:
 def floor_divide(x: Any, y: Any) -> Any:
     """Where an infinity is involved NumPy follows Python, and the standard the quotient."""
     result = np.floor_divide(x, y)
-    if result.dtype.kind == "f" and not np.isfinite(result + y).all():
+    if result.dtype.kind not in "iu" and not np.isfinite(result + y).all():
         quotient = np.floor(np.true_divide(x, y))
         return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
     return result
@@ -90,20 +91,50 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-    """One sum, one division; float16 is summed as float32."""
-    if x.dtype == np.float16:
-        total: Any = _sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)
-    else:
-        total = _sum(x, axis=axis, keepdims=keepdims)
-    mean = np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
-    return mean if mean.dtype == x.dtype else mean.astype(x.dtype)
+    """One sum, one division."""
+    if x.__class__ is Half:
+        return once(mean, x, axis=axis, keepdims=keepdims)
+    total: Any = _sum(x, axis=axis, keepdims=keepdims)
+    return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
+
+
+def var(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
+    """The squares in the memory of the deviations."""
+    if x.__class__ is Half:
+        return once(var, x, axis=axis, correction=correction, keepdims=keepdims)
+    deviations = np.subtract(x, mean(x, axis=axis, keepdims=True), out=...)
+    total: Any = _sum(np.square(deviations, out=deviations), axis=axis, keepdims=keepdims)
+    count = x.size if axis is None else math.prod(x.shape[each] for each in axis)
+    return np.true_divide(total, count - correction or math.nan, dtype=total.dtype)
+
+
+def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
+    """The root of the variance."""
+    if x.__class__ is Half:
+        return once(std, x, axis=axis, correction=correction, keepdims=keepdims)
+    return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def scan(ufunc: Any, initial: int) -> Callable[..., Any]:
+    """All prefixes, after `initial` if that is included."""
+
+    def kernel(x: Any, *, axis: int, include_initial: bool) -> Any:
+        if not include_initial:
+            return ufunc.accumulate(x, axis=axis)
+        shape = tuple(n + (each == axis) for each, n in enumerate(x.shape))
+        result = np.full(shape, initial, x.dtype)
+        rest = tuple(slice(1, None) if each == axis else slice(None) for each in range(x.ndim))
+        ufunc.accumulate(x, axis=axis, out=result[rest])
+        return result
+
+    return kernel
 
 
 def broadcast_to(x: Any, *, shape: Shape) -> Any:
     """A 0-d array, the start of most sweeps, is repeated without NumPy's general (and slow) machinery."""
     if x.ndim:
         return np.broadcast_to(x, shape)
-    result = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    result = (Half if x.__class__ is Half else np.ndarray)(shape, x.dtype, x, 0, (0,) * len(shape))
     result.flags.writeable = False
     return result
 
@@ -114,14 +145,20 @@ def spread(x: Any, *, shape: Shape) -> Any:
         return broadcast_to(x, shape=shape)
     result = np.empty(shape, x.dtype)
     result[...] = x
-    return result
+    return result.view(Half) if x.__class__ is Half else result
 
 
 def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Zeros come from the allocator for free."""
-    return (
-        np.zeros(shape, dtype) if fill_value.__class__ is int and not fill_value else np.full(shape, fill_value, dtype)
-    )
+    empty = fill_value.__class__ is int and not fill_value
+    result = np.zeros(shape, dtype) if empty else np.full(shape, fill_value, dtype)
+    return result if dtype.itemsize != 2 else as_half(result)
+
+
+def astype(x: Any, *, dtype: Any) -> Any:
+    """Always fresh."""
+    result = x.astype(dtype)
+    return result if dtype.itemsize != 2 else as_half(result)
 
 
 def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
@@ -131,7 +168,7 @@ def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
 
 def scatter(x: Any, values: Any, *, key: tuple[Any, ...]) -> Any:
     """Copy, then assign."""
-    result = np.array(x)
+    result = np.array(x, subok=True)
     result[key] = values
     return result
 
@@ -157,14 +194,14 @@ def relu_gradient(g: Any, out: Any) -> Any:
 def linear(x: Any, weight: Any, bias: Any) -> Any:
     """The bias goes into the memory of the product."""
     product = matmul(x, weight.T)
-    if bias.__class__ is not np.ndarray:
+    if not isinstance(bias, np.ndarray):
         return product if bias == 0 else product + bias
     return np.add(product, bias, out=product)
 
 
 def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
     """A comparison with the class numbers."""
-    return np.equal(x[..., None], np.arange(num_classes)).astype(dtype)
+    return astype(np.equal(x[..., None], np.arange(num_classes)), dtype=dtype)
 
 
 # ── selection by integers ────────────────────────────────────────────────────────────────────────────────────
@@ -351,14 +388,21 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
     "mean": mean,
+    "var": var,
+    "std": std,
+    "prod": np.multiply.reduce,
+    "cumulative_sum": scan(np.add, 0),
+    "cumulative_prod": scan(np.multiply, 1),
+    "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
+    "count_nonzero": lambda x, *, axis, keepdims: np.count_nonzero(x, axis=axis, keepdims=keepdims),
     "matmul": matmul,
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
     "broadcast_to": broadcast_to,
     "spread": spread,
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
-    "astype": lambda x, *, dtype: x.astype(dtype),
-    "copy": lambda x: np.array(x, order="C"),
+    "astype": astype,
+    "copy": lambda x: np.array(x, order="C", subok=True),
     "full": full,
     "getitem": getitem,
     "scatter": scatter,
@@ -386,6 +430,6 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
-    **NETWORKS,
+    **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
     **random.KERNELS,
 }
