@@ -158,7 +158,7 @@ def cases(
 def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
     """Whether a sample without a dtype of its own makes sense in `dtype`."""
     kind = DTYPES[dtype].kind
-    scalars = [operand for operand in sample.operands if isinstance(operand, float)]
+    scalars = [each for each in (*sample.operands, *sample.params.values()) if isinstance(each, float)]
     if kind == "complex floating" and DTYPES[sample.params.get("dtype", dtype)].kind != kind:
         return False  # which part is meant has to be said
     return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
