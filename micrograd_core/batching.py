@@ -285,7 +285,7 @@ def _scatter(op: Op, table: Any, values: list[Any], batched: list[bool], params:
     return perform(op, [x, value], {**params, "key": (slice(0, size, 1), *params["key"])})
 
 
-def _matmul(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+def _products(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
     """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
     row, column = (_ndim(x, each) == 1 for x, each in zip(values, batched, strict=True))
     x, y = values
@@ -304,10 +304,11 @@ _RULES: dict[str, Rule] = {
     "broadcast_to": _broadcast,
     "concat": _joined,
     "getitem": _getitem,
-    "matmul": _matmul,
+    "matmul": _products,
     "permute_dims": _permute,
     "reshape": _reshape,
     "scatter": _scatter,
+    "solve": _products,
     "spread": _broadcast,
     "stack": _joined,
 }
@@ -322,7 +323,7 @@ def _rule(op: Op) -> Rule:
     names = () if op.parameters is None else inspect.signature(op.parameters).parameters
     if op.operands == 1 and "axis" in names:
         return _along_axis
-    if op.operands == 1 and getattr(op, "extension", "") == "linalg":
+    if op.operands == 1 and op.extension == "linalg":
         return _leading  # stacks of matrices
     return _composed if op.compose is not None else _one_by_one
 

@@ -322,7 +322,7 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
             if not result.requires_grad:
                 continue
             for x in (result, *each):
-                x.backward(np.ones(x.shape))
+                x.backward(np.ones(x.shape), retain_graph=True)  # parts of one result
             for j in batched:
                 if floating[j] and whole[j].grad is not None:
                     gradients = [row[j].grad.numpy() for row in separate]
@@ -519,3 +519,15 @@ def test_complex_functions_follow_pytorchs_convention() -> None:
     np.testing.assert_allclose(tangent.numpy(), (up - down) / (2 * step), rtol=1e-8)
     with pytest.raises(DTypeError, match="use vjp or jvp"):
         jacobian(ours)(asarray(z))
+
+
+def test_factorisations_inside_transforms() -> None:
+    from micrograd_core import linalg
+
+    a = np.stack([A @ A.T + shift * np.eye(2) for shift in (0.0, 1.0, 2.0)])
+    found = vmap(jacobian(lambda a: linalg.eigh(a).eigenvalues))(asarray(a)).numpy()
+    vectors = np.linalg.eigh(a).eigenvectors
+    np.testing.assert_allclose(found, np.einsum("bik,bjk->bkij", vectors, vectors))
+    inverse = np.linalg.inv(a[0])
+    second = hessian(lambda a: linalg.slogdet(a).logabsdet)(asarray(a[0])).numpy()
+    np.testing.assert_allclose(second, -np.einsum("jk,li->ijkl", inverse, inverse))
