@@ -51,15 +51,18 @@ def _matmul_left(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``g @ y.T``."""
     if len(y.shape) == 1:
         return k.multiply(_column(k, g) if len(x.shape) > 1 else g, y)
-    if len(x.shape) == 1:
+    if len(x.shape) == 1 and len(y.shape) > 2:
         return k.sum(k.multiply(y, _row(k, g)), axis=(len(y.shape) - 1,), keepdims=False)
-    return k.matmul(g, _swap(k, y))
+    return k.matmul(y, g) if len(x.shape) == 1 else k.matmul(g, _swap(k, y))
 
 
 def _matmul_right(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``x.T @ g``."""
+    if len(y.shape) == 1 < len(x.shape):
+        rows = math.prod(x.shape[:-1])
+        return k.matmul(k.reshape(g, shape=(rows,)), k.reshape(x, shape=(rows, x.shape[-1])))
     if len(y.shape) == 1:
-        return k.multiply(x, _column(k, g) if len(x.shape) > 1 else g)
+        return k.multiply(x, g)
     if len(x.shape) == 1:
         return k.multiply(_column(k, x), _row(k, g))
     if len(y.shape) == 2 < len(x.shape):  # one matrix for the whole batch: one product, not a batch of them to sum
