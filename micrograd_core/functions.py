@@ -44,7 +44,11 @@ def _function(op: Op) -> Callable[..., Tensor]:
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
     function.__name__ = function.__qualname__ = op.name
     function.__doc__ = _docstring(op)
-    function.__signature__ = _signature(op)
+    if parameters is not None and count != -1:
+        function.__wrapped__ = parameters  # `inspect` finds the signature there when it is asked for, not at import
+        parameters.__annotations__["return"] = "Tensor"
+    else:
+        function.__signature__ = _signature(op)
     return function  # type: ignore[no-any-return]
 
 
@@ -58,7 +62,7 @@ def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     required = op.operands - len(op.optional)
     if len(args) < required:
         raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
-    names = list(_signature(op).parameters)[len(args) : op.operands]
+    names = op.parameters.__code__.co_varnames[len(args) : op.operands]  # type: ignore[union-attr]
     given = (*args[required : op.operands], *(kwargs.pop(name, None) for name in names))
     filled = (scalar if x is None else x for x, scalar in zip(given, op.optional, strict=True))
     return (*args[:required], *filled, *args[op.operands :])
