@@ -283,7 +283,7 @@ OPS = (
         compose=_pad,
         samples=(
             Sample(Array((2, 3)), pad_width=1),
-            Sample(Array((2, 3)), pad_width=((1, 0), (0, 2)), constant_values=0.5),
+            Sample(Array((2, 3)), pad_width=((1, 0), (0, 2)), constant_values=2),
             Sample(Array((2, 3)), pad_width=(4, 5), mode="edge"),
             Sample(Array((2, 3)), pad_width=(4, 5), mode="wrap"),
             Sample(Array((1, 3)), pad_width=(4, 5), mode="reflect"),
