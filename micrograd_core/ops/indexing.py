@@ -295,7 +295,7 @@ OPS = (
     Op(
         "argwhere",
         "The indices of the elements that are not 0, one row each, in C order. The number of rows depends on the "
-        "elements: a device without the capability ``data-dependent-shapes`` sends the truth values to the host.",
+        "elements: a device without a kernel of that name sends the truth values, and nothing else, to the host.",
         accepts=ANY,
         result=_int64,
         gradient="positions are not differentiable",
