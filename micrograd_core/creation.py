@@ -177,8 +177,9 @@ def linspace(
         values = [start + (stop - start) * i // steps for i in range(num)]  # type: ignore[operator]
         return asarray(values, dtype=chosen, device=device)
     whole = kind(stop) - kind(start)  # type: ignore[arg-type]
-    if not math.isfinite(abs(whole)) and math.isfinite(abs(start)) and math.isfinite(abs(stop)):
-        out = _series(kind(start), kind(stop) / steps - kind(start) / steps, num, kernels, wide)  # type: ignore[arg-type]
+    if math.isinf(abs(whole)) and math.isfinite(abs(start)) and math.isfinite(abs(stop)):  # too far apart
+        t = _series(0.0, 1 / steps, num, kernels, wide)
+        out = t * kind(stop) - (t - 1) * kind(start)  # type: ignore[arg-type]
     else:
         out = _series(kind(start), whole / steps, num, kernels, wide)  # type: ignore[arg-type]
     if endpoint and num > 1:
