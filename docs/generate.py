@@ -2,7 +2,7 @@
 
 ::
 
-    python docs/generate.py               # the tables in protocol.md: a second
+    python docs/generate.py               # the tables in protocol.md, and operations.md: a second
     python docs/generate.py conformance   # conformance.md: runs the suite on each device, some minutes
 
 A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare it with what this makes.
@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
+
+import operations
 
 from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
 from micrograd_core.dtypes import DTYPES
@@ -159,3 +161,4 @@ if __name__ == "__main__":
     else:
         protocol = DOCS / "protocol.md"
         protocol.write_text(filled(protocol.read_text(encoding="utf-8")), encoding="utf-8")
+        operations.PAGE.write_text(operations.page(), encoding="utf-8")

@@ -16,7 +16,7 @@ import pytest
 
 import micrograd_core
 from micrograd_core import Device, doctor, plugins
-from micrograd_core.functions import kernel_signature
+from micrograd_core.functions import FUNCTIONS, kernel_signature
 from micrograd_core.ops import TABLE, Array
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -203,3 +203,9 @@ def test_the_page_of_matrices_has_every_device_and_all_conform() -> None:
     for device, section in sections.items():
         assert "| operation | provided |" in section, device
         assert re.search(r"^\S+ conforms\b", section, re.M), device
+
+
+def test_the_page_of_operations_is_written_from_the_table() -> None:
+    found = generate.operations.PAGE.read_text(encoding="utf-8")
+    assert found == generate.operations.page(), "the op table has changed: python docs/generate.py"
+    assert all(f"{name}(" in found for name in FUNCTIONS)

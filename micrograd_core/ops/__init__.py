@@ -35,12 +35,12 @@ from micrograd_core.ops import (  # fmt: skip
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
 
-_FAMILIES = (
+FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, linalg, norms, fft, random, network, activations, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation,
 )  # fmt: skip
 
-TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
+TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
 
-__all__ = ["CORE_KERNELS", "SAME", "TABLE", "Array", "Op", "Sample", "unbroadcast"]
+__all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Sample", "unbroadcast"]
