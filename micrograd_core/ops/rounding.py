@@ -85,7 +85,10 @@ def _floor_divide(k: Any, x: Any, y: Any) -> Any:
 
 
 def _remainder(k: Any, x: Any, y: Any) -> Any:
-    """With the sign of `y`, zeros included. By an infinity it is `x`, or that infinity where the signs differ."""
+    """With the sign of `y`, zeros included. By an infinity it is `x`, or that infinity where the signs differ.
+
+    Exact where the quotient is, which is as far as the digits of the dtype go.
+    """
     if k.dtype(y if is_scalar(x) else x).is_integer:
         return _integer_division(k, x, y)[1]
     x, y = arrays(k, x, y)

@@ -55,7 +55,7 @@ def _log1p(k: Any, x: Any) -> Any:
     u = k.add(x, 1)
     exact = k.logical_or(k.equal(u, 1), k.logical_not(k.isfinite(u)))
     corrected = k.divide(k.multiply(k.log(u), x), k.where(exact, 1, k.subtract(u, 1)))
-    return k.where(exact, k.where(k.equal(u, 1), x, u), corrected)
+    return k.where(exact, k.where(k.equal(u, 1), x, k.log(u)), corrected)
 
 
 def _difference(k: Any, x: Any, y: Any) -> Any:
