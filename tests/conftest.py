@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from micrograd_core import Device
+
+os.environ["SCIPY_ARRAY_API"] = "1"  # SciPy looks once, when it is imported
 
 
 @pytest.fixture(params=["cpu", "rawbuffer"])
