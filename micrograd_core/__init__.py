@@ -5,16 +5,12 @@ Importing this package imports neither an array library nor a plugin; the first 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
-from micrograd_core import creation, errors, fft, functions, linalg, namespace, nn, optim, random
-from micrograd_core.anomaly import detect_anomaly
+from micrograd_core import creation, errors, functions, namespace
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
-from micrograd_core.batching import vmap
-from micrograd_core.compound import COMPOUND
-from micrograd_core.custom import checkpoint, custom_gradient
 from micrograd_core.device import Device, default_device, set_default_device, use_device
-from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
     DType,
     bfloat16,
@@ -37,25 +33,48 @@ from micrograd_core.errors import MicrogradError
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
 from micrograd_core.tensor import Tensor, shares_memory
-from micrograd_core.transforms import hessian, hvp, jacobian, jvp, vjp
 
 __version__ = "0.1.0"
 __array_api_version__ = namespace.VERSION
 
 # add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
-globals().update({**functions.MAIN, **COMPOUND, **creation.CREATION, **namespace.NAMESPACE})
+globals().update({**functions.MAIN, **creation.CREATION, **namespace.NAMESPACE})
 
-if TYPE_CHECKING:
+# Imported when they are asked for: module to names, "" where the module itself is meant.
+LATER = {
+    "anomaly": "detect_anomaly",
+    "batching": "vmap",
+    "compound": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
+    "unique_values unstack",
+    "custom": "checkpoint custom_gradient",
+    "differentiate": "grad value_and_grad",
+    "fft": "",
+    "linalg": "",
+    "nn": "",
+    "optim": "",
+    "random": "",
+    "transforms": "hessian hvp jacobian jvp vjp",
+}
+_HOMES = {name: module for module, names in LATER.items() for name in names.split() or [module]}
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")
+    module = import_module(f"micrograd_core.{_HOMES[name]}")
+    globals()[name] = getattr(module, name) if LATER[_HOMES[name]] else module
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "checkpoint", "complex64", "complex128",
-    "custom_gradient", "default_device", "detect_anomaly", "e", "enable_grad", "errors", "fft", "float16", "float32",
-    "float64", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inf", "int8", "int16", "int32", "int64",
-    "is_grad_enabled", "jacobian", "jvp", "linalg", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "random",
-    "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
-    "vjp", "vmap",
-    "__array_namespace_info__", *functions.MAIN, *COMPOUND, *creation.CREATION, *namespace.NAMESPACE,
+    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device", "e",
+    "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck",
+    "inf", "int8", "int16", "int32", "int64",
+    "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device", "shares_memory", "uint8", "uint16",
+    "uint32", "uint64", "use_device",
+    "__array_namespace_info__", *functions.MAIN, *creation.CREATION, *namespace.NAMESPACE, *_HOMES,
 ]  # fmt: skip

@@ -6,7 +6,6 @@ core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -164,6 +163,8 @@ def _dtype_faults(dtypes: Any) -> list[str]:
 def _method_faults(method: Any, name: str, arguments: int) -> list[str]:
     if not callable(method):
         return [f"'{name}' is missing or not a method"]
+    import inspect
+
     try:
         inspect.signature(method).bind(*range(arguments))
     except TypeError:

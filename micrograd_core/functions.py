@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.device import Device
@@ -44,11 +43,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
     function.__name__ = function.__qualname__ = op.name
     function.__doc__ = _docstring(op)
-    if parameters is not None and count != -1:
-        function.__wrapped__ = parameters  # `inspect` finds the signature there when it is asked for, not at import
-        parameters.__annotations__["return"] = "Tensor"
-    else:
-        function.__signature__ = _signature(op)
+    # `inspect` finds the signature there when it is asked for; importing it here would cost more than all the rest.
+    function.__wrapped__ = _shape_of(op)
     return function  # type: ignore[no-any-return]
 
 
@@ -68,16 +64,33 @@ def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     return (*args[:required], *filled, *args[op.operands :])
 
 
-def _signature(op: Op) -> inspect.Signature:
+def _one(x: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _two(x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _choice(condition: Tensor, x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _three(x1: Tensor | complex, x2: Tensor | complex, x3: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _many(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+
+
+def _shape_of(op: Op) -> Callable[..., Any]:
+    """A function that has the signature of an operation."""
+    if op.operands == -1:
+        return _many
     if op.parameters is None:
-        names = ["x"] if op.operands == 1 else [f"x{i + 1}" for i in range(op.operands)]
-        names = ["condition", "x1", "x2"] if op.name == "where" else names
-        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
-    found = list(inspect.signature(op.parameters).parameters.values())
+        return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
+    op.parameters.__annotations__["return"] = "Tensor"
+    return op.parameters
+
+
+def _signature(op: Op) -> Any:
+    import inspect
+
+    found = list(inspect.signature(_shape_of(op)).parameters.values())
+    if op.operands == -1 and op.parameters is not None:
+        found[1:] = [
+            each for each in inspect.signature(op.parameters).parameters.values() if each.kind is each.KEYWORD_ONLY
+        ]
     if op.cast is not None:
         found.insert(2, inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
-    if op.operands == -1:
-        found[0] = inspect.Parameter("arrays", inspect.Parameter.POSITIONAL_ONLY)
     return inspect.Signature(found)
 
 
@@ -90,6 +103,8 @@ def kernel_signature(op: Op) -> str:
     if op.operands:
         found = list(_signature(op).parameters.values())
     else:  # nothing but parameters, which the composition takes after `k`
+        import inspect
+
         found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
     by_position = found[0].POSITIONAL_ONLY if op.operands else found[0].POSITIONAL_OR_KEYWORD
     operands = [each.name for each in found if each.kind is by_position] if op.operands != -1 else ["*arrays"]

@@ -8,7 +8,6 @@ O(eps**2) truncation plus O(u / eps) rounding (u = 2**-53), least near ``eps = u
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -142,6 +141,8 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _random(like: Tensor, seed: int = 0) -> Tensor:
+    import random
+
     rng = random.Random(seed)
     values: list[complex] = [rng.uniform(0.5, 1.5) for _ in range(math.prod(like.shape))]
     if like.dtype.is_complex:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -182,7 +181,6 @@ def _resolve_entry(entry: Any, axis: int, shape: Shape) -> int | slice:
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """Where the elements of an n-d tensor lie in flat memory: an immutable value.
 
@@ -198,9 +196,22 @@ class Layout:
         Of the first element, in elements.
     """
 
-    shape: Shape
-    strides: Shape
-    offset: int = 0
+    __slots__ = ("offset", "shape", "strides")
+
+    def __init__(self, shape: Shape, strides: Shape, offset: int = 0) -> None:
+        self.shape, self.strides, self.offset = shape, strides, offset
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def __repr__(self) -> str:
+        return f"Layout(shape={self.shape}, strides={self.strides}, offset={self.offset})"
+
+    def _facts(self) -> tuple[Shape, Shape, int]:
+        return self.shape, self.strides, self.offset
 
     @classmethod
     def contiguous(cls, shape: Shape) -> Layout:

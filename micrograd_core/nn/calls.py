@@ -6,7 +6,6 @@ Arguments are those of the operation, by name or in their order: ``LeakyReLU(0.2
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, ClassVar
 
 from micrograd_core.functions import FUNCTIONS
@@ -21,6 +20,8 @@ class Call(Module):
     operation: ClassVar[str]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import inspect
+
         op = TABLE[self.operation]
         names = list(inspect.signature(FUNCTIONS[op.name]).parameters)
         takes = names[op.operands - len(op.optional) :] if op.parameters is not None else []

@@ -13,7 +13,6 @@ functions they work on tensors, and differentiating them again is ``create_graph
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -77,6 +76,8 @@ class Sample:
 
     def draw(self, seed: int = 0) -> list[list[Any] | float]:
         """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
+        import random
+
         rng = random.Random(seed)
         flat: list[list[Any] | float] = []
         for operand in self.operands:
