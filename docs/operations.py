@@ -57,7 +57,7 @@ def page() -> str:
     parts = [HEAD]
     for family in ops.FAMILIES:
         listed = [op for op in family.OPS if op.operands]
-        title = (family.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        parts += ["", f"## {title.partition(':')[0]}", ""]
+        title = (family.__doc__ or "").partition("\n")[0].rstrip(".").partition(". ")[0].partition(":")[0]
+        parts += ["", f"## {title.replace('``', '`')}", ""]
         parts += ["| operation | dtypes | gradient | |", "|---|---|---|---|", *map(row, listed)]
     return "\n".join(parts) + "\n"

@@ -251,6 +251,8 @@ def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
     """In flat memory, where ``ufunc.at`` is several times as fast as on rows."""
 
     def kernel(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+        if x.__class__ is Half:
+            return once(kernel, x, indices, values, axis=axis)
         result = np.array(x, order="C")
         at = _from_start(op, indices, x.shape, axis).reshape(1, -1, 1)
         values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -262,6 +264,8 @@ def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
 
 def add_along_axis(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """Likewise."""
+    if x.__class__ is Half:
+        return once(add_along_axis, x, indices, values, axis=axis)
     shape = list(np.broadcast_shapes(*((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices))))
     result = np.array(np.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis + 1 :])), order="C")
     shape[axis] = indices.shape[axis]
@@ -299,7 +303,7 @@ def linear_index(*indices: Any, shape: Shape) -> Any:
 
 def _in_order(x: Any, descending: bool) -> Any:
     """What sorts upwards: `x`, or its elements in the opposite order, which leaves NaN last."""
-    return x if not descending else np.negative(x) if x.dtype.kind in "fc" else np.invert(x)
+    return x if not descending else np.invert(x) if x.dtype.kind in "biu" else np.negative(x)
 
 
 def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
