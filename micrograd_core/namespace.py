@@ -25,7 +25,7 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
-from micrograd_core.tensor import Tensor
+from micrograd_core.tensor import Tensor, asarray, shares_memory
 
 VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
@@ -177,6 +177,29 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     return x if not copy and x.dtype is as_dtype(dtype) else x.astype(dtype)
 
 
+def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
+    """The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.
+
+    Parameters
+    ----------
+    x : Tensor
+    shape : int or sequence of int
+    copy : bool, optional
+        ``True`` always copies, ``False`` never, ``None`` only where strides leave no other way.
+
+    Raises
+    ------
+    ShapeError
+        When the sizes differ.
+    ValueError
+        When `copy` is false, and a copy is needed.
+    """
+    out = asarray(x).reshape(shape)
+    if copy is False and x.size and not shares_memory(out, x):
+        raise ValueError(f"reshape: {x.shape} with strides {x.strides} does not become {out.shape} without a copy")
+    return out.copy() if copy and shares_memory(out, x) else out
+
+
 # ── inspection ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -226,5 +249,5 @@ def __array_namespace_info__() -> Info:  # noqa: N807
 
 
 NAMESPACE: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (astype, broadcast_shapes, can_cast, finfo, iinfo, isdtype, result_type)
+    each.__name__: each for each in (astype, broadcast_shapes, can_cast, finfo, iinfo, isdtype, reshape, result_type)
 }

@@ -93,6 +93,16 @@ def test_astype() -> None:
     assert mg.astype(x, mg.int8, device="rawbuffer").device is Device("rawbuffer")
 
 
+def test_reshape_copies_when_asked_to() -> None:
+    x = asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert mg.shares_memory(mg.reshape(x, (4,)), x)
+    assert not mg.shares_memory(mg.reshape(x, [-1], copy=True), x)
+    assert mg.reshape(x.mT, -1).tolist() == [1.0, 3.0, 2.0, 4.0]
+    with pytest.raises(ValueError, match=r"\(2, 2\) with strides \(1, 2\) does not become \(4,\) without a copy"):
+        mg.reshape(x.mT, (4,), copy=False)
+    assert mg.expand_dims(x, [0, -1]).shape == (1, 2, 2, 1)
+
+
 # ── creation ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -45,8 +45,8 @@ def _broadcast_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, 
     return {"shape": wanted}
 
 
-def _expand_parameters(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> dict[str, Any]:
-    axes = axis if isinstance(axis, tuple) else (axis,)
+def _expand_parameters(x: Any, /, axis: int | tuple[int, ...] = 0) -> dict[str, Any]:
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     return {"axis": resolve_axes("expand_dims", axes, len(x.shape) + len(axes))}
 
 
