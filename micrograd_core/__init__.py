@@ -32,7 +32,9 @@ from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.errors import MicrogradError
 from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
+from micrograd_core.mlp import MLP, Layer, Neuron
 from micrograd_core.tensor import Tensor, asarray, shares_memory
+from micrograd_core.value import Value
 
 __version__ = "0.1.0"
 
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "arange", "asarray", "bfloat16", "bool", "complex64", "complex128",
+    "DType", "Device", "Layer", "MLP", "MicrogradError", "Neuron", "Tensor", "Value", "arange", "asarray", "bfloat16",
+    "bool", "complex64", "complex128",
     "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
     "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nn", "no_grad", "ones",
     "ones_like", "optim",

@@ -100,11 +100,23 @@ class Leaf:
     leads to the leaf, and must not keep itself alive.
     """
 
-    __slots__ = ("kernels", "owner")
+    __slots__ = ("kernels", "owner", "values")
 
     def __init__(self, owner: Tensor) -> None:
         self.kernels = owner._kernels
-        self.owner = weakref.ref(owner)
+        self.owner: Callable[[], Any] = weakref.ref(owner)
+        self.values: Any = None
+
+    @classmethod
+    def of_values(cls, kernels: Any, values: Any) -> Leaf:
+        """Where a gradient leaves the tensors, and goes on through scalar Values."""
+        leaf = object.__new__(cls)
+        leaf.kernels, leaf.owner, leaf.values = kernels, _nobody, values
+        return leaf
+
+
+def _nobody() -> None:
+    """The owner of a leaf of Values."""
 
 
 class Version:

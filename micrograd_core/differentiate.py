@@ -27,25 +27,51 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
     retain = create_graph if retain_graph is None else retain_graph
     seed = _seed(tensor, gradient)
     if create_graph:
+        refuse_values(record)
         with enable_grad():
             found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
     elif record.__class__ is Leaf:
         found = [(record, tensor._kernels.copy(seed._handle))]
     else:
         found = sweep(record, seed._handle, retain)
+    onward = deposit(found, create_graph)
+    if onward:
+        from micrograd_core.bridge import carry_on
+
+        carry_on(onward)
+
+
+def refuse_values(record: Any, order: list[Any] | None = None) -> None:
+    """Refuse a graph that leads into scalar Values, where only a first-order sweep can follow."""
+    if record.__class__ is list:
+        order = in_order(record, count_consumers(record)) if order is None else order
+        if any(parent.__class__ is Leaf and parent.values is not None for each in order for parent in each[4::2]):
+            raise GraphError(
+                "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
+                "call backward() without create_graph, or compute with tensors throughout"
+            )
+
+
+def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
+    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back."""
+    onward = []
     with _deposit:
         for leaf, g in found:
+            if leaf.values is not None:
+                onward.append((leaf, g))
+                continue
             owner = leaf.owner()
             if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
                 continue
             before = owner._grad
             if owner.dtype.is_complex:
-                g = (Recorded.of(leaf.kernels) if create_graph else leaf.kernels).conj(g)
-            if create_graph:
+                g = (Recorded.of(leaf.kernels) if recorded else leaf.kernels).conj(g)
+            if recorded:
                 owner._grad = g if before is None else before + g
             else:
                 handle = g if before is None else leaf.kernels.add(before._handle, g)
                 owner._grad = wrap(handle, leaf.kernels, owner.dtype, None)
+    return onward
 
 
 def _seed(tensor: Tensor, gradient: Any) -> Any:
@@ -140,6 +166,7 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, 
     if record is None:
         return {}, False
     order = in_order(record, count_consumers(record))
+    refuse_values(record, order)
     leaves = (parent for each in order for parent in each[4::2] if parent.__class__ is Leaf)
     larger = any(id(leaf) not in wanted for leaf in leaves)  # the graph is part of the caller's: leave it whole
     create = outer and larger

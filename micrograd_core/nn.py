@@ -199,3 +199,5 @@ class Sequential(Module):
 
 mse_loss = functions.FUNCTIONS["mse_loss"]
 cross_entropy = functions.FUNCTIONS["cross_entropy"]
+
+from micrograd_core.mlp import MLP, Layer, Neuron  # noqa: E402, F401
