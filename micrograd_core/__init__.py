@@ -11,6 +11,7 @@ from micrograd_core import errors, functions, linalg, nn, optim
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
+from micrograd_core.draw import draw
 from micrograd_core.dtypes import (
     DType,
     bfloat16,
@@ -33,6 +34,7 @@ from micrograd_core.errors import MicrogradError
 from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.mlp import MLP, Layer, Neuron
+from micrograd_core.scalar_jit import jit
 from micrograd_core.tensor import Tensor, asarray, shares_memory
 from micrograd_core.value import Value
 
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DType", "Device", "Layer", "MLP", "MicrogradError", "Neuron", "Tensor", "Value", "arange", "asarray", "bfloat16",
     "bool", "complex64", "complex128",
-    "default_device", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
-    "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nn", "no_grad", "ones",
+    "default_device", "draw", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
+    "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "jit", "linalg", "nn", "no_grad", "ones",
     "ones_like", "optim",
     "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "zeros", "zeros_like",

@@ -12,9 +12,10 @@ from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any
 
-from micrograd_core.bridge import Elements
+from micrograd_core.bridge import Elements, upload
 from micrograd_core.device_value import DeviceValue
 from micrograd_core.dispatch import wrap
+from micrograd_core.dtypes import unpack
 from micrograd_core.layout import resolve_key
 from micrograd_core.tensor import Tensor
 from micrograd_core.value import Value
@@ -83,6 +84,27 @@ class Matrix(Elements):
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         self.record = self.tensor._record
         return super().pull(gradients) if self.record is not None else ()
+
+    # all at once, for compiled functions
+
+    def all_data(self) -> list[float]:
+        """The numbers, row by row."""
+        return unpack(self.kernels.to_host(self.tensor._handle), self.dtype)
+
+    def set_all_data(self, numbers: list[float]) -> None:
+        """Replace them; what was recorded with the old ones keeps them."""
+        self.tensor._handle, self.tensor._storage = upload(self.kernels, numbers, self.shape, self.dtype), None
+
+    def all_slopes(self) -> list[float]:
+        """The gradient, row by row."""
+        grad = self.tensor.grad
+        return [0.0] * self.width if grad is None else unpack(self.kernels.to_host(grad._handle), self.dtype)
+
+    def set_all_slopes(self, numbers: list[float]) -> None:
+        """Replace it."""
+        self.tensor.grad = wrap(upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None)
+
+    # one by one
 
     def slope(self, i: int) -> float:
         """The gradient by element number `i`."""

@@ -48,7 +48,7 @@ class ScalarModule(Module):
 
     def zero_grad(self) -> None:
         """Set all gradients to 0."""
-        for p in self.tensors():
+        for p in self.tensors() if tracing.get() is None else self.parameters():
             p.zero_grad()
 
     def forward(self, x: Any) -> Any:

@@ -84,7 +84,12 @@ class Value:
                 from micrograd_core.device_value import DeviceValue
 
                 return DeviceValue.of(number(data), where)
-        return leaf(data if data.__class__ is float else number(data))
+        if data.__class__ is not float:
+            trace = tracing.get()
+            if trace is not None and isinstance(data, Value):  # a float argument of a traced function
+                return trace.made(data)
+            data = number(data)
+        return leaf(data)
 
     # ── what users read and write ────────────────────────────────────────────────────────────────────────────
 
@@ -187,6 +192,8 @@ class Value:
     @property
     def _prev(self) -> set[Any]:
         """The operands, as micrograd keeps them; constants as values made for the occasion."""
+        from micrograd_core.draw import operands
+
         return set(operands(self))
 
     @property
@@ -217,7 +224,7 @@ class Value:
             out._da = 1.0
             out._name = "+"
             return out
-        return leaf(out._data)
+        return unrecorded(out._data)
 
     __radd__ = __add__
 
@@ -241,7 +248,7 @@ class Value:
             out._da = y
             out._name = "*"
             return out
-        return leaf(out._data)
+        return unrecorded(out._data)
 
     __rmul__ = __mul__
 
@@ -263,7 +270,7 @@ class Value:
             out._da = 1.0
             out._name = "-"
             return out
-        return leaf(out._data)
+        return unrecorded(out._data)
 
     def __truediv__(self, other: Any) -> Any:
         out = new(Value)
@@ -287,7 +294,7 @@ class Value:
             out._da = 1.0 / y if y else divide(1.0, y)
             out._name = "/"
             return out
-        return leaf(quotient)
+        return unrecorded(quotient)
 
     def __pow__(self, other: Any) -> Any:
         if other.__class__ is not int and other.__class__ is not float:
@@ -308,7 +315,7 @@ class Value:
             out._uses = 0
             out._name = "**"
             return out
-        return leaf(out._data)
+        return unrecorded(out._data)
 
     def relu(self) -> Any:
         """``max(x, 0)``; the derivative at 0 is 0."""
@@ -326,7 +333,7 @@ class Value:
             out._uses = 0
             out._name = "relu"
             return out
-        return leaf(out._data)
+        return unrecorded(out._data)
 
     def __neg__(self) -> Any:
         return node("neg", -self._data, self, -1.0)
@@ -379,10 +386,16 @@ def leaf(data: Any, kind: type[Value] = Value) -> Any:
     return out
 
 
+def unrecorded(data: Any, kind: type[Value] = Value) -> Any:
+    """A value computed under `no_grad`."""
+    trace = tracing.get()
+    return leaf(data, kind) if trace is None else trace.refuse(None, "no_grad")
+
+
 def node(name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None, kind: type[Value] = Value) -> Any:
     """A computed value, from operands and local derivatives."""
     if not recording():
-        return leaf(data, kind)
+        return unrecorded(data, kind)
     out = new(kind)
     out._data = data  # one by one: packing them into a tuple costs more
     out._a = a
@@ -397,18 +410,6 @@ def node(name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None, k
 def results(block: Block, numbers: Iterable[Any], kind: type[Value] = Value) -> list[Any]:
     """The values that a block computed."""
     return [node(block.label, x, block, i, None, None, kind) for i, x in enumerate(numbers)]
-
-
-def operands(value: Value) -> list[Value]:
-    """What a value was computed from, in order; constants as values made for the occasion."""
-    a, b, name = value._a, value._b, value._name
-    if a is None:
-        return []
-    if isinstance(a, Block):
-        return [x for x in a.inputs if x is not None]
-    if b is None and name in BINARY:
-        b = leaf(value._db)
-    return [each for each in ((b, a) if name in REFLECTED else (a, b)) if each is not None]
 
 
 # ── operands that the hot path does not know ─────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import MLP, Device, Layer, Neuron, Tensor, Value, asarray, nn, no_grad, optim
-from micrograd_core.errors import DeviceMismatch, ShapeError
+from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError
 
 DEVICES = ("cpu", "rawbuffer:0", "strict:0")
 
@@ -183,6 +183,8 @@ def test_optimisers_take_the_matrices(place: Device) -> None:
     model = seeded(1, 2, [8, 1], device=place)
     x = asarray([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype="float64", device=place)
     t = asarray([[0.0], [1.0], [1.0], [0.0]], dtype="float64", device=place)
+    with pytest.raises(GraphError, match=r"Adam optimises tensors.*got Value\(.*Use model.tensors\(\)"):
+        optim.Adam(model.parameters(), lr=0.05)
     rule = optim.Adam(model.tensors(), lr=0.05)
     losses = []
     for _ in range(60 if place.is_cpu() else 3):
