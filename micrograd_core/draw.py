@@ -174,7 +174,7 @@ def operands(value: Value) -> list[Value]:
     a, b, name = value._a, value._b, value._name
     if a is None or isinstance(a, Block):
         return [] if a is None else [x for x in a.inputs if x is not None]
-    if b is None and name in BINARY:
+    if b is None and name in BINARY and name != "**":  # a constant exponent is in the name, as in micrograd
         b = leaf(float(value._db))
         b._db = CONSTANT
     return [x for x in ((b, a) if name in REFLECTED else (a, b)) if x is not None]

@@ -226,7 +226,7 @@ class Trace:
                 )
             waiting = [x for x in operands if id(x) not in self.known]
             if waiting:
-                stack += waiting
+                stack += waiting[::-1]
                 continue
             self.bind(stack.pop(), self._compute(each) if operands else self._read(each))
             if operands and all(id(x) in self.numbers for x in operands):

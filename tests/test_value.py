@@ -96,6 +96,7 @@ def test_a_graph_can_be_walked_as_micrograds_can() -> None:
     assert c._op == "*"
     assert (c.relu()._op, (c**3)._op, (c + 1)._op, (1 - c)._op, a._op) == ("ReLU", "**3", "+", "-", "")
     assert a._prev == set()
+    assert (c**3)._prev == {c}
     (constant,) = (c + 7)._prev - {c}
     assert constant.data == 7.0
     nodes, edges = set(), set()
