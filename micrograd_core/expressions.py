@@ -43,6 +43,8 @@ class Expressions:
         self.order: list[Expression] = []
         self._known: dict[Any, Expression] = {}
 
+    dtype = staticmethod(Floats.dtype)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -12,6 +12,8 @@ from math import copysign, inf, nan
 from operator import add, mul, neg, pos, sub
 from typing import Any
 
+from micrograd_core.dtypes import DType, float64
+
 Unary = Callable[[float], float]
 
 
@@ -90,6 +92,11 @@ def square(x: float) -> float:
 
 class Floats:
     """``k`` for gradient rules on floats: functions under the names of the op table."""
+
+    @staticmethod
+    def dtype(x: Any) -> DType:
+        """That of every number here."""
+        return float64
 
 
 for _name, _function in {
