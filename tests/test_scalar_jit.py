@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trigonometry": lambda x, y: x.sin() * y.cos() + (x * y).tanh() + (x - y).sigmoid(),
     "others": lambda x, y: abs(x - y) + abs(y - x) * 2 + (x - y).relu() + (y - x).relu() * x + x.sqrt() + y.square(),
     "shared": lambda x, y: sum([x * y + i for i in range(4)], x) * (x * y),
+    "data is a constant": lambda x, y: x * x.data + (y * y).data * y + Value(x.data) * y,
     "constant": lambda x, y: x * 0 + 3,
     "one argument unused": lambda x, y: x * x,
 }
