@@ -301,12 +301,20 @@ class Value:
             return general("**", self, other)
         x = self._data
         out = new(Value)
-        try:
-            out._data = pow(x, other)
-            da = other * pow(x, other - 1)
-        except (ValueError, OverflowError):
-            out._data = power(x, other)
-            da = other * power(x, other - 1) if other else 0.0
+        if other == 2:
+            out._data = x * x
+            da = 2.0 * x
+        elif other == 3:
+            square = x * x
+            out._data = square * x
+            da = 3.0 * square
+        else:
+            try:
+                out._data = pow(x, other)
+                da = other * pow(x, other - 1)
+            except (ValueError, OverflowError):
+                out._data = power(x, other)
+                da = other * power(x, other - 1) if other else 0.0
         if recording():
             out._a = self
             out._da = da
@@ -376,7 +384,7 @@ class Value:
         return f"Value(data={self._number()}, grad={self._gradient()}, device={self._place()})"
 
     def __reduce__(self) -> Any:
-        return _restore, (self._number(), self._gradient(), self._place())
+        return Value, (self._number(), self._place()), (None, {"grad": self._gradient()})
 
 
 def leaf(data: Any, kind: type[Value] = Value) -> Any:
@@ -489,9 +497,3 @@ def _outside(value: Value, what: str) -> float:
     """The number, for Python's own use: in a trace that would be a decision which later calls do not see."""
     trace = tracing.get()
     return value._number() if trace is None else trace.refuse(value, what)
-
-
-def _restore(data: float, grad: float, place: str) -> Any:
-    out = Value(data, place)
-    out.grad = grad
-    return out
