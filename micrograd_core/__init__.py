@@ -5,13 +5,13 @@ Importing this package imports neither an array library nor a plugin; the first 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from micrograd_core import errors, functions, linalg, nn, optim
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
-from micrograd_core.draw import draw
 from micrograd_core.dtypes import (
     DType,
     bfloat16,
@@ -34,7 +34,6 @@ from micrograd_core.errors import MicrogradError
 from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.mlp import MLP, Layer, Neuron
-from micrograd_core.scalar_jit import jit
 from micrograd_core.tensor import Tensor, asarray, shares_memory
 from micrograd_core.value import Value
 
@@ -42,9 +41,14 @@ __version__ = "0.1.0"
 
 globals().update(functions.MAIN)  # add, multiply, sum, softmax, …: one function per record of the op table
 
-if TYPE_CHECKING:
+LATER = {"draw": "micrograd_core.drawing", "jit": "micrograd_core.scalar_jit"}  # imported when they are asked for
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")
+    globals()[name] = getattr(import_module(LATER[name]), name)
+    return globals()[name]
 
 
 __all__ = [

@@ -192,7 +192,7 @@ class Value:
     @property
     def _prev(self) -> set[Any]:
         """The operands, as micrograd keeps them; constants as values made for the occasion."""
-        from micrograd_core.draw import operands
+        from micrograd_core.drawing import operands
 
         return set(operands(self))
 

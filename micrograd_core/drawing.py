@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.autograd import Leaf
 from micrograd_core.bridge import Elements
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor
 from micrograd_core.value import BINARY, REFLECTED, Value, leaf
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LIMIT = 150
 CONSTANT = "constant"  # marks a value that stands for a number in somebody's operands
@@ -86,16 +86,20 @@ class Drawing:
         RuntimeError
             When Graphviz is not installed.
         """
-        if shutil.which("dot") is None:
+        if not _has_graphviz():
             raise RuntimeError(
                 "drawing an SVG needs Graphviz's program dot, which is not on the PATH; install it (apt install "
                 "graphviz, brew install graphviz), or use .mermaid or .dot, which are text"
             )
+        import subprocess
+
         run = subprocess.run(["dot", "-Tsvg"], input=self.dot, capture_output=True, text=True, check=True, timeout=60)
         return run.stdout
 
     def save(self, path: str | Path) -> Path:
         """Write a file: ``.svg``, ``.dot`` or ``.mmd``, by its suffix."""
+        from pathlib import Path
+
         path = Path(path)
         makers: dict[str, Callable[[], str]] = {
             ".svg": self.svg,
@@ -108,7 +112,7 @@ class Drawing:
         return path
 
     def _repr_svg_(self) -> str | None:
-        return self.svg() if shutil.which("dot") else None
+        return self.svg() if _has_graphviz() else None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         bundle = {"text/plain": repr(self), "text/vnd.mermaid": self.mermaid}
@@ -213,6 +217,12 @@ def _about(tensor: Tensor) -> tuple[str, ...]:
     if tensor.grad is not None:
         lines.append(f"grad {tensor.grad.item():.4g}" if tensor.size == 1 else f"grad {tensor.shape}")
     return (*lines, *(() if tensor.device.is_cpu() else (str(tensor.device),)))
+
+
+def _has_graphviz() -> bool:
+    import shutil
+
+    return shutil.which("dot") is not None
 
 
 def _text(node: Node) -> list[str]:
