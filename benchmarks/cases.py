@@ -6,6 +6,7 @@ A program is written once, against operators and the few functions of a peer ``p
 - ``operation``: the program forward, recording what a gradient would need;
 - ``gradient``: forward to a scalar, and backward to all inputs;
 - ``training``: forward, backward and the optimiser's update of a multi-layer perceptron;
+- ``network``: as ``gradient``, of a layer or loss that only peers with such functions have;
 - ``scalars``: as ``gradient``, on scalars instead of arrays.
 """
 
@@ -66,6 +67,14 @@ def batch_and_parameters(batch: int, *sizes: int) -> Draw:
     return draw
 
 
+def logits_and_classes(batch: int, classes: int) -> Draw:
+    """Normal logits, and class indices."""
+    return lambda rng: {
+        "logits": rng.normal(size=(batch, classes)).astype("float32"),
+        "targets": rng.integers(classes, size=batch),
+    }
+
+
 # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -80,6 +89,11 @@ def matmul_squared(p: Any, x: Any, y: Any) -> Any:
     """The square makes the gradient that enters the products a dense matrix, not a repeated 1."""
     z = x @ y
     return p.sum(z * z)
+
+
+def squared(p: Any, y: Any) -> Any:
+    """A scalar whose gradient by `y` is not a repeated 1."""
+    return p.sum(y * y)
 
 
 def perceptron(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
@@ -159,6 +173,46 @@ TABLE = (
         perceptron,
         batch_and_parameters(128, 784, 512, 512, 10),
         optimizer="sgd",
+    ),
+    Case(
+        "conv2d",
+        "networks",
+        "network",
+        "sum(conv2d(x) ** 2), (8, 3, 32, 32) to 16 channels by 3 × 3, and gradients",
+        lambda p, x, weight, bias: squared(p, p.conv2d(x, weight, bias, padding=1)),
+        uniform(x=(8, 3, 32, 32), weight=(16, 3, 3, 3), bias=(16,)),
+    ),
+    Case(
+        "layer-norm",
+        "networks",
+        "network",
+        "sum(layer_norm(x) ** 2), (64, 512), and gradients",
+        lambda p, x, weight, bias: squared(p, p.layer_norm(x, weight, bias)),
+        uniform(x=(64, 512), weight=(512,), bias=(512,)),
+    ),
+    Case(
+        "cross-entropy",
+        "networks",
+        "network",
+        "cross_entropy, (512, 1000), and gradient",
+        lambda p, logits, targets: p.cross_entropy(logits, targets),
+        logits_and_classes(512, 1000),
+    ),
+    Case(
+        "attention",
+        "networks",
+        "network",
+        "sum(attention(q, k, v) ** 2), (2, 4, 64, 32), and gradients",
+        lambda p, q, k, v: squared(p, p.attention(q, k, v)),
+        uniform(q=(2, 4, 64, 32), k=(2, 4, 64, 32), v=(2, 4, 64, 32)),
+    ),
+    Case(
+        "gelu",
+        "networks",
+        "network",
+        "sum(gelu(x) ** 2), (64, 512), and gradient",
+        lambda p, x: squared(p, p.gelu(x)),
+        uniform(x=(64, 512)),
     ),
     Case(
         "readme",

@@ -176,9 +176,27 @@ class Tape(Peer):
 class Modules(Tape):
     """A tape with layers and optimisers in torch's fashion."""
 
+    kinds = (*Peer.kinds, "network")
     nn: Any
     optimizers: dict[str, Any]
     cross_entropy: Callable[..., Any]
+
+    def network(self, case: Case, arrays: Arrays) -> Prepared:
+        """As `gradient`; integers are not differentiated by."""
+        leaves = [self.leaf(x) if x.dtype.kind == "f" else self.constant(x) for x in arrays.values()]
+        varied = [(name, x) for (name, array), x in zip(arrays.items(), leaves, strict=True) if array.dtype.kind == "f"]
+
+        def run() -> Any:
+            for _, leaf in varied:
+                self.clear(leaf)
+            value = case.program(self, *leaves)
+            value.backward()
+            return value
+
+        def numbers() -> Arrays:
+            return {"value": self.host(run()), **{f"gradient of {name}": self.host(x.grad) for name, x in varied}}
+
+        return Prepared(run, numbers)
 
     def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
         x, targets, *numbers = arrays.values()
@@ -300,7 +318,8 @@ class Micrograd(Modules):
         super().__init__()
         mg = self.library
         self.relu, self.sum, self.tanh = mg.Tensor.relu, mg.Tensor.sum, mg.Tensor.tanh
-        self.cross_entropy = mg.cross_entropy
+        self.cross_entropy, self.conv2d, self.layer_norm = mg.cross_entropy, mg.conv2d, mg.layer_norm
+        self.gelu, self.attention = mg.gelu, mg.scaled_dot_product_attention
         self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
 
     def leaf(self, array: Any) -> Any:
@@ -322,8 +341,13 @@ class Torch(Modules):
         super().__init__()
         torch = self.library
         self.relu, self.sum, self.tanh = torch.relu, torch.sum, torch.tanh
-        self.cross_entropy = torch.nn.functional.cross_entropy
+        functional = torch.nn.functional
+        self.cross_entropy, self.conv2d, self.gelu = functional.cross_entropy, functional.conv2d, functional.gelu
+        self.attention = functional.scaled_dot_product_attention
         self.nn, self.optimizers = torch.nn, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+
+    def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
+        return self.library.nn.functional.layer_norm(x, weight.shape, weight, bias)
 
     def leaf(self, array: Any) -> Any:
         return self.library.tensor(array, requires_grad=True)

@@ -8,8 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from micrograd_core import errors, functions, linalg, nn, optim
+from micrograd_core import creation, errors, fft, functions, linalg, namespace, nn, optim, random
+from micrograd_core.anomaly import detect_anomaly
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
+from micrograd_core.batching import vmap
+from micrograd_core.compound import COMPOUND
+from micrograd_core.custom import checkpoint, custom_gradient
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.differentiate import grad, value_and_grad
 from micrograd_core.dtypes import (
@@ -31,15 +35,18 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.errors import MicrogradError
-from micrograd_core.functions import arange, full, ones, ones_like, zeros, zeros_like
 from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.mlp import MLP, Layer, Neuron
-from micrograd_core.tensor import Tensor, asarray, shares_memory
+from micrograd_core.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
+from micrograd_core.tensor import Tensor, shares_memory
+from micrograd_core.transforms import hessian, hvp, jacobian, jvp, vjp
 from micrograd_core.value import Value
 
 __version__ = "0.1.0"
+__array_api_version__ = namespace.VERSION
 
-globals().update(functions.MAIN)  # add, multiply, sum, softmax, …: one function per record of the op table
+# add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
+globals().update({**functions.MAIN, **COMPOUND, **creation.CREATION, **namespace.NAMESPACE})
 
 LATER = {"draw": "micrograd_core.drawing", "jit": "micrograd_core.scalar_jit"}  # imported when they are asked for
 
@@ -52,12 +59,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "DType", "Device", "Layer", "MLP", "MicrogradError", "Neuron", "Tensor", "Value", "arange", "asarray", "bfloat16",
-    "bool", "complex64", "complex128",
-    "default_device", "draw", "enable_grad", "errors", "float16", "float32", "float64", "full", "grad", "gradcheck",
-    "gradgradcheck", "int8", "int16", "int32", "int64", "is_grad_enabled", "jit", "linalg", "nn", "no_grad", "ones",
-    "ones_like", "optim",
-    "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
-    "zeros", "zeros_like",
-    *functions.MAIN,
+    "DType", "Device", "Layer", "MLP", "MicrogradError", "Neuron", "Tensor", "Value", "bfloat16", "bool", "checkpoint",
+    "complex64", "complex128", "custom_gradient", "default_device", "detect_anomaly", "draw", "e", "enable_grad",
+    "errors", "fft", "float16", "float32", "float64", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inf",
+    "int8", "int16", "int32", "int64", "is_grad_enabled", "jacobian", "jit", "jvp", "linalg", "nan", "newaxis", "nn", "no_grad",
+    "optim", "pi", "random", "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
+    "value_and_grad", "vjp", "vmap",
+    "__array_namespace_info__", *functions.MAIN, *COMPOUND, *creation.CREATION, *namespace.NAMESPACE,
 ]  # fmt: skip

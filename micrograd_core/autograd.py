@@ -21,7 +21,7 @@ A record that a sweep has consumed is emptied, which frees what it held even whi
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
@@ -100,18 +100,19 @@ class Leaf:
     leads to the leaf, and must not keep itself alive.
     """
 
-    __slots__ = ("kernels", "owner", "values")
+    __slots__ = ("hooks", "kernels", "owner", "values")
 
     def __init__(self, owner: Tensor) -> None:
         self.kernels = owner._kernels
-        self.owner: Callable[[], Any] = weakref.ref(owner)
+        self.hooks: dict[int, Any] | None = None  # see `micrograd_core.hooks`
+        self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
         self.values: Any = None
 
     @classmethod
     def of_values(cls, kernels: Any, values: Any) -> Leaf:
         """Where a gradient leaves the tensors, and goes on through scalar Values."""
         leaf = object.__new__(cls)
-        leaf.kernels, leaf.owner, leaf.values = kernels, _nobody, values
+        leaf.kernels, leaf.hooks, leaf.owner, leaf.values = kernels, None, _nobody, values
         return leaf
 
 
@@ -151,8 +152,8 @@ FREED = (
 )
 
 
-def count_consumers(root: Record) -> dict[int, int]:
-    """How many records that lead to `root` use the result of each, by identity.
+def count_consumers(root: Record, ends: Container[int] = ()) -> dict[int, int]:
+    """How many records that lead to `root` use the result of each, by identity. Nobody looks beyond `ends`.
 
     Raises
     ------
@@ -173,7 +174,8 @@ def count_consumers(root: Record) -> dict[int, int]:
                     consumers[key] += 1
                 elif parent:
                     consumers[key] = 1
-                    stack.append(parent)
+                    if key not in ends:
+                        stack.append(parent)
                 else:
                     raise GraphError(FREED)
             elif kind is Version and parent.stale:
@@ -185,13 +187,15 @@ def count_consumers(root: Record) -> dict[int, int]:
     return consumers
 
 
-def in_order(root: Record, consumers: dict[int, int]) -> list[Record]:
-    """The records that lead to `root`, each before those that made its operands."""
+def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ()) -> list[Record]:
+    """The records that lead to `root`, each before those that made its operands; not beyond `ends`."""
     waiting = dict(consumers)
     order, ready = [], [root]
     while ready:
         record = ready.pop()
         order.append(record)
+        if id(record) in ends:
+            continue
         for parent in record[4::2]:
             if parent.__class__ is list:
                 waiting[id(parent)] -= 1
@@ -240,8 +244,11 @@ def sweep(
     GraphError
         From `count_consumers`, before anything was computed or freed.
     """
-    waiting = count_consumers(root)
-    needed = None if targets is None else _leading_to(targets, in_order(root, waiting))
+    if targets is None:
+        waiting, needed = count_consumers(root), None
+    else:
+        waiting = count_consumers(root, targets)
+        needed = _leading_to(targets, in_order(root, waiting, targets))
     cotangents = {id(root): cotangent}
     ends: dict[int, Any] = {}  # leaves and targets reached, by identity
     aliased: set[int] = set()  # those of them whose cotangent is, or views, that of another node

@@ -23,7 +23,7 @@ CAPABILITIES: Final = {
     "boolean-indexing": "getitem accepts a boolean mask",
     "complex": "the complex dtypes work in every numeric operation",
     "data-dependent-shapes": "nonzero and unique_* work",
-    "dlpack": "handles have __dlpack__ and __dlpack_device__",
+    "dlpack": "handles have __dlpack__ and __dlpack_device__, and from_dlpack() takes what has",
     "fft": "the fft extension works",
     "jit": "compile() does better than straight-line Python",
     "linalg": "the linalg extension works",
@@ -88,6 +88,10 @@ class Backend(Protocol):
         name = next(name for name, native in source.dtypes.items() if native == x.dtype)
         return self.from_host(source.to_host(x), tuple(x.shape), self.dtypes[name])
 
+    def from_dlpack(self, x: Any) -> Any:
+        """A handle over the memory of `x`, which has DLPack's methods. With the capability ``dlpack``."""
+        raise NotImplementedError(f"{self.device} claims 'dlpack' without from_dlpack")
+
     def synchronize(self) -> None:
         """Wait until all work submitted to the device is done."""
 
@@ -104,12 +108,12 @@ class Backend(Protocol):
 
 
 OPTIONAL: Final = (
-    "capabilities", "layout", "shares_memory", "assign", "receive", "synchronize", "memory",
+    "capabilities", "layout", "shares_memory", "assign", "receive", "from_dlpack", "synchronize", "memory",
     "release_memory", "compile",
 )  # fmt: skip
 _ARGUMENTS: Final = {
     "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
-    "synchronize": 0, "memory": 0, "release_memory": 0, "compile": 1,
+    "from_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "compile": 1,
 }  # fmt: skip
 
 

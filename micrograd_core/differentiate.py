@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import dispatch
-from micrograd_core.autograd import Leaf, count_consumers, enable_grad, in_order, is_grad_enabled, sweep
+from micrograd_core import dispatch, hooks, trees
+from micrograd_core.autograd import Leaf, Record, count_consumers, enable_grad, in_order, is_grad_enabled, sweep
 from micrograd_core.dispatch import Recorded, wrap
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
 from micrograd_core.ops import Op
@@ -15,6 +16,9 @@ from micrograd_core.writing import share
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
+
+# What a tensor is at the innermost level of `vmap`; `micrograd_core.batching` replaces it.
+innermost: Callable[[Tensor], Tensor] = lambda x: x  # noqa: E731
 
 _deposit = threading.Lock()  # two threads may sweep graphs that share leaves
 
@@ -27,7 +31,7 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
     retain = create_graph if retain_graph is None else retain_graph
     seed = _seed(tensor, gradient)
     if create_graph:
-        refuse_values(record)
+        leaves_of(record)  # refuses Values
         with enable_grad():
             found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
     elif record.__class__ is Leaf:
@@ -41,20 +45,23 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
         carry_on(onward)
 
 
-def refuse_values(record: Any, order: list[Any] | None = None) -> None:
-    """Refuse a graph that leads into scalar Values, where only a first-order sweep can follow."""
-    if record.__class__ is list:
-        order = in_order(record, count_consumers(record)) if order is None else order
-        if any(parent.__class__ is Leaf and parent.values is not None for each in order for parent in each[4::2]):
-            raise GraphError(
-                "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
-                "call backward() without create_graph, or compute with tensors throughout"
-            )
+def leaves_of(record: Any) -> list[Leaf]:
+    """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
+    order = in_order(record, count_consumers(record)) if record.__class__ is list else []
+    leaves = [parent for each in order for parent in each[4::2] if parent.__class__ is Leaf]
+    if any(leaf.values is not None for leaf in leaves):
+        raise GraphError(
+            "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
+            "call backward() without create_graph, or compute with tensors throughout"
+        )
+    return leaves
 
 
 def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
     """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back."""
     onward = []
+    if hooks.on_leaves:
+        found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
     with _deposit:
         for leaf, g in found:
             if leaf.values is not None:
@@ -112,10 +119,17 @@ def _nothing_recorded(tensor: Tensor) -> str:
 
 # ── functional ───────────────────────────────────────────────────────────────────────────────────────────────
 
-IDENTITY = Op("identity", "The same tensor, as a new node.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
+IDENTITY = Op(
+    "identity",
+    "The same tensor, as a new node that stands for a variable.",
+    gradient=(lambda k, g, out, x, *, variable: g,),
+    gradient_aliases=True,
+)
 
 
-def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., tuple[Tensor, Any]]:
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
     """The function ``(*args) -> (f(*args), gradient of f with respect to args[argnums])``.
 
     Parameters
@@ -123,7 +137,11 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
     f : function
         Of tensors, returning a tensor of shape ``()``.
     argnums : int or sequence of int
-        Which positional arguments to differentiate by; a sequence gives a tuple of gradients.
+        Which positional arguments to differentiate by; a sequence gives a tuple of gradients. They are tensors, or
+        dicts, lists and tuples of tensors, and so are the gradients.
+    has_aux : bool
+        `f` returns a pair: the value, and anything else, which is passed on: the function gives
+        ``((value, other), gradient)``.
 
     Returns
     -------
@@ -141,21 +159,36 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
     if len(set(positions)) != len(positions):
         raise ValueError(f"grad: argnums {positions} name the same argument twice")
 
-    def differentiated(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
+    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         outer = is_grad_enabled()
-        variables = [_variable(args, position) for position in positions]
-        replaced = list(args)
-        for position, variable in zip(positions, variables, strict=True):
-            replaced[position] = variable
+        variables, rebuilds, replaced = [], [], list(args)
+        for position in positions:
+            found, rebuild = variables_of("grad", args, position)
+            replaced[position] = rebuild(found)
+            variables.append(found)
+            rebuilds.append(rebuild)
         with enable_grad():
-            value = f(*replaced, **kwargs)
+            value, aux = with_aux("grad", f(*replaced, **kwargs), has_aux)
             if not isinstance(value, dispatch.Tensor):
                 raise TypeError(f"grad: the function must return a Tensor; it returned {type(value).__name__}")
-            found, recorded = _gradients(value, {id(variable._record) for variable in variables}, outer)
-            gradients = tuple(_as_tensor(found.get(id(variable._record)), variable) for variable in variables)
-        return value if recorded else value.detach(), gradients[0] if isinstance(argnums, int) else gradients
+            cotangents, recorded = _gradients(value, {id(x._record) for found in variables for x in found}, outer)
+            gradients = tuple(
+                rebuild(as_gradient(cotangents.get(id(x._record)), x) for x in found)
+                for found, rebuild in zip(variables, rebuilds, strict=True)
+            )
+        value = value if recorded else value.detach()
+        return (value, aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else gradients
 
     return differentiated
+
+
+def with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+    """What a function returned, as its value and what else there is."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"{name}: with has_aux=True the function must return a pair; it returned {result!r}")
+    return result
 
 
 def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, Any], bool]:
@@ -165,17 +198,21 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, 
         return {id(record): seed.copy()}, False
     if record is None:
         return {}, False
-    order = in_order(record, count_consumers(record))
-    refuse_values(record, order)
-    leaves = (parent for each in order for parent in each[4::2] if parent.__class__ is Leaf)
-    larger = any(id(leaf) not in wanted for leaf in leaves)  # the graph is part of the caller's: leave it whole
+    larger = reaches_beyond(record, wanted)  # the graph is part of the caller's: leave it whole
     create = outer and larger
     start, recorded = (seed, Recorded.of) if create else (seed._handle, None)
     return {id(node): g for node, g in sweep(record, start, larger, recorded, wanted)}, create
 
 
-def grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The gradient of `f`, as a function of the same arguments. See `value_and_grad`.
+def reaches_beyond(record: Record, wanted: set[int]) -> bool:
+    """Whether a graph has leaves other than those wanted."""
+    return any(id(leaf) not in wanted for leaf in leaves_of(record))
+
+
+def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """The gradient of `f`, as a function of the same arguments; with `has_aux`, a pair of it and what else `f` gave.
+
+    See `value_and_grad`.
 
     Examples
     --------
@@ -184,29 +221,42 @@ def grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable
     >>> grad(grad(cube))(Tensor(2.0)).item()
     12.0
     """
-    both = value_and_grad(f, argnums)
-    return lambda *args, **kwargs: both(*args, **kwargs)[1]
+    both = value_and_grad(f, argnums, has_aux)
+    if not has_aux:
+        return lambda *args, **kwargs: both(*args, **kwargs)[1]
+
+    def gradient_and_aux(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        (_, aux), gradient = both(*args, **kwargs)
+        return gradient, aux
+
+    return gradient_and_aux
 
 
-def _variable(args: tuple[Any, ...], position: int) -> Tensor:
-    """A new node for one argument: a leaf, or an identity in the graph the argument is already part of."""
+def variables_of(name: str, args: tuple[Any, ...], position: int) -> tuple[list[Tensor], Any]:
+    """New nodes for the tensors in one argument, and what puts them in their places."""
     if not -len(args) <= position < len(args):
-        raise TypeError(f"grad: argnums={position} but the function was called with {len(args)} positional arguments")
-    x = args[position]
+        raise TypeError(f"{name}: argnums={position} but the function was called with {len(args)} positional arguments")
+    leaves, rebuild = trees.flatten(args[position])
+    return [variable(name, x, f"argument {position}") for x in leaves], rebuild
+
+
+def variable(name: str, x: Any, place: str) -> Tensor:
+    """A new node for a tensor: a leaf, or an identity in the graph that it is already part of."""
     if not isinstance(x, dispatch.Tensor):
-        raise TypeError(f"grad: argument {position} must be a Tensor to differentiate by; got {type(x).__name__}")
+        raise TypeError(f"{name}: {place} must be a Tensor to differentiate by; got {type(x).__name__}")
     if not x.dtype.is_floating:
-        raise DTypeError(f"grad: argument {position} is {x.dtype}; only floating-point tensors have gradients")
-    variable = wrap(x._handle, x._kernels, x.dtype, None)
+        raise DTypeError(f"{name}: {place} is {x.dtype}; only floating-point tensors have gradients")
+    x = innermost(x)
+    new = wrap(x._handle, x._kernels, x.dtype, None)
     if x._record is not None and is_grad_enabled():
-        variable._record = [IDENTITY, x._kernels, {}, x._handle, x._record, x._handle]
+        new._record = [IDENTITY, x._kernels, {"variable": weakref.ref(new)}, x._handle, x._record, x._handle]
     else:
-        variable._record, variable._grad = Leaf(variable), None
-    share(x, variable)
-    return variable
+        new._record, new._grad = Leaf(new), None
+    share(x, new)
+    return new
 
 
-def _as_tensor(g: Any, like: Tensor) -> Tensor:
+def as_gradient(g: Any, like: Tensor) -> Tensor:
     """A cotangent of `like` as the user's gradient; ``None``, because the value does not depend on it, is zero."""
     kernels = like._kernels
     if not isinstance(g, dispatch.Tensor):

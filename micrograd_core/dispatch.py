@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
@@ -50,8 +51,6 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     """
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
-        if op.capability:
-            getattr(kernels, op.name)  # refuses in the name of what was asked for
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
         return result
     handles = [x._handle if x.__class__ is Tensor else x for x in operands]
@@ -60,7 +59,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     except Exception as error:
         raise explain(op, kernels, operands, params, error) from error
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
-    out = wrap(handle, params.get("target", kernels), result_dtype, None)
+    place = kernels.beside(params["target"]) if "target" in params else kernels
+    out = wrap(handle, place, result_dtype, None)
     if op.differentiable and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
@@ -138,7 +138,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
     dtype: DType | None
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    if len(tensors) == len(operands) and not op.separate and op.cast is None:
+    if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
         kernels, dtype = tensors[0]._kernels, tensors[0].dtype
         if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
             return kernels, dtype, operands
@@ -146,15 +146,18 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         operands = (asarray(operands[0]), *operands[1:])
         tensors = [operands[0]]
     kernels = tensors[0]._kernels
+    if op.capability:
+        getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
+    required = len(operands) - len(op.optional)
     operands = tuple(
-        asarray(x, device=kernels.device) if i in op.separate and not isinstance(x, Tensor) else x
+        asarray(x, device=kernels.device) if i in op.separate and i < required and not isinstance(x, Tensor) else x
         for i, x in enumerate(operands)
     )
     prepared: list[Any] = [
         x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
     ]
     if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
-        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in prepared if isinstance(x, Tensor)])
+        kernels, prepared = _meet(op, prepared)
     dtype = None
     for position, x in enumerate(prepared):
         if isinstance(x, Tensor):
@@ -185,6 +188,15 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
     return kernels, dtype, tuple(prepared)
+
+
+def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
+    """Operands of different tables: inside `vmap` all go to the innermost level; otherwise devices differ."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    table = max((x._kernels for x in tensors), key=lambda kernels: kernels.depth)
+    if not table.depth or any(x._kernels.root is not table.root for x in tensors):
+        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in tensors])
+    return table, [table.lift(x) if isinstance(x, Tensor) and x._kernels is not table else x for x in operands]
 
 
 def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
@@ -277,7 +289,9 @@ def recorded(op: Op) -> Callable[..., Tensor]:
     """An operation as a function of tensors and canonical parameters."""
     if op.parts is not None:
         return lambda *operands, **params: apply_parts(op, operands, params)
-    if op.operands == 1 and op is not TRANSFER and op.gradient is not None:
+    if op.gradient is None:  # only `apply` differentiates a composition
+        return lambda *operands, **params: apply(op, operands, params)
+    if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return lambda *operands, **params: apply(op, operands, params)
@@ -391,7 +405,7 @@ def augmented(name: str) -> Callable[[Any, Any], Any]:
         borrowed = x._record is None and x._storage is not None and x._storage.tracked
         if result is NotImplemented or borrowed:
             return result
-        write(x, ..., result)
+        write(x, ..., result, y)
         return x
 
     return method
@@ -416,6 +430,14 @@ def unary(name: str) -> Callable[[Any], Tensor]:
     return method
 
 
+def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
+    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
+    assert op.parameters is not None
+    wanted = None if dtype is None else as_dtype(dtype)
+    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
+    return out if wanted in (None, out.dtype) else out.astype(wanted)
+
+
 def reduction(name: str) -> Callable[..., Tensor]:
     """A method that reduces over axes; over all of them by default."""
     op = TABLE[name]
@@ -426,6 +448,8 @@ def reduction(name: str) -> Callable[..., Tensor]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
+        if op.cast is not None and "dtype" in others:
+            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
         return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
 
     method.__doc__ = op.doc

@@ -206,7 +206,8 @@ def describe(node: Any) -> Node:
             return Node("", ("freed by backward()",))
         op, kernels, _, out = node[:4]
         place = () if kernels.device.is_cpu() else (str(kernels.device),)
-        return Node(op.name, (f"{kernels.dtype(out)} {tuple(out.shape)}", *place))
+        result = f"{kernels.dtype(out)} {tuple(out.shape)}" if hasattr(out, "shape") else f"{len(out)} results"
+        return Node(op.name, (result, *place))
     return Node("", _about(node))
 
 

@@ -175,6 +175,10 @@ class LinAlgError(MicrogradError, ValueError):
     """The numbers of a matrix leave an operation without an answer: a singular one has no inverse."""
 
 
+class MissingAxes(ShapeError, AttributeError):
+    """A property needs more axes than the tensor has. To ``hasattr`` it is absent."""
+
+
 class IndexingError(MicrogradError, IndexError):
     """A key does not fit the tensor that it indexes."""
 
@@ -192,6 +196,14 @@ class GraphError(MicrogradError, RuntimeError):
 
 class TraceError(MicrogradError, RuntimeError):
     """A function that is being traced does what a trace cannot hold: a decision that depends on a number."""
+
+
+class TransformError(MicrogradError, RuntimeError):
+    """A function does what a transform (`vmap`, …) cannot see through."""
+
+
+class AnomalyError(MicrogradError, ArithmeticError):
+    """A gradient turned into NaN, under `detect_anomaly`. The message names the operation and the line that made it."""
 
 
 class GradcheckError(MicrogradError, AssertionError):

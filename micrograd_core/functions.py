@@ -1,4 +1,4 @@
-"""The public functions, generated from the op table; and the creation functions, which have no tensor to start from."""
+"""The public functions, generated from the op table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import SCALARS, apply, apply_parts, create, recorded
-from micrograd_core.dtypes import DEFAULTS, check_scalar, int64, integer_range
-from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import ShapeError
-from micrograd_core.layout import as_shape
+from micrograd_core.device import Device
+from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
+from micrograd_core.dtypes import integer_range
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.tensor import Tensor, asarray
 
@@ -30,9 +27,14 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return run(*operands)
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
+        if op.optional:
+            args = _completed(op, args, kwargs)
         operands = tuple(
-            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x) for i, x in enumerate(args[:count])
+            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x, device=_beside(args) if i else None)
+            for i, x in enumerate(args[:count])
         )
+        if op.cast is not None and "dtype" in kwargs:
+            return accumulated(op, asarray(args[0]), **kwargs)
         return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
     def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
@@ -46,15 +48,50 @@ def _function(op: Op) -> Callable[..., Tensor]:
     return function  # type: ignore[no-any-return]
 
 
+def _beside(operands: Any) -> Device | None:
+    """Where data go that are not on a device: to the first tensor."""
+    return next((x.device for x in operands if isinstance(x, Tensor)), None)
+
+
+def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments with all operands in their places: named ones taken out of `kwargs`, missing ones as scalars."""
+    required = op.operands - len(op.optional)
+    if len(args) < required:
+        raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
+    names = list(_signature(op).parameters)[len(args) : op.operands]
+    given = (*args[required : op.operands], *(kwargs.pop(name, None) for name in names))
+    filled = (scalar if x is None else x for x, scalar in zip(given, op.optional, strict=True))
+    return (*args[:required], *filled, *args[op.operands :])
+
+
 def _signature(op: Op) -> inspect.Signature:
     if op.parameters is None:
         names = ["x"] if op.operands == 1 else [f"x{i + 1}" for i in range(op.operands)]
         names = ["condition", "x1", "x2"] if op.name == "where" else names
         return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
     found = list(inspect.signature(op.parameters).parameters.values())
+    if op.cast is not None:
+        found.insert(2, inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
     if op.operands == -1:
         found[0] = inspect.Parameter("arrays", inspect.Parameter.POSITIONAL_ONLY)
     return inspect.Signature(found)
+
+
+def kernel_signature(op: Op) -> str:
+    """How a device's kernel for `op` is called: operands by position, parameters by keyword.
+
+    >>> kernel_signature(TABLE["softmax"])
+    'softmax(x, *, axis)'
+    """
+    if op.operands:
+        found = list(_signature(op).parameters.values())
+    else:  # nothing but parameters, which the composition takes after `k`
+        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
+    by_position = found[0].POSITIONAL_ONLY if op.operands else found[0].POSITIONAL_OR_KEYWORD
+    operands = [each.name for each in found if each.kind is by_position] if op.operands != -1 else ["*arrays"]
+    named = [each.name for each in found if each.kind is not by_position]
+    marker = ["*"] if named and op.operands != -1 else []
+    return f"{op.name}({', '.join(operands + marker + named)})"
 
 
 def _docstring(op: Op) -> str:
@@ -71,69 +108,6 @@ def _docstring(op: Op) -> str:
     )
 
 
-def full(
-    shape: Any, fill_value: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of `shape` in which every element is the number `fill_value`.
-
-    Like all creation functions it records nothing unless `requires_grad` is true.
-
-    Raises
-    ------
-    DTypeError
-        When the number does not fit the dtype.
-    """
-    number = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    chosen = DEFAULTS.get(type(number), DEFAULTS[float]) if dtype is None else as_dtype(dtype)
-    if chosen.kind != "bool":
-        check_scalar("full", int(number) if isinstance(number, bool) else number, chosen)
-    kernels = (default_device() if device is None else Device(device)).kernels
-    out = create(TABLE["full"], kernels, shape=as_shape("full", shape), fill_value=number, dtype=chosen)
-    if requires_grad:
-        out.requires_grad = True
-    return out
-
-
-def zeros(shape: Any, *, dtype: Any = "float32", device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros."""
-    return full(shape, 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-def ones(shape: Any, *, dtype: Any = "float32", device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones."""
-    return full(shape, 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-def zeros_like(x: Tensor, /) -> Tensor:
-    """Zeros of the shape, dtype and device of `x`."""
-    return zeros(x.shape, dtype=x.dtype, device=x.device)
-
-
-def ones_like(x: Tensor, /) -> Tensor:
-    """Ones of the shape, dtype and device of `x`."""
-    return ones(x.shape, dtype=x.dtype, device=x.device)
-
-
-def arange(
-    start: float,
-    /,
-    stop: float | None = None,
-    step: float = 1,
-    *,
-    dtype: Any = None,
-    device: str | Device | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32."""
-    first, last = (0, start) if stop is None else (start, stop)
-    if step == 0:
-        raise ShapeError("arange: the step cannot be 0")
-    numbers = [first + i * step for i in range(math.ceil((last - first) / step))]
-    integral = all(isinstance(each, int) for each in (first, last, step))
-    chosen = dtype or (int64 if integral else DEFAULTS[float])
-    return asarray(numbers, dtype=chosen, device=device, requires_grad=requires_grad)
-
-
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """As the record says; a bound that is left out is the dtype's own."""
     x = asarray(x)
@@ -145,4 +119,3 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op 
 clip.__doc__ = _docstring(TABLE["clip"])
 FUNCTIONS["clip"] = clip
 MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}
-CREATION = {each.__name__: each for each in (asarray, full, zeros, ones, zeros_like, ones_like, arange)}

@@ -25,6 +25,7 @@ class Kernels:
     """
 
     device: Device
+    depth = 0  # tables above this one, for tensors inside `vmap`, have a positive depth
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
@@ -76,6 +77,15 @@ class Kernels:
     def provides(self, op: Op) -> bool:
         """Whether the backend claims the capability that an operation needs, if it needs one."""
         return not op.capability or op.capability in member(self.backend, "capabilities")
+
+    @property
+    def root(self) -> Kernels:
+        """The table of the device itself, from that of any depth."""
+        return self
+
+    def beside(self, kernels: Kernels) -> Kernels:
+        """The table of this depth on the device of `kernels`."""
+        return kernels
 
     def is_native(self, name: str) -> bool:
         """Whether the device has a kernel of its own for an operation."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
 
-SHARED: Final = ("matmul",)
+SHARED: Final = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
 """Functions of the main namespace that the extension has too."""
 
 _functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extension == "linalg" or name in SHARED}

@@ -20,7 +20,7 @@ from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.floats import number
-from micrograd_core.nn import Module
+from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor, asarray

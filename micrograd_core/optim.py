@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from micrograd_core.autograd import no_grad
+from micrograd_core.dispatch import wrap
 from micrograd_core.errors import GraphError
 from micrograd_core.tensor import Tensor
 
@@ -40,12 +42,15 @@ class Optimizer:
                 )
         if len(set(map(id, self.params))) != len(self.params):
             raise ValueError(f"{type(self).__name__} got the same parameter twice")
-        for name, value in {"lr": lr, **hyper}.items():
-            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative; got {value!r}")
+        self._check(lr=lr, **hyper)
         self.lr = lr
         self.state: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
         """Per parameter: what the rule keeps between steps, as handles and numbers."""
+
+    def _check(self, **hyper: Any) -> None:
+        for name, value in hyper.items():
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative; got {value!r}")
 
     def step(self) -> None:
         """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
@@ -154,3 +159,179 @@ class Adam(Optimizer):
         correction = (1 - beta2**t) ** 0.5  # of the root, moved to the scalars on either side
         step = k.divide(m, k.add(k.sqrt(v), self.eps * correction))
         return k.subtract(p, k.multiply(step, self.lr * correction / (1 - beta1**t)))
+
+
+class AdamW(Adam):
+    """`Adam` with weight decay beside the gradient, not in it (Loshchilov & Hutter 2019).
+
+    Parameters
+    ----------
+    params, lr, betas, eps
+        As for `Adam`.
+    weight_decay : float
+        Fraction of a parameter that a step with ``lr=1`` takes away.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
+        super().__init__(params, lr, betas, eps)
+        self._check(weight_decay=weight_decay)
+        self.decay = weight_decay
+
+    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+        return super().update(k, k.multiply(p, 1 - self.lr * self.decay) if self.decay else p, g, state)
+
+
+class RMSprop(Optimizer):
+    """Gradients over the root of the running mean of their squares (Tieleman & Hinton 2012), in torch's formulation.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+    lr : float
+        Learning rate.
+    alpha : float
+        Decay of the running mean.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        L2 penalty, added to the gradient.
+    momentum : float
+        Of the quotients.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
+
+    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+        if self.weight_decay:
+            g = k.add(g, k.multiply(p, self.weight_decay))
+        square = k.multiply(k.multiply(g, g), 1 - self.alpha)
+        if "square" in state:
+            square = k.add(k.multiply(state["square"], self.alpha), square)
+        state["square"] = square
+        step = k.divide(g, k.add(k.sqrt(square), self.eps))
+        if self.momentum:
+            if "velocity" in state:
+                step = k.add(k.multiply(state["velocity"], self.momentum), step)
+            state["velocity"] = step
+        return k.subtract(p, k.multiply(step, self.lr))
+
+
+def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
+    """Scale all gradients by one factor, so that their common norm is at most `max_norm` (Pascanu et al. 2013).
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        Those without a gradient do not count.
+    max_norm : float
+
+    Returns
+    -------
+    float
+        The norm before; infinite or NaN if a gradient is, and then all gradients become NaN, for all to see.
+    """
+    if not max_norm > 0:
+        raise ValueError(f"clip_grad_norm: max_norm must be positive; got {max_norm}")
+    owners = [p for p in params if p.grad is not None]
+    norms: list[float] = [_norm(p.grad) for p in owners if p.grad is not None]
+    total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
+    if not total <= max_norm:
+        factor = max_norm / total if math.isfinite(total) else math.nan
+        for p in owners:
+            _replace(p, lambda k, g: k.multiply(g, factor))
+    return total
+
+
+def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
+    """Clip every element of every gradient to ``[-limit, limit]``."""
+    if not limit > 0:
+        raise ValueError(f"clip_grad_value: the limit must be positive; got {limit}")
+    for p in params:
+        _replace(p, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
+
+
+def _norm(g: Tensor) -> float:
+    """Scaled by the greatest element, so that no square overflows or vanishes."""
+    if not g.size:
+        return 0.0
+    with no_grad():
+        greatest = float(abs(g).max().item())
+        if not 0 < greatest < math.inf:
+            return greatest
+        scaled = g / greatest
+        return greatest * math.sqrt((scaled * scaled).sum().item())
+
+
+def _replace(p: Tensor, change: Callable[[Any, Any], Any]) -> None:
+    """New numbers for a gradient, outside the graph."""
+    g = p.grad
+    if g is not None:
+        p.grad = wrap(change(g._kernels, g._handle), g._kernels, g.dtype, None)
+
+
+# ── learning rates ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Schedule:
+    """Sets an optimiser's learning rate before each step: its first rate times a factor that depends on the step.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Its `lr` now is what the factor multiplies.
+    factor : function
+        From the number of the step, 0 the first, to the factor: such as `cosine`, `step_decay` or `linear_warmup`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+    >>> schedule = Schedule(rule, step_decay(every=2, by=0.5))
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(rule.lr)
+    ...     schedule.step()
+    >>> rates
+    [0.1, 0.1, 0.05, 0.05, 0.025]
+    """
+
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
+        self.optimizer, self.factor, self.base, self.count = optimizer, factor, optimizer.lr, 0
+        optimizer.lr = self.base * factor(0)
+
+    def step(self) -> None:
+        """Go on to the next step's rate; call it after the optimiser's own ``step``."""
+        self.count += 1
+        self.optimizer.lr = self.base * self.factor(self.count)
+
+
+def step_decay(every: int, by: float = 0.1) -> Callable[[int], float]:
+    """The factor becomes `by` times as large after `every` steps, again and again."""
+    return lambda step: by ** (step // every)
+
+
+def linear_warmup(steps: int, then: Callable[[int], float] = lambda step: 1.0) -> Callable[[int], float]:
+    """Rising evenly to 1 within `steps` steps (Goyal et al. 2017); after that what `then` says, counted from there."""
+    return lambda step: (step + 1) / steps if step < steps else then(step - steps)
+
+
+def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
+    """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
+    return lambda step: floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2

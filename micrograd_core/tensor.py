@@ -9,32 +9,23 @@ from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device
 from micrograd_core.differentiate import backward
-from micrograd_core.dispatch import (
-    NO_PARAMS,
-    TRANSFER,
-    along,
-    apply,
-    apply_single,
-    augmented,
-    binary,
-    explain,
-    reduction,
-    unary,
-    wrap,
-)
+from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, apply_single, explain, reduction, unary, wrap
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, UnsupportedDType
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
+from micrograd_core.hooks import register_hook
 from micrograd_core.host import describe, elements, ingest
-from micrograd_core.layout import Layout, resolve_axis, resolve_key
+from micrograd_core.indexing import At, getitem
+from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
+from micrograd_core.standard import Array
 from micrograd_core.writing import Storage, share, storage, write
 
-GETITEM, PERMUTE_DIMS = TABLE["getitem"], TABLE["permute_dims"]
+PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
-class Tensor:
+class Tensor(Array):
     """An n-d array on some device that remembers how it was made.
 
     Parameters
@@ -54,12 +45,13 @@ class Tensor:
         When `data` is not numbers, or ragged.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_record", "_storage", "dtype")
+    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
     __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
 
     _grad: Tensor | None  # set on leaves only
     _handle: Any
     _kernels: Any
+    _origin: Any  # of what indexing gave: a weak reference to the tensor indexed, and the key
     _record: Any
     _storage: Storage | None
     dtype: DType
@@ -156,14 +148,7 @@ class Tensor:
         if self._record.__class__ is not Leaf:
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
         if value is not None:
-            if not isinstance(value, Tensor):
-                value = asarray(value, dtype=self.dtype, device=self.device)
-            if value.shape != self.shape or value.dtype is not self.dtype:
-                raise ShapeError(
-                    f"grad has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
-                )
-            if value._kernels is not self._kernels:
-                raise DeviceMismatch("grad", [(self.device, self.shape), (value.device, value.shape)])
+            value = _in_place_of(self, "grad", value)
         self._grad = value
 
     def zero_grad(self) -> None:
@@ -190,6 +175,8 @@ class Tensor:
         """
         backward(self, gradient, retain_graph, create_graph)
 
+    register_hook = register_hook
+
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
         out = wrap(self._handle, self._kernels, self.dtype, None)
@@ -207,44 +194,11 @@ class Tensor:
             raise GraphError(
                 "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
             )
-        value = value if isinstance(value, Tensor) else asarray(value, dtype=self.dtype, device=self.device)
-        if value.shape != self.shape or value.dtype is not self.dtype:
-            raise ShapeError(
-                f"data has shape {value.shape} and dtype {value.dtype}, the tensor {self.shape} and {self.dtype}"
-            )
-        if value._kernels is not self._kernels:
-            raise DeviceMismatch("data", [(self.device, self.shape), (value.device, value.shape)])
-        self._handle = value._handle
+        value = _in_place_of(self, "data", value)
+        self._handle, self._origin = value._handle, None
         share(value, self)
 
     # elementwise
-
-    __add__, __radd__ = binary("add")
-    __sub__, __rsub__ = binary("subtract")
-    __mul__, __rmul__ = binary("multiply")
-    __truediv__, __rtruediv__ = binary("divide")
-    __pow__, __rpow__ = binary("pow")
-    __matmul__, __rmatmul__ = binary("matmul")
-    __and__, __rand__ = binary("bitwise_and")
-    __or__, __ror__ = binary("bitwise_or")
-    __xor__, __rxor__ = binary("bitwise_xor")
-    __lt__, __gt__ = binary("less")[0], binary("greater")[0]
-    __le__, __ge__ = binary("less_equal")[0], binary("greater_equal")[0]
-    __eq__ = binary("equal")[0]
-    __ne__ = binary("not_equal")[0]
-    __hash__ = object.__hash__
-    __iadd__ = augmented("add")
-    __isub__ = augmented("subtract")
-    __imul__ = augmented("multiply")
-    __itruediv__ = augmented("divide")
-    __ipow__ = augmented("pow")
-    __iand__ = augmented("bitwise_and")
-    __ior__ = augmented("bitwise_or")
-    __ixor__ = augmented("bitwise_xor")
-    __neg__ = unary("negative")
-    __pos__ = unary("positive")
-    __abs__ = unary("abs")
-    __invert__ = unary("bitwise_invert")
 
     abs = unary("abs")
     sign = unary("sign")
@@ -312,14 +266,14 @@ class Tensor:
     def T(self) -> Tensor:  # noqa: N802
         """The transpose of a matrix. A view."""
         if self.ndim != 2:
-            raise ShapeError(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
+            raise MissingAxes(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
         return self.mT
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
         """The last two axes exchanged. A view."""
         if self.ndim < 2:
-            raise ShapeError(f"mT needs at least two axes; this tensor has shape {self.shape}")
+            raise MissingAxes(f"mT needs at least two axes; this tensor has shape {self.shape}")
         return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
 
     def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
@@ -345,11 +299,9 @@ class Tensor:
         """Elements in reverse order. A view."""
         return _call("flip", self, axis=axis)
 
-    def __getitem__(self, key: Any) -> Tensor:
-        return apply_single(GETITEM, self, {"key": resolve_key(key, self._handle.shape)})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        write(self, key, value)
+    __getitem__ = getitem
+    __setitem__ = write
+    at = property(At)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -396,7 +348,14 @@ class Tensor:
         """A NumPy copy."""
         import numpy
 
-        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=self.dtype.name)
+        dtype: Any = self.dtype.name
+        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
+            try:
+                import ml_dtypes
+            except ModuleNotFoundError as error:
+                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
+            dtype = ml_dtypes.bfloat16
+        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=dtype)
         return array.reshape(self.shape).copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -450,6 +409,16 @@ def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, 
     out = wrap(device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
     out.requires_grad = requires_grad
     return out
+
+
+def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
+    """A tensor, or numbers for one, that can become the gradient or the data of `x`."""
+    made = value if isinstance(value, Tensor) else asarray(value, dtype=x.dtype, device=x.device)
+    if made.shape != x.shape or made.dtype is not x.dtype:
+        raise ShapeError(f"{what} has shape {made.shape} and dtype {made.dtype}, the tensor {x.shape} and {x.dtype}")
+    if made._kernels is not x._kernels:
+        raise DeviceMismatch(what, [(x.device, x.shape), (made.device, made.shape)])
+    return made
 
 
 def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -11,7 +11,9 @@ import pytest
 
 from micrograd_array_api.namespaces import NAMESPACES
 from micrograd_core import Device, Tensor, asarray, gradcheck, plugins, shares_memory
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.errors import DeviceUnavailable, GraphError, UnsupportedDType
+from micrograd_core.plugins import hookimpl
 
 INSTALLED = [
     pytest.param(
@@ -89,13 +91,19 @@ def test_a_write_to_a_view_is_seen_or_refused(device: Device) -> None:
         assert shares_memory(x, view)
         assert not shares_memory(x, x.copy())
         assert not shares_memory(x[0], x[1])
-        view[0] = 9.0
-        assert x.tolist() == [[1.0, 2.0], [9.0, 4.0]]
     else:
         assert not shares_memory(x, view)
+        other = x.reshape(-1)
         with pytest.raises(GraphError, match="shares memory"):
             view[0] = 9.0
         assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        del other
+    view[0] = 9.0  # where arrays cannot be written, x becomes another one
+    view += 1.0
+    assert view.tolist() == [10.0, 5.0]
+    del view
+    x[0] += 1.0
+    assert x.tolist() == [[2.0, 3.0], [10.0, 5.0]]
 
 
 def test_a_write_into_what_was_recorded_gives_no_wrong_gradient(device: Device) -> None:
@@ -161,3 +169,20 @@ def test_jax_computes_in_64_bits_here_and_as_it_was_told_elsewhere() -> None:
     x = Tensor([1.0], dtype="float64", device="jax:cpu")
     assert (x + 2.0**-40).item() == 1.0 + 2.0**-40
     assert jnp.ones(1).dtype == "float32"
+
+
+def test_compositions_that_sum_small_integers_keep_their_dtype() -> None:
+    """As where a namespace has no `matmul`: the standard's own sum would widen."""
+
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> ArrayAPIBackend:
+            return ArrayAPIBackend(np, "mine:0", kernels={"matmul": None})
+
+    plugins.register("mine", Plugin())
+    try:
+        x = asarray(np.array([[1, 2], [3, 4]], "int8"), device="mine")
+        assert (x @ x).tolist() == [[7, 10], [15, 22]]
+        assert str(x.sum().dtype) == "int64"
+    finally:
+        plugins.unregister("mine")

@@ -94,6 +94,14 @@ def test_in_parallel_with_a_matrix_for_each_device(tmp_path: Path) -> None:
     assert "rawbuffer:0 conforms" in run.stdout
 
 
+def test_memory_is_judged_without_what_a_first_use_caches(tmp_path: Path) -> None:
+    run = pytest_in(
+        tmp_path, "--pyargs", "micrograd_core.conformance", "--device", "rawbuffer:1", "-k", "memory_returns"
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 passed" in run.stdout
+
+
 def test_by_subclass_with_known_failures(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "from micrograd_core import plugins\n"

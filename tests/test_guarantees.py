@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Tensor, asarray, enable_grad, functions, grad, is_grad_enabled, nn, no_grad, optim, zeros
+from micrograd_core import (
+    Tensor,
+    asarray,
+    enable_grad,
+    full,
+    functions,
+    grad,
+    is_grad_enabled,
+    nn,
+    no_grad,
+    optim,
+    zeros,
+)
 from micrograd_core.dtypes import float32
 from micrograd_core.errors import DTypeError, GraphError, OutOfMemory, ShapeError
 
@@ -147,7 +159,7 @@ def test_floats_are_not_truncated_into_integer_tensors() -> None:
         with pytest.raises(DTypeError):
             n[:] = value
     with pytest.raises(DTypeError, match="float"):
-        functions.full((2,), float("nan"), dtype="int64")
+        full((2,), float("nan"), dtype="int64")
 
 
 def test_labels_of_narrow_dtypes_count_far_enough(device: Any) -> None:
@@ -162,7 +174,7 @@ def test_a_label_that_names_no_class_spoils_the_gradient_visibly(device: Any) ->
     if str(device) == "cpu":
         return
     logits = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
-    F["cross_entropy"](logits, asarray([0, -100], device=device)).backward()
+    F["cross_entropy"](logits, asarray([0, -7], device=device)).backward()
     assert np.isnan(logits.grad.numpy()[1]).all()  # type: ignore[union-attr]
     assert np.isfinite(logits.grad.numpy()[0]).all()  # type: ignore[union-attr]
 

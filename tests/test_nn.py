@@ -81,7 +81,7 @@ def test_state_goes_there_and_back_whole_or_not_at_all() -> None:
     del state["layers.0.bias"]
     state["extra"], state["layers.2.bias"] = np.zeros(1), np.zeros(7)
     with pytest.raises(
-        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter.*shape \(7,\), not \(2,\)"
+        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter or buffer.*shape \(7,\), not \(2,\)"
     ):
         b.load_state_dict(state)
     assert [p.tolist() for p in b.parameters()] == before
@@ -128,6 +128,10 @@ RULES = {
     "momentum": ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "weight_decay": 0.01}),
     "nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     "adam": ("Adam", {"lr": 0.05}),
+    "adamw": ("AdamW", {"lr": 0.05, "weight_decay": 0.1}),
+    "adamw-without-decay": ("AdamW", {"lr": 0.05, "weight_decay": 0.0}),
+    "rmsprop": ("RMSprop", {"lr": 0.05}),
+    "rmsprop-momentum": ("RMSprop", {"lr": 0.02, "alpha": 0.9, "momentum": 0.9, "weight_decay": 0.1}),
     "adam-decay": ("Adam", {"lr": 0.05, "betas": (0.8, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
 }
 
@@ -169,3 +173,56 @@ def test_network_gradients_equal_torch() -> None:
     for ours, other in zip(model.parameters(), theirs.parameters(), strict=True):
         assert ours.grad is not None
         np.testing.assert_allclose(ours.grad.numpy(), other.grad.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def with_gradients(*gradients: Any) -> list[Tensor]:
+    parameters = [Tensor(np.ones_like(g)) for g in gradients]
+    for p, g in zip(parameters, gradients, strict=True):
+        (p * asarray(g)).sum().backward()
+    return parameters
+
+
+def test_clipping_by_the_common_norm_equals_torch() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    gradients = [rng.normal(size=shape) for shape in ((3, 4), (5,), ())]
+    for limit in (0.5, 100.0):
+        ours = with_gradients(*gradients)
+        theirs = [torch.zeros(g.shape, dtype=torch.float64) for g in gradients]
+        for p, g in zip(theirs, gradients, strict=True):
+            p.grad = torch.tensor(g)
+        assert optim.clip_grad_norm(ours, limit) == pytest.approx(
+            torch.nn.utils.clip_grad_norm_(theirs, limit).item(), rel=1e-12
+        )
+        for p, q in zip(ours, theirs, strict=True):
+            assert p.grad is not None
+            np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5)
+
+
+def test_clipping_survives_numbers_whose_squares_do_not() -> None:
+    (p,) = with_gradients(np.array([3e200, 4e200]))
+    assert optim.clip_grad_norm([p, Tensor([1.0])], 1.0) == pytest.approx(5e200)
+    assert p.grad is not None
+    np.testing.assert_allclose(p.grad.numpy(), [0.6, 0.8])
+    (q,) = with_gradients(np.array([np.inf, 1.0]))
+    assert optim.clip_grad_norm([q], 1.0) == np.inf
+    assert q.grad is not None
+    assert np.isnan(q.grad.numpy()).all()
+    (r,) = with_gradients(np.array([-7.0, 0.5, 7.0]))
+    optim.clip_grad_value([r], 1)
+    assert r.grad is not None
+    assert r.grad.tolist() == [-1.0, 0.5, 1.0]
+    for wrong in (lambda: optim.clip_grad_norm([r], 0), lambda: optim.clip_grad_value([r], -1)):
+        with pytest.raises(ValueError, match="must be positive"):
+            wrong()
+
+
+def test_schedules_multiply_the_first_rate() -> None:
+    rule = optim.SGD([Tensor([1.0])], lr=2.0)
+    schedule = optim.Schedule(rule, optim.linear_warmup(4, optim.cosine(4, floor=0.5)))
+    rates = [rule.lr]
+    for _ in range(9):
+        schedule.step()
+        rates.append(rule.lr)
+    half = 1.0 + 0.5 * (1 + np.cos(np.pi / 4))
+    assert rates == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, half, 1.5, 3.0 - half, 1.0, 1.0])

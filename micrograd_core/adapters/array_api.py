@@ -22,10 +22,14 @@ STANDARD = frozenset(
     "logical_or isnan isfinite isinf real imag conj hypot acos acosh asin asinh atan atan2 atanh "
     "bitwise_left_shift bitwise_right_shift copysign cosh floor_divide log10 log2 logaddexp logical_xor nextafter "
     "reciprocal remainder round signbit sinh tan trunc exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
-    "std any all argmax reshape permute_dims broadcast_to flip where full arange matmul".split()
+    "std any all argmax argmin prod cumulative_sum cumulative_prod count_nonzero reshape permute_dims "
+    "broadcast_to flip where full arange matmul".split()
 )
 
-EXTENSIONS = {"linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())}
+EXTENSIONS = {
+    "linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split()),
+    "fft": frozenset("fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split()),
+}
 """Likewise, of the extensions."""
 
 ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
@@ -100,6 +104,13 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: xp.asarray(function(x), copy=True)
 
+    def take(x: Any, indices: Any, *, axis: int) -> Any:
+        """The standard takes one axis of indices, and leaves it open what negative ones mean."""
+        flat = xp.reshape(indices, (-1,))
+        flat = xp.astype(xp.where(flat < 0, flat + x.shape[axis], flat), xp.int64)
+        taken = xp.take(x, flat, axis=axis)
+        return xp.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
     return {
         **{name: fresh(getattr(xp, name)) for name in ALIASING if hasattr(xp, name)},
         "astype": lambda x, *, dtype: xp.astype(x, dtype),
@@ -109,7 +120,10 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         "getitem": getitem_forwards if turns else lambda x, *, key: x[key],
         "scatter": scatter,
         "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
+        "take": take,
         "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
+        # The standard's default widens small integers; here the core has done so where the user asked for a sum.
+        "sum": lambda x, *, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
     }
 
 
@@ -184,6 +198,10 @@ class ArrayAPIBackend:
             if 0 in shape
             else self.xp.asarray(nest(flat, shape), dtype=dtype, **self._options)
         )
+
+    def from_dlpack(self, x: Any) -> Any:
+        """As the namespace does it."""
+        return self.xp.from_dlpack(x)
 
     def to_host(self, x: Any) -> Any:
         """Through the buffer protocol or ``__array__``; override it where the library has neither."""

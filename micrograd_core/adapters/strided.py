@@ -113,7 +113,7 @@ class StridedBackend:
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Strided:
         """A contiguous handle."""
-        out = self._empty(shape, dtype)
+        out = self.empty(shape, dtype)
         self.write(out.buffer, data)
         return out
 
@@ -141,13 +141,14 @@ class StridedBackend:
         self._fill(x.view(x.layout.index(key)), values)
         return True
 
-    def _empty(self, shape: Shape, dtype: Any) -> Strided:
+    def empty(self, shape: Shape, dtype: Any) -> Strided:
+        """A contiguous handle on new memory, for a kernel to fill."""
         layout = Layout.contiguous(shape)
         return Strided(self.alloc(layout.size, dtype), layout, dtype)
 
     def _fresh(self, op: str, shape: Shape, dtype: Any, *operands: Any) -> Strided:
         """A new handle, mapped from operands that broadcast to `shape`."""
-        out = self._empty(shape, dtype)
+        out = self.empty(shape, dtype)
         self.map(op, out, *(x.view(x.layout.broadcast_to(shape)) if isinstance(x, Strided) else x for x in operands))
         return out
 
@@ -170,7 +171,7 @@ class StridedBackend:
         ndim = len(x.shape)
         gone = tuple(range(ndim)) if axis is None else axis
         kept = tuple(each for each in range(ndim) if each not in gone)
-        out = self._empty(tuple(x.shape[each] for each in kept), x.dtype)
+        out = self.empty(tuple(x.shape[each] for each in kept), x.dtype)
         self.reduce(name, out, x.view(x.layout.permute((*kept, *gone))))
         return out.view(Layout.contiguous(reduced_shape(x.shape, axis, keepdims)))
 

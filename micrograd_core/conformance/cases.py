@@ -168,8 +168,8 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
 
 def is_differentiable(case: Case) -> bool:
     """Whether finite differences of a case are a derivative."""
-    first = next((o for o in case.sample.operands if not isinstance(o, (int, float))), None)
+    arrays = [o for o in case.sample.operands if not isinstance(o, (int, float))]
     floating = case.dtype in ("float64", "complex128") and case.sample.params.get("dtype") not in ("bool", "float32")
     singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
-    own_dtype = first is not None and bool(first.dtype) and case.op.name != "where"
+    own_dtype = bool(arrays) and all(operand.dtype for operand in arrays)
     return case.op.differentiable and floating and not singular and not own_dtype

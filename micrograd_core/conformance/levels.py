@@ -10,6 +10,8 @@ import pytest
 
 from micrograd_core.conformance.base import Suite, claim, since
 from micrograd_core.device import Device
+from micrograd_core.dtypes import DTYPES, DType
+from micrograd_core.ops import TABLE
 from micrograd_core.tensor import asarray, shares_memory
 
 
@@ -38,7 +40,32 @@ def dlpack(device: Device) -> None:
             assert np.shares_memory(seen, again), "two exports of one handle are two copies"
 
 
-LEVELS: Final[dict[str, Callable[[Device], None]]] = {"strided": strided, "dlpack": dlpack}
+# Kernels of random numbers whose results are the same bits everywhere: names, dtypes, parameters.
+RANDOM: Final[tuple[tuple[str, str, dict[str, int]], ...]] = (
+    *(("random_uniform", dtype, {}) for dtype in ("float16", "float32", "float64")),
+    ("random_integers", "int64", {"low": -(1 << 63), "high": 1 << 63}),
+    ("random_integers", "int64", {"low": -5, "high": (1 << 40) - 5}),
+    ("random_integers", "int32", {"low": -7, "high": 1000}),
+    ("random_integers", "uint8", {"low": 0, "high": 256}),
+    ("random_permutation", "int64", {}),
+)
+
+
+class _HostBytes:
+    """A kernel table for the compositions of random numbers, which only upload."""
+
+    @staticmethod
+    def upload(data: bytes, shape: tuple[int, ...], dtype: DType) -> bytes:
+        return data
+
+
+def random(device: Device) -> None:
+    """The device has kernels of its own for random numbers; `Levels.test_random_numbers` says which numbers."""
+    missing = [name for name, _, _ in RANDOM if not device.kernels.is_native(name)]
+    assert not missing, f"'random' is claimed, but there is no kernel for {', '.join(dict.fromkeys(missing))}"
+
+
+LEVELS: Final[dict[str, Callable[[Device], None]]] = {"strided": strided, "dlpack": dlpack, "random": random}
 """Word to test. A word that is not here is a promise that nothing in this core relies on yet."""
 
 
@@ -52,3 +79,14 @@ class Levels(Suite):
         if word not in LEVELS:
             pytest.skip(f"this core asks nothing of {word!r}")
         LEVELS[word](opened)
+
+    @since(1)
+    def test_random_numbers(self, opened: Device) -> None:
+        """Bit by bit those of `micrograd_core.ops.random`, whoever makes them."""
+        for name, dtype, params in RANDOM:
+            if dtype not in opened.kernels.backend.dtypes:
+                continue
+            place = {"shape": (5,), "dtype": DTYPES[dtype], "key": 3 << 64 | 5, "block": (1 << 64) - 1, **params}
+            found = bytes(opened.kernels.to_host(getattr(opened.kernels, name)(**place)))
+            expected = TABLE[name].compose(_HostBytes, **place)  # type: ignore[misc]
+            assert found == expected, f"{name} gives other {dtype} numbers than the specification: {found.hex()}"

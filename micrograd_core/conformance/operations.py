@@ -116,7 +116,9 @@ def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
     rounding = {"float16": 2.0**-10, "float32": 2.0**-23, "complex64": 2.0**-23}.get(str(result.dtype), 2.0**-52)
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        allowed = FACTOR * (np.abs(in_dtype - expected) + rounding * np.maximum(np.abs(expected), 1))
+        allowed = FACTOR * (
+            np.abs(in_dtype.astype(expected.dtype) - expected) + rounding * np.maximum(np.abs(expected), 1)
+        )
         wrong = ~(same | (np.abs(found - expected) <= allowed))
     assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
 

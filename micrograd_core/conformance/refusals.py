@@ -13,9 +13,9 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import Case, cases
+from micrograd_core.creation import zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import zeros
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.tensor import Tensor, asarray
 

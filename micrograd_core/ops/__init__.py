@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import (
+from micrograd_core.ops import (  # fmt: skip
+    activations,
+    arrangement,
+    attention,
+    classification,
     complex,
+    convolution,
+    creation,
+    dropout,
     elementwise,
+    fft,
+    indexing,
     linalg,
+    losses,
     movement,
     network,
+    normalization,
     norms,
+    patches,
+    pooling,
+    products,
+    random,
     reductions,
     rounding,
+    sorting,
     transcendental,
-)  # fmt: skip
+    updates,
+)
 from micrograd_core.ops.movement import unbroadcast
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 
-_FAMILIES = (elementwise, rounding, transcendental, complex, reductions, movement, network, linalg, norms)
+_FAMILIES = (
+    elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
+    products, linalg, norms, fft, random, network, activations, normalization, patches, convolution, pooling,
+    dropout, attention, losses, classification, creation,
+)  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in _FAMILIES for op in family.OPS}
 

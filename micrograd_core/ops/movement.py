@@ -5,6 +5,7 @@ Most return views. Kernels receive full shapes (no ``-1``), non-negative axes, a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from micrograd_core.dtypes import DType, float32, int64
@@ -64,6 +65,8 @@ def _flip_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = None) ->
 def _concat_parameters(*xs: Any, axis: int | None = 0) -> dict[str, Any]:
     if not xs:
         raise ShapeError("concat: at least one tensor is needed")
+    if axis is None:
+        return {"axis": None}
     first = xs[0].shape
     at = resolve_axis("concat", axis, len(first))
     for x in xs:
@@ -119,7 +122,8 @@ def requested(dtype: DType, params: dict[str, Any]) -> DType:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _permute_rule(k: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def permute_rule(k: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    """The inverse permutation."""
     return k.permute_dims(g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
@@ -153,7 +157,9 @@ def _astype_rule(k: Any, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
     return k.astype(g, dtype=x.dtype)
 
 
-def _concat(k: Any, *xs: Any, axis: int) -> Any:
+def _concat(k: Any, *xs: Any, axis: int | None) -> Any:
+    if axis is None:
+        xs, axis = tuple(k.reshape(x, shape=(math.prod(x.shape),)) for x in xs), 0
     shape = list(xs[0].shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
     result = k.full(shape=tuple(shape), fill_value=False if k.dtype(xs[0]).kind == "bool" else 0, dtype=xs[0].dtype)
@@ -168,9 +174,11 @@ def _concat(k: Any, *xs: Any, axis: int) -> Any:
 def _concat_rule(position: int) -> Any:
     """Each operand takes its own piece of the cotangent."""
 
-    def rule(k: Any, g: Any, out: Any, *xs: Any, axis: int) -> Any:
-        start = sum(x.shape[axis] for x in xs[:position])
-        return k.getitem(g, key=_along(axis, start, start + xs[position].shape[axis], g.shape))
+    def rule(k: Any, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
+        lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
+        start = sum(lengths[:position])
+        piece = k.getitem(g, key=_along(axis or 0, start, start + lengths[position], g.shape))
+        return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
 
     return rule
 
@@ -208,7 +216,7 @@ OPS = (
         "Axes in another order. A view.",
         parameters=_permute_parameters,
         accepts=ANY,
-        gradient=(_permute_rule,),
+        gradient=(permute_rule,),
         gradient_aliases=True,
         view=True,
         samples=(
@@ -315,7 +323,7 @@ OPS = (
     ),
     Op(
         "concat",
-        "Tensors joined along the existing `axis`.",
+        "Tensors joined along the existing `axis`; flattened and joined for ``None``.",
         operands=-1,
         parameters=_concat_parameters,
         accepts=ANY,
@@ -325,6 +333,7 @@ OPS = (
         samples=(
             Sample(Array((2, 3)), Array((1, 3)), Array((0, 3))),
             Sample(Array((2, 1)), Array((2, 2)), axis=-1),
+            Sample(Array((2, 2)), Array(()), Array((3,)), axis=None),
             Sample(Array((2,), dtype="bool"), Array((1,), dtype="bool")),
         ),
         reference=lambda np, *xs, axis=0: np.concatenate(xs, axis=axis),

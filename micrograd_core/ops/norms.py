@@ -29,12 +29,6 @@ def _trace_parameters(x: Any, /, *, offset: int = 0, dtype: Any = None) -> dict[
     return {"offset": int(offset), "dtype": None if dtype is None else as_dtype(dtype)}
 
 
-def _outer_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
-    if len(x1.shape) != 1 or len(x2.shape) != 1:
-        raise ShapeError(f"outer: both operands are vectors; got shapes {x1.shape} and {x2.shape}")
-    return {}
-
-
 def _cross_parameters(x1: Any, x2: Any, /, *, axis: int = -1) -> dict[str, Any]:
     shapes = x1.shape, x2.shape
     at = [resolve_axis("cross", axis, len(shape)) - len(shape) for shape in shapes]
@@ -152,10 +146,6 @@ def _trace(k: Any, x: Any, *, offset: int, dtype: Any) -> Any:
     return k.sum(along, axis=(len(x.shape) - 2,), keepdims=False)
 
 
-def _outer(k: Any, x: Any, y: Any) -> Any:
-    return k.multiply(k.reshape(x, shape=(*x.shape, 1)), y)
-
-
 def _cross(k: Any, x: Any, y: Any, *, axis: int) -> Any:
     def at(z: Any, i: int) -> Any:
         key = (..., slice(i, i + 1), *[slice(None)] * (-axis - 1))
@@ -235,15 +225,6 @@ OPS = (
             Sample(Array((2, 2)), offset=2),
         ),
         reference=lambda np, x, offset=0: np.linalg.trace(x, offset=offset),
-    ),
-    _EVERYWHERE(
-        "outer",
-        "The products ``x1[i] * x2[j]`` of two vectors.",
-        operands=2,
-        parameters=_outer_parameters,
-        compose=_outer,
-        samples=(Sample(Array((3,)), Array((2,))), Sample(Array((0,)), Array((2,)))),
-        reference=lambda np, x, y: np.multiply.outer(x, y),
     ),
     _EVERYWHERE(
         "cross",

@@ -110,6 +110,9 @@ class Op:
         Dtype kinds of the operands that promote together, or of each operand.
     separate : tuple of int
         Operands that take no part in promotion (conditions, indices).
+    optional : tuple of float
+        The scalars that stand for the last operands where a call leaves them out, or gives ``None``. Their names are
+        those in the signature of `parameters`.
     result : "same", or a function ``(common dtype, parameters) -> DType`` of the result
     cast : function or None
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
@@ -145,8 +148,8 @@ class Op:
 
     __slots__ = (
         "accepts", "capability", "cast", "check", "compose", "differentiable", "doc", "extension", "gradient",
-        "gradient_aliases", "name", "observe", "operands", "parameters", "parts", "reference", "result", "samples",
-        "separate", "undefined", "view",
+        "gradient_aliases", "name", "observe", "operands", "optional", "parameters", "parts", "reference", "result",
+        "samples", "separate", "undefined", "view",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +160,7 @@ class Op:
         operands: int = 1,
         accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
         separate: tuple[int, ...] = (),
+        optional: tuple[float, ...] = (),
         result: str | Callable[..., DType] = SAME,
         cast: Callable[[DType], DType] | None = None,
         parameters: Callable[..., dict[str, Any]] | None = None,
@@ -175,7 +179,7 @@ class Op:
     ) -> None:
         self.name, self.doc, self.operands = name, doc, operands
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
-        self.parameters, self.check = parameters, check
+        self.optional, self.parameters, self.check = optional, parameters, check
         if parameters is not None and "<locals>" in parameters.__qualname__:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.compose = gradient, compose

@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, REAL, Array, Op, Sample
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
 
 
 def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -142,6 +142,90 @@ def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     return k.subtract(length, furthest)
 
 
+def _argmin(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
+    return k.argmax(flip(x), axis=axis, keepdims=keepdims)
+
+
+def _cut(k: Any, x: Any, axis: int, start: int, stop: int) -> Any:
+    """``x[..., start:stop, ...]``."""
+    key = tuple(slice(start, stop, 1) if each == axis else slice(0, n, 1) for each, n in enumerate(x.shape))
+    return k.getitem(x, key=key)
+
+
+def _prod(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """Halves multiplied until one element is left: no division, and so right gradients where elements are 0."""
+    axes = tuple(range(len(x.shape))) if axis is None else axis
+    kept = [each for each in range(len(x.shape)) if each not in axes]
+    result = reduced_shape(x.shape, axes, keepdims)
+    left = tuple(x.shape[each] for each in kept)
+    x = k.reshape(k.permute_dims(x, axes=(*kept, *axes)), shape=(*left, count(x, axes)))
+    last = len(kept)
+    if not x.shape[last]:
+        return k.reshape(k.add(k.sum(x, axis=(last,), keepdims=False), 1), shape=result)
+    while x.shape[last] > 1:
+        half, odd = divmod(x.shape[last], 2)
+        y = k.multiply(_cut(k, x, last, 0, half), _cut(k, x, last, half, 2 * half))
+        x = k.concat(y, _cut(k, x, last, 2 * half, 2 * half + 1), axis=last) if odd else y
+    return k.positive(k.reshape(x, shape=result))
+
+
+def _scan_parameters(name: str) -> Any:
+    def parameters(x: Any, /, *, axis: int | None = None, include_initial: bool = False) -> dict[str, Any]:
+        if axis is None and len(x.shape) != 1:
+            raise ShapeError(f"{name}: say along which axis; only of 1-d tensors it may be left out (shape {x.shape})")
+        axis = 0 if axis is None else resolve_axis(name, axis, len(x.shape))
+        return {"axis": axis, "include_initial": bool(include_initial)}
+
+    return parameters
+
+
+def _scan(combine: str, initial: int) -> Any:
+    """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too."""
+
+    def compose(k: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
+        length, step = x.shape[axis], 1
+        if include_initial:
+            shape = tuple(1 if each == axis else n for each, n in enumerate(x.shape))
+            first = k.full(shape=shape, fill_value=initial, dtype=x.dtype)
+        x = k.positive(x)
+        while step < length:
+            later, earlier = _cut(k, x, axis, step, length), _cut(k, x, axis, 0, length - step)
+            x = k.concat(_cut(k, x, axis, 0, step), getattr(k, combine)(later, earlier), axis=axis)
+            step *= 2
+        return k.concat(first, x, axis=axis) if include_initial else x
+
+    return compose
+
+
+def _cumulative_sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
+    """The cumulative sum from the other end."""
+    if include_initial:
+        g = _cut(k, g, axis, 1, g.shape[axis])
+    backwards = k.cumulative_sum(k.flip(g, axis=(axis,)), axis=axis, include_initial=False)
+    return k.flip(backwards, axis=(axis,))
+
+
+def _scan_reference(name: str, initial: int) -> Any:
+    def reference(np: Any, x: Any, axis: int = 0, include_initial: bool = False) -> Any:
+        result = getattr(np, name)(x, axis=axis)
+        if not include_initial:
+            return result
+        shape = tuple(1 if each == axis % x.ndim else n for each, n in enumerate(x.shape))
+        return np.concatenate([np.full(shape, initial, result.dtype), result], axis=axis)
+
+    return reference
+
+
+_SCANS = (
+    Sample(Array((5,))),
+    Sample(Array((2, 3)), axis=1),
+    Sample(Array((3, 2)), axis=-2, include_initial=True),
+    Sample(Array((0,)), include_initial=True),
+    Sample(Array((2, 3), -5, 5, "int32"), axis=0),
+)
+
+
 def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     top = k.max(x, axis=axis, keepdims=True)
     shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
@@ -259,6 +343,63 @@ OPS = (
             Sample(Array((4, 3), 0, 2, "int32"), axis=0),
             Sample(Array((2, 3)), axis=-1, keepdims=True),
         ),
+    ),
+    Op(
+        "argmin",
+        "Position of the first minimum along `axis` (of the flattened tensor for ``None``), as int64.",
+        parameters=_position("argmin"),
+        accepts=REAL,
+        result=lambda dtype, params: int64,
+        gradient="positions are not differentiable",
+        compose=_argmin,
+        samples=(
+            Sample(Array((2, 3))),
+            Sample(Array((4, 3), 0, 2, "int32"), axis=0),
+            Sample(Array((2, 3)), axis=-1, keepdims=True),
+        ),
+    ),
+    Op(
+        "count_nonzero",
+        "How many elements over `axis` are not 0, as int64.",
+        parameters=_reduction("count_nonzero"),
+        accepts=ANY,
+        result=lambda dtype, params: int64,
+        gradient="counts are not differentiable",
+        compose=lambda k, x, **params: k.sum(
+            k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params
+        ),
+        samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample(Array((2, 3)))),
+    ),
+    Op(
+        "prod",
+        "Product over `axis`. Integer results are 64 bits wide.",
+        parameters=_reduction("prod"),
+        accepts=ANY,
+        cast=accumulator,
+        compose=_prod,
+        samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
+    ),
+    Op(
+        "cumulative_sum",
+        "Sums of the first 1, 2, … elements along `axis`; with `include_initial` the sum of none, 0, comes first.",
+        parameters=_scan_parameters("cumulative_sum"),
+        accepts=NUMERIC,
+        cast=accumulator,
+        gradient=(_cumulative_sum_rule,),
+        gradient_aliases=True,
+        compose=_scan("add", 0),
+        samples=_SCANS,
+        reference=_scan_reference("cumsum", 0),
+    ),
+    Op(
+        "cumulative_prod",
+        "Products of the first 1, 2, … elements along `axis`; with `include_initial` that of none, 1, comes first.",
+        parameters=_scan_parameters("cumulative_prod"),
+        accepts=NUMERIC,
+        cast=accumulator,
+        compose=_scan("multiply", 1),
+        samples=_SCANS,
+        reference=_scan_reference("cumprod", 1),
     ),
     Op(
         "logsumexp",

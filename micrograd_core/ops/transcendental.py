@@ -39,6 +39,7 @@ def _complex_expm1(k: Any, x: Any) -> Any:
     real = k.subtract(k.multiply(k.expm1(a), cosine), k.multiply(k.square(half), 2))
     imag = k.where(on_axis, b, k.multiply(e, sine))  # inf * 0 would be NaN
     infinite = k.equal(a, math.inf)
+    real = k.add(real, 0)  # of -0.0 too it is 0.0
     real = k.where(k.logical_and(infinite, k.logical_not(on_axis)), k.multiply(e, cosine), real)
     vanishing = k.equal(a, -math.inf)
     real = k.where(vanishing, -1, real)

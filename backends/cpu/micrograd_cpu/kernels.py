@@ -13,6 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
+from micrograd_cpu import random
+from micrograd_cpu.half import Half, as_half, once, rounding_once
+from micrograd_cpu.networks import NETWORKS
 
 Shape = tuple[int, ...]
 
@@ -71,7 +74,7 @@ def complex_(x: Any, y: Any) -> Any:
 def floor_divide(x: Any, y: Any) -> Any:
     """Where an infinity is involved NumPy follows Python, and the standard the quotient."""
     result = np.floor_divide(x, y)
-    if result.dtype.kind == "f" and not np.isfinite(result + y).all():
+    if result.dtype.kind not in "iu" and not np.isfinite(result + y).all():
         quotient = np.floor(np.true_divide(x, y))
         return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
     return result
@@ -88,20 +91,50 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-    """One sum, one division; float16 is summed as float32."""
-    if x.dtype == np.float16:
-        total: Any = _sum(x, axis=axis, keepdims=keepdims, dtype=np.float32)
-    else:
-        total = _sum(x, axis=axis, keepdims=keepdims)
-    mean = np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
-    return mean if mean.dtype == x.dtype else mean.astype(x.dtype)
+    """One sum, one division."""
+    if x.__class__ is Half:
+        return once(mean, x, axis=axis, keepdims=keepdims)
+    total: Any = _sum(x, axis=axis, keepdims=keepdims)
+    return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
+
+
+def var(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
+    """The squares in the memory of the deviations."""
+    if x.__class__ is Half:
+        return once(var, x, axis=axis, correction=correction, keepdims=keepdims)
+    deviations = np.subtract(x, mean(x, axis=axis, keepdims=True), out=...)
+    total: Any = _sum(np.square(deviations, out=deviations), axis=axis, keepdims=keepdims)
+    count = x.size if axis is None else math.prod(x.shape[each] for each in axis)
+    return np.true_divide(total, count - correction or math.nan, dtype=total.dtype)
+
+
+def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
+    """The root of the variance."""
+    if x.__class__ is Half:
+        return once(std, x, axis=axis, correction=correction, keepdims=keepdims)
+    return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def scan(ufunc: Any, initial: int) -> Callable[..., Any]:
+    """All prefixes, after `initial` if that is included."""
+
+    def kernel(x: Any, *, axis: int, include_initial: bool) -> Any:
+        if not include_initial:
+            return ufunc.accumulate(x, axis=axis)
+        shape = tuple(n + (each == axis) for each, n in enumerate(x.shape))
+        result = np.full(shape, initial, x.dtype)
+        rest = tuple(slice(1, None) if each == axis else slice(None) for each in range(x.ndim))
+        ufunc.accumulate(x, axis=axis, out=result[rest])
+        return result
+
+    return kernel
 
 
 def broadcast_to(x: Any, *, shape: Shape) -> Any:
     """A 0-d array, the start of most sweeps, is repeated without NumPy's general (and slow) machinery."""
     if x.ndim:
         return np.broadcast_to(x, shape)
-    result = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    result = (Half if x.__class__ is Half else np.ndarray)(shape, x.dtype, x, 0, (0,) * len(shape))
     result.flags.writeable = False
     return result
 
@@ -112,14 +145,20 @@ def spread(x: Any, *, shape: Shape) -> Any:
         return broadcast_to(x, shape=shape)
     result = np.empty(shape, x.dtype)
     result[...] = x
-    return result
+    return result.view(Half) if x.__class__ is Half else result
 
 
 def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Zeros come from the allocator for free."""
-    return (
-        np.zeros(shape, dtype) if fill_value.__class__ is int and not fill_value else np.full(shape, fill_value, dtype)
-    )
+    empty = fill_value.__class__ is int and not fill_value
+    result = np.zeros(shape, dtype) if empty else np.full(shape, fill_value, dtype)
+    return result if dtype.itemsize != 2 else as_half(result)
+
+
+def astype(x: Any, *, dtype: Any) -> Any:
+    """Always fresh."""
+    result = x.astype(dtype)
+    return result if dtype.itemsize != 2 else as_half(result)
 
 
 def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
@@ -129,7 +168,7 @@ def getitem(x: Any, *, key: tuple[Any, ...]) -> Any:
 
 def scatter(x: Any, values: Any, *, key: tuple[Any, ...]) -> Any:
     """Copy, then assign."""
-    result = np.array(x)
+    result = np.array(x, subok=True)
     result[key] = values
     return result
 
@@ -155,65 +194,122 @@ def relu_gradient(g: Any, out: Any) -> Any:
 def linear(x: Any, weight: Any, bias: Any) -> Any:
     """The bias goes into the memory of the product."""
     product = matmul(x, weight.T)
-    if bias.__class__ is not np.ndarray:
+    if not isinstance(bias, np.ndarray):
         return product if bias == 0 else product + bias
     return np.add(product, bias, out=product)
 
 
-def softmax(x: Any, *, axis: int) -> Any:
-    """Exponentials and quotient in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    np.exp(e, out=e)
-    return np.divide(e, np.add.reduce(e, axis=axis, keepdims=True), out=e)
-
-
-def log_softmax(x: Any, *, axis: int) -> Any:
-    """The result in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    return np.subtract(shifted, np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
-
-
-def _class_axis(x: Any, targets: Any) -> int:
-    """The axis of the classes, after a look at the targets."""
-    axis = 1 if x.ndim > 1 else 0
-    if targets.size and not 0 <= targets.min() <= targets.max() < x.shape[axis]:
-        raise IndexingError(
-            f"cross_entropy: targets must be class indices from 0 to {x.shape[axis] - 1}; "
-            f"they range from {targets.min()} to {targets.max()}"
-        )
-    return axis
-
-
-def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
-    """The key of each position's target class."""
-    positions = (np.arange(targets.size),) if targets.ndim == 1 else np.ix_(*map(np.arange, targets.shape))
-    return (*positions[:axis], targets, *positions[axis:])
-
-
-def cross_entropy(x: Any, targets: Any, *, reduction: str) -> Any:
-    """Looks up the targets' log-probabilities, rather than masking all others."""
-    axis = _class_axis(x, targets)
-    losses = np.negative(log_softmax(x, axis=axis)[_at_targets(x, targets, axis)])
-    if reduction == "none":
-        return losses
-    return _sum(losses, axis=None) if reduction == "sum" else mean(losses, axis=None, keepdims=False)
-
-
-def probability_error(x: Any, targets: Any) -> Any:
-    """The probabilities, less 1 at the targets."""
-    axis = _class_axis(x, targets)
-    p = softmax(x, axis=axis)
-    p[_at_targets(x, targets, axis)] -= 1
-    return p
-
-
 def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
     """A comparison with the class numbers."""
-    return np.equal(x[..., None], np.arange(num_classes)).astype(dtype)
+    return astype(np.equal(x[..., None], np.arange(num_classes)), dtype=dtype)
+
+
+# ── selection by integers ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_start(op: str, indices: Any, shape: Shape, axis: int) -> Any:
+    """As int64 from 0 on, after a look at whether they are in range."""
+    indices = np.asarray(indices, np.int64)
+    if indices.size:
+        low, high = indices.min(), indices.max()
+        if low < -shape[axis] or high >= shape[axis]:
+            raise IndexingError(
+                f"{op}: index {low if low < -shape[axis] else high} is out of range for axis {axis} of length "
+                f"{shape[axis]} (shape {shape})"
+            )
+        if low < 0:
+            return np.where(indices < 0, indices + shape[axis], indices)
+    return indices
+
+
+def take(x: Any, indices: Any, *, axis: int) -> Any:
+    """NumPy's complaint is worded after the fact; it would copy what is not contiguous, which indexing does not."""
+    indices = indices if indices.dtype.kind == "i" else indices.astype(np.int64)
+    try:
+        return np.take(x, indices, axis=axis) if x.flags.c_contiguous else x[(slice(None),) * axis + (indices,)]
+    except IndexError:
+        _from_start("take", indices, x.shape, axis)
+        raise
+
+
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
+    """Likewise."""
+    try:
+        return np.take_along_axis(x, indices, axis=axis)
+    except IndexError:
+        _from_start("take_along_axis", indices, x.shape, axis)
+        raise
+
+
+def _flat(shape: Shape, indices: Any, axis: int) -> Any:
+    """Positions in flat memory of what `indices`, of shape (before, count, after) or less, select."""
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return ((np.arange(before)[:, None, None] * shape[axis] + indices) * after + np.arange(after)).ravel()
+
+
+def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
+    """In flat memory, where ``ufunc.at`` is several times as fast as on rows."""
+
+    def kernel(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+        result = np.array(x, order="C")
+        at = _from_start(op, indices, x.shape, axis).reshape(1, -1, 1)
+        values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        ufunc.at(result.reshape(-1), _flat(x.shape, at, axis), values.ravel().astype(x.dtype, copy=False))
+        return result
+
+    return kernel
+
+
+def add_along_axis(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """Likewise."""
+    shape = list(np.broadcast_shapes(*((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices))))
+    result = np.array(np.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis + 1 :])), order="C")
+    shape[axis] = indices.shape[axis]
+    at = np.broadcast_to(_from_start("add_along_axis", indices, result.shape, axis), shape)
+    at = at.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    values = np.broadcast_to(values, shape).ravel().astype(x.dtype, copy=False)
+    np.add.at(result.reshape(-1), _flat(result.shape, at, axis), values)
+    return result
+
+
+def index_set(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """Copy, then assign; of several values for one position NumPy keeps the last."""
+    result = np.array(x, order="C")
+    result[(slice(None),) * axis + (_from_start("index_set", indices, x.shape, axis),)] = values
+    return result
+
+
+def last_position(indices: Any, *, length: int) -> Any:
+    """Assignment, likewise."""
+    result = np.full(length, -1, np.int64)
+    result[_from_start("last_position", indices, (length,), 0).ravel()] = np.arange(indices.size)
+    return result
+
+
+def linear_index(*indices: Any, shape: Shape) -> Any:
+    """Each axis is checked, then they are one."""
+    total: Any = 0
+    for axis, each in enumerate(indices):
+        total = total * shape[axis] + _from_start("getitem", each, shape, axis)
+    return total
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _in_order(x: Any, descending: bool) -> Any:
+    """What sorts upwards: `x`, or its elements in the opposite order, which leaves NaN last."""
+    return x if not descending else np.negative(x) if x.dtype.kind in "fc" else np.invert(x)
+
+
+def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """NumPy's."""
+    return np.argsort(_in_order(x, descending), axis=axis, stable=stable)
+
+
+def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """Equal elements look alike, so that any algorithm will do."""
+    return _in_order(np.sort(_in_order(x, descending), axis=axis), descending)
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
@@ -292,23 +388,48 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
     "mean": mean,
+    "var": var,
+    "std": std,
+    "prod": np.multiply.reduce,
+    "cumulative_sum": scan(np.add, 0),
+    "cumulative_prod": scan(np.multiply, 1),
+    "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
+    "count_nonzero": lambda x, *, axis, keepdims: np.count_nonzero(x, axis=axis, keepdims=keepdims),
     "matmul": matmul,
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
     "broadcast_to": broadcast_to,
     "spread": spread,
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
-    "astype": lambda x, *, dtype: x.astype(dtype),
-    "copy": lambda x: np.array(x, order="C"),
+    "astype": astype,
+    "copy": lambda x: np.array(x, order="C", subok=True),
     "full": full,
     "getitem": getitem,
     "scatter": scatter,
     "relu": relu,
     "relu_gradient": relu_gradient,
-    "softmax": softmax,
-    "log_softmax": log_softmax,
     "one_hot": one_hot,
     "linear": linear,
-    "cross_entropy": cross_entropy,
-    "probability_error": probability_error,
+    # order and repetition
+    "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),
+    "repeat": lambda x, *, repeats, axis: np.repeat(x, repeats, axis=axis),
+    # selection by integers
+    "take": take,
+    "take_along_axis": take_along_axis,
+    "add_along_axis": add_along_axis,
+    "index_add": index_update("index_add", np.add),
+    "index_max": index_update("index_max", np.maximum),
+    "index_min": index_update("index_min", np.minimum),
+    "index_scale": index_update("index_multiply", np.multiply),
+    "index_set": index_set,
+    "last_position": last_position,
+    "linear_index": linear_index,
+    "argwhere": np.argwhere,
+    # order
+    "argsort": argsort,
+    "sort": sort,
+    "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
+    "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
+    **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
+    **random.KERNELS,
 }

@@ -15,11 +15,12 @@ from micrograd_core.layout import Key, Layout
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 
+# NumPy knows bfloat16 by name since `micrograd_cpu.half` imported ml_dtypes.
 DTYPES: Final = {
     name: np.dtype(name)
     for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float16", "float32", "float64", "complex64", "complex128",
+        "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
     )
 }  # fmt: skip
 
@@ -27,7 +28,7 @@ DTYPES: Final = {
 class CPUBackend(ArrayAPIBackend):
     """The host's memory and processor, through NumPy."""
 
-    capabilities = frozenset({"complex", "linalg", "strided"})
+    capabilities = frozenset({"complex", "dlpack", "fft", "linalg", "random", "strided"})
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)

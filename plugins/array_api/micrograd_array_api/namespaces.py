@@ -78,7 +78,7 @@ NAMESPACES: Final = {
         ("0",),
         writable=lambda x: bool(seen_by_numpy(x).flags.writeable),
         span=strict_span,
-        capabilities=frozenset({"complex", "linalg"}),
+        capabilities=frozenset({"complex", "fft", "linalg"}),
     ),
     "torch": Namespace(
         "torch",
@@ -89,7 +89,7 @@ NAMESPACES: Final = {
         on_host=lambda x: x.cpu().resolve_conj(),
         writable=lambda x: 0 not in [s for n, s in zip(x.shape, x.stride(), strict=True) if n > 1],
         span=torch_span,
-        capabilities=frozenset({"complex", "linalg"}),
+        capabilities=frozenset({"complex", "fft", "linalg"}),
         layout=lambda x: Layout(tuple(x.shape), x.stride(), x.storage_offset()),
     ),
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each
@@ -100,7 +100,7 @@ NAMESPACES: Final = {
         ("cpu",),
         jax_device,
         scope=lambda jax: partial(jax.enable_x64, True),
-        capabilities=frozenset({"complex", "linalg"}),
+        capabilities=frozenset({"complex", "fft", "linalg"}),
     ),
     # `x[key] = values` gives `x` a new graph, which its views do not see: as good as immutable.
     "dask": Namespace("dask", "array_api_compat.dask.array", ("0",)),

@@ -22,7 +22,6 @@ class NamespaceBackend(ArrayAPIBackend):
             dtypes = {name: dtype for name, dtype in native_dtypes(xp, place).items() if name not in own.without}
             super().__init__(xp, device, dtypes=dtypes, place=place)
             self._put = put if steps_back(xp) else put_forwards
-        self._half = dtypes.get("bfloat16")  # which NumPy lacks: the upper half of a float32
         self._names = {dtype: name for name, dtype in dtypes.items()}
         self._own, self.layout = own, own.layout
         self.capabilities, self.known_failures = own.capabilities, own.known_failures
@@ -40,9 +39,10 @@ class NamespaceBackend(ArrayAPIBackend):
         return scoped
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
-        """Through a fresh NumPy array."""
-        half = dtype == self._half
-        array = np.array(np.frombuffer(data, "uint16" if half else self._names[dtype])).reshape(shape)
+        """Through a fresh NumPy array. NumPy lacks bfloat16, the upper half of a float32."""
+        name = self._names[dtype]
+        half = name == "bfloat16"
+        array = np.array(np.frombuffer(data, "uint16" if half else name)).reshape(shape)
         with self.scope():
             if half:
                 wide = (array.astype("uint32") << 16).view("float32")
@@ -51,7 +51,7 @@ class NamespaceBackend(ArrayAPIBackend):
 
     def to_host(self, x: Any) -> bytes:
         """Through NumPy."""
-        if x.dtype != self._half:
+        if self._names[x.dtype] != "bfloat16":
             return np.asarray(self._own.on_host(x)).tobytes()
         wide = np.asarray(self._own.on_host(self.xp.astype(x, self.dtypes["float32"])))
         return (np.ascontiguousarray(wide).view("uint32") >> 16).astype("uint16").tobytes()

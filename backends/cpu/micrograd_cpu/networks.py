@@ -1,0 +1,551 @@
+"""Kernels of networks: softmaxes, normalisation and losses in few passes over memory, float16 added up in float32."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from micrograd_core.errors import IndexingError
+from micrograd_core.ops.activations import BOUNDS, CUBIC, LARGE, MIDDLE, SMALL
+from micrograd_cpu.random import uniform
+
+Shape = tuple[int, ...]
+
+_sum: Any = np.add.reduce
+
+
+def in_float32(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that computes 16-bit numbers in float32, and rounds once, at the end."""
+
+    @functools.wraps(kernel)
+    def widened(x: Any, *others: Any, **params: Any) -> Any:
+        if x.dtype.itemsize > 2:
+            return kernel(x, *others, **params)
+        wide = (
+            y.astype(np.float32) if isinstance(y, (np.ndarray, np.generic)) and y.dtype == x.dtype else y
+            for y in others
+        )
+        return kernel(x.astype(np.float32), *wide, **params).astype(x.dtype)
+
+    return widened
+
+
+# ── activations ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_float32
+def sigmoid(x: Any) -> Any:
+    """``1 / (1 + exp(-x))``: an exponential that overflows is one whose reciprocal is 0."""
+    e = np.negative(x, out=...)
+    with np.errstate(over="ignore"):
+        np.exp(e, out=e)
+    e += 1
+    return np.reciprocal(e, out=e)
+
+
+@in_float32
+def silu(x: Any) -> Any:
+    """In the memory of the sigmoid."""
+    s = sigmoid(x)
+    s *= x
+    return s
+
+
+@in_float32
+def silu_gradient(g: Any, x: Any) -> Any:
+    """``g s (1 + x (1 - s))``."""
+    s = sigmoid(x)
+    t = np.subtract(1, s, out=..., dtype=s.dtype)
+    t *= x
+    t += 1
+    t *= s
+    return np.multiply(t, g)
+
+
+@in_float32
+def softplus(x: Any) -> Any:
+    """``max(x, 0) + log(1 + exp(-|x|))``."""
+    e = np.abs(x, out=...)
+    np.negative(e, out=e)
+    np.exp(e, out=e)
+    np.log1p(e, out=e)
+    e += np.maximum(x, 0, dtype=e.dtype)
+    return e
+
+
+def _polynomial(x: Any, coefficients: Any) -> Any:
+    """By Horner's scheme, in place."""
+    first, *rest = (x.dtype.type(each) for each in coefficients)
+    total = np.full_like(x, first)
+    for each in rest:
+        total *= x
+        total += each
+    return total
+
+
+def _ratio(x: Any, coefficients: Any) -> Any:
+    above, below = (_polynomial(x, each) for each in coefficients)
+    above /= below
+    return above
+
+
+def _erfc_of(y: Any) -> Any:
+    """``erfc(y)`` for a vector of numbers from 0.46875 on, each by the approximation of its interval."""
+    y = np.minimum(y, BOUNDS[2])
+    coarse = np.floor(y * 16) / 16
+    out = np.exp(-coarse * coarse) * np.exp((coarse - y) * (coarse + y))
+    far = y > BOUNDS[1]
+    near = ~far
+    out[near] *= _ratio(y[near], MIDDLE)
+    inverse = 1 / np.square(y[far])
+    out[far] *= (math.pi**-0.5 - inverse * _ratio(inverse, LARGE)) / y[far]
+    return out
+
+
+def _error_function(complement: bool) -> Callable[..., Any]:
+    """`erf` or `erfc`, each approximation only where it holds."""
+
+    @in_float32
+    def kernel(x: Any) -> Any:
+        flat = np.ravel(x)
+        y = np.abs(flat)
+        out = np.empty_like(flat)
+        small = y < BOUNDS[0]
+        near = flat[small]
+        near = near * _ratio(np.square(near), SMALL)
+        out[small] = 1 - near if complement else near
+        large = ~small
+        tail, negative = _erfc_of(y[large]), flat[large] < 0
+        if complement:
+            out[large] = np.where(negative, 2 - tail, tail)
+        else:
+            out[large] = np.copysign(1 - tail, flat[large])
+        return out.reshape(x.shape)
+
+    return kernel
+
+
+erf, erfc = _error_function(False), _error_function(True)
+
+# exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
+# that with the rounding of float32 it is below 5e-7.
+_SCALED_ERFC: Final = (
+    0.050256592, -0.182881615, 0.169056843, -0.00558639448, 0.141422913, 0.168543808, 0.20784251, 0.225669606,
+    0.225675862,
+)  # fmt: skip
+
+
+def _normal(x: Any) -> tuple[Any, Any]:
+    """The standard normal distribution function, and ``exp(-x**2 / 2)``."""
+    gauss = np.square(x)
+    gauss *= -0.5
+    np.exp(gauss, out=gauss)
+    if x.dtype != np.float32:
+        return erfc(x * -(0.5**0.5)) * 0.5, gauss
+    t = np.abs(x)
+    t *= np.float32(0.4 * 0.5**0.5)
+    t += 1
+    np.reciprocal(t, out=t)
+    tail = _polynomial(t, _SCALED_ERFC)
+    tail *= t
+    tail *= gauss  # 2 * (1 - Phi(|x|)), of which twice the half is taken
+    tail *= 0.5
+    return np.where(x > 0, 1 - tail, tail), gauss
+
+
+@in_float32
+def gelu(x: Any, *, approximate: str) -> Any:
+    """In the memory of the distribution function."""
+    if not x.ndim:
+        return gelu(x[None], approximate=approximate)[0]
+    cdf = _normal(x)[0] if approximate == "none" else sigmoid(_tanh_argument(x))
+    cdf *= x
+    return cdf
+
+
+@in_float32
+def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
+    """``g (Phi + x phi)``, or of the tanh form ``g (s + x s (1 - s) u')``."""
+    if approximate == "none":
+        cdf, slope = _normal(np.atleast_1d(x))
+        slope *= (2 * math.pi) ** -0.5
+    else:
+        cdf = sigmoid(_tanh_argument(np.atleast_1d(x)))
+        slope = np.square(x)
+        slope *= 3 * CUBIC
+        slope += 1
+        slope *= 2 * (2 / math.pi) ** 0.5
+        slope *= cdf
+        slope *= 1 - cdf
+    slope *= x
+    slope += cdf
+    slope *= g
+    return slope.reshape(x.shape)
+
+
+def _tanh_argument(x: Any) -> Any:
+    """Twice that of the tanh: it goes into a sigmoid."""
+    u = np.square(x, out=...)
+    u *= CUBIC
+    u += 1
+    u *= 2 * (2 / math.pi) ** 0.5
+    u *= x
+    return u
+
+
+# ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_float32
+def softmax(x: Any, *, axis: int) -> Any:
+    """Exponentials and quotient in the memory of the difference."""
+    if not x.size:
+        return x.copy()
+    e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
+    np.exp(e, out=e)
+    return np.divide(e, _sum(e, axis=axis, keepdims=True), out=e)
+
+
+@in_float32
+def softmax_gradient(g: Any, p: Any, *, axis: int) -> Any:
+    """``p (g - sum(g p))``, the product in the memory of the difference."""
+    total = _sum(np.multiply(g, p), axis=axis, keepdims=True)
+    difference = np.subtract(g, total, out=...)
+    return np.multiply(difference, p, out=difference)
+
+
+@in_float32
+def log_softmax(x: Any, *, axis: int) -> Any:
+    """The result in the memory of the difference."""
+    if not x.size:
+        return x.copy()
+    shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
+    return np.subtract(shifted, np.log(_sum(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
+
+
+def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
+    """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
+    if p == 0:
+        return np.array(x, order="C")
+    out = np.multiply(x, 1 / (1 - p), out=..., dtype=x.dtype)
+    drawn = uniform(shape=x.shape, dtype=np.dtype(np.float32), key=key, block=block)
+    np.copyto(out, 0, where=drawn < p)
+    return out
+
+
+# ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _mean_product(x: Any, y: Any, axis: Shape) -> Any:
+    """Mean of ``x * y`` over some axes, which stay with length 1; over the last one without an array of products."""
+    if axis == (x.ndim - 1,):
+        total = np.einsum("...i,...i->...", x, y)[..., None]
+        return total / max(x.shape[-1], 1)
+    return _mean(np.multiply(x, y), axis)
+
+
+def _mean(x: Any, axis: Shape) -> Any:
+    total = _sum(x, axis=axis, keepdims=True)
+    return total / max(x.size // max(total.size, 1), 1)
+
+
+def _standardized(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    """Standardised numbers, and the reciprocals of their deviations."""
+    y = np.subtract(x, _mean(x, axis), out=...)
+    scale = _mean_product(y, y, axis)
+    scale = 1 / np.sqrt(scale + eps, dtype=x.dtype)
+    y *= scale
+    return y, scale
+
+
+@in_float32
+def standardize(x: Any, *, axis: Shape, eps: float) -> Any:
+    """In the memory of the deviations from the mean."""
+    return _standardized(x, axis, eps)[0]
+
+
+@in_float32
+def standardize_gradient(g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    """``(g - mean(g) - y mean(g y)) / deviation``, in the memory of `y`."""
+    y, scale = _standardized(x, axis, eps)
+    y *= _mean_product(g, y, axis)
+    y += _mean(g, axis)
+    np.subtract(g, y, out=y)
+    y *= scale
+    return y
+
+
+@in_float32
+def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+    """Weight and bias go into the memory of the standardised numbers."""
+    y = _standardized(x, axis, eps)[0]
+    if np.ndim(weight) or weight != 1:
+        y *= weight
+    if np.ndim(bias) or bias != 0:
+        y += bias
+    return y
+
+
+# ── patches ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
+    """(batch, channels, *spatial) as a view (batch, channels, *kernel, *positions)."""
+    spatial = x.strides[2:]
+    lengths = tuple(
+        (n - d * (each - 1) - 1) // s + 1 for n, each, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+    )
+    strides = (
+        *x.strides[:2],
+        *(step * d for step, d in zip(spatial, dilation, strict=True)),
+        *(step * s for step, s in zip(spatial, stride, strict=True)),
+    )
+    return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
+
+
+def _inside(padding: Shape) -> tuple[Any, ...]:
+    return (..., *(slice(p, -p or None) for p in padding))
+
+
+def _padded(x: Any, padding: Shape, fill: float) -> Any:
+    if not any(padding):
+        return x
+    shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
+    out = np.full(shape, fill, x.dtype) if fill else np.zeros(shape, x.dtype)
+    out[_inside(padding)] = x
+    return out
+
+
+def patches(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
+    """A copy of the overlapping views."""
+    return np.array(_windows(_padded(x, padding, fill), kernel_size, stride, dilation), order="C")
+
+
+@in_float32
+def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
+    """For each element of the kernel, all positions at once."""
+    total = np.zeros((*g.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), g.dtype)
+    views = _windows(total, kernel_size, stride, dilation)
+    for offset in np.ndindex(*kernel_size):
+        at = (slice(None), slice(None), *offset)
+        views[at] += g[at]
+    return np.array(total[_inside(padding)], order="C") if any(padding) else total
+
+
+def _max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
+    """The maximum of one view for each element of the kernel."""
+    views = _windows(_padded(x, padding, -math.inf), kernel_size, stride, dilation)
+    first, *others = ((slice(None), slice(None), *offset) for offset in np.ndindex(*kernel_size))
+    out = np.array(views[first], order="C")
+    for at in others:
+        np.maximum(out, views[at], out=out)
+    return out
+
+
+# ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_rows(op: str, indices: Any, count: int) -> None:
+    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+        raise IndexingError(
+            f"{op}: indices must be from 0 to {count - 1}; they range from {indices.min()} to {indices.max()}"
+        )
+
+
+def embedding(indices: Any, weight: Any) -> Any:
+    """Rows are copied."""
+    _check_rows("embedding", indices, weight.shape[0])
+    return np.take(weight, indices, axis=0)
+
+
+@in_float32
+def embedding_gradient(g: Any, indices: Any, *, num_embeddings: int) -> Any:
+    """Sorted by index, the rows of each lie together, and are summed as a run."""
+    _check_rows("embedding_gradient", indices, num_embeddings)
+    out = np.zeros((num_embeddings, g.shape[-1]), g.dtype)
+    if indices.size:
+        flat = np.ravel(indices)
+        order = np.argsort(flat, kind="stable")
+        ordered = flat[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        out[ordered[starts]] = np.add.reduceat(g.reshape(-1, g.shape[-1])[order], starts, axis=0)
+    return out
+
+
+# ── classes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _class_axis(x: Any) -> int:
+    return 1 if x.ndim > 1 else 0
+
+
+def _classes(op: str, targets: Any, count: int, ignore_index: int) -> tuple[Any, Any]:
+    """Indices that all name a class, and where they count: an array of bools, or ``None`` for everywhere."""
+    if not targets.size:
+        return targets, None
+    low, high = targets.min(), targets.max()
+    if not 0 <= ignore_index < count and low >= 0 and high < count:
+        return targets, None
+    counts = targets != ignore_index
+    targets = np.where(counts, targets, 0)
+    if not 0 <= targets.min() <= targets.max() < count:
+        raise IndexingError(
+            f"{op}: targets must be class indices from 0 to {count - 1}, or ignore_index ({ignore_index}); "
+            f"they range from {low} to {high}"
+        )
+    return targets, counts
+
+
+def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
+    """The key of each position's target class."""
+    positions = (np.arange(targets.size),) if targets.ndim == 1 else np.ix_(*map(np.arange, targets.shape))
+    return (*positions[:axis], targets, *positions[axis:])
+
+
+def _along(weight: Any, axis: int, ndim: int) -> Any:
+    """Class weights along the axis of the classes."""
+    return np.reshape(weight, (-1,) + (1,) * (ndim - axis - 1)) if np.ndim(weight) else weight
+
+
+def _own_weight(weight: Any, targets: Any, counts: Any) -> Any:
+    """Of each position's class: 0 where it does not count, and 1 (rather than an array of it) where that is all."""
+    own = weight[targets] if np.ndim(weight) else weight
+    return own if counts is None else np.where(counts, own, 0).astype(getattr(weight, "dtype", "float32"))
+
+
+def _total(own: Any, targets: Any, reduction: str) -> Any:
+    """What a sum of losses is divided by."""
+    if reduction != "mean":
+        return 1
+    total = _sum(own, axis=None, dtype=np.float64) if np.ndim(own) else own * targets.size
+    return float(total) if total else math.nan
+
+
+def _reduced(losses: Any, total: Any, reduction: str) -> Any:
+    return losses if reduction == "none" else np.divide(_sum(losses, axis=None), total, dtype=losses.dtype)
+
+
+def _expected(
+    op: str, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
+) -> Any:
+    """Looks up the targets' log-probabilities, rather than masking all others."""
+    axis = _class_axis(log_p)
+    count = log_p.shape[axis]
+    if targets.dtype.kind not in "iu":
+        shares = targets * (1 - label_smoothing) + label_smoothing / count
+        terms = np.multiply(shares, _along(weight, axis, log_p.ndim), dtype=log_p.dtype)
+        losses = np.negative(_sum(np.multiply(terms, np.where(terms == 0, 0, log_p)), axis=axis))
+        return _reduced(losses, (losses.size or math.nan) if reduction == "mean" else 1, reduction)
+    targets, counts = _classes(op, targets, count, ignore_index)
+    losses = np.negative(log_p[_at_targets(log_p, targets, axis)])
+    if not label_smoothing:
+        return _weighed(losses, targets, counts, weight, reduction)
+    own = _own_weight(weight, targets, counts)
+    even = _sum(log_p * _along(weight, axis, log_p.ndim), axis=axis) * (-label_smoothing / count)
+    losses = np.multiply(losses, own, dtype=losses.dtype) * (1 - label_smoothing)
+    losses = np.asarray(losses + (even if counts is None else np.where(counts, even, 0)))
+    return _reduced(losses, _total(own, targets, reduction), reduction)
+
+
+def _weighed(losses: Any, targets: Any, counts: Any, weight: Any, reduction: str) -> Any:
+    """Losses times the weights of their classes, reduced; 0 where they do not count, even if infinite."""
+    own = _own_weight(weight, targets, counts)
+    if np.ndim(own) or own != 1:
+        losses = np.multiply(losses, own, dtype=losses.dtype)
+    if counts is not None:
+        losses = np.where(counts, losses, 0).astype(losses.dtype)
+    return _reduced(losses, _total(own, targets, reduction), reduction)
+
+
+def _exponentials(x: Any, axis: int) -> tuple[Any, Any, Any]:
+    """``exp(x - max)``, its sum, and the maximum."""
+    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    e = np.subtract(x, top, out=...)
+    np.exp(e, out=e)
+    return e, _sum(e, axis=axis, keepdims=True), top
+
+
+@in_float32
+def cross_entropy(
+    x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
+) -> Any:
+    """Without the log-softmax of classes that are nobody's target, where that is possible."""
+    axis = _class_axis(x)
+    if label_smoothing or targets.dtype.kind not in "iu" or not x.size:
+        log_p = log_softmax(x, axis=axis)
+        return _expected("cross_entropy", log_p, targets, weight, ignore_index, label_smoothing, reduction)
+    targets, counts = _classes("cross_entropy", targets, x.shape[axis], ignore_index)
+    _, total, top = _exponentials(x, axis)
+    losses = np.log(np.squeeze(total, axis))
+    losses -= x[_at_targets(x, targets, axis)] - np.squeeze(top, axis)
+    return _weighed(losses, targets, counts, weight, reduction)
+
+
+@in_float32
+def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
+    """Of log-probabilities."""
+    return _expected("nll_loss", x, targets, weight, ignore_index, 0.0, reduction)
+
+
+@in_float32
+def cross_entropy_gradient(
+    g: Any, x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
+) -> Any:
+    """The probabilities, less the shares of the targets: in the memory of the probabilities."""
+    axis = _class_axis(x)
+    count = x.shape[axis]
+    by_class = _along(weight, axis, x.ndim)
+    if targets.dtype.kind not in "iu":
+        shares = np.multiply(targets * (1 - label_smoothing) + label_smoothing / count, by_class, dtype=x.dtype)
+        p = softmax(x, axis=axis)
+        p *= _sum(shares, axis=axis, keepdims=True)
+        p -= shares
+        share = np.divide(g, (x.size // count or math.nan) if reduction == "mean" else 1)
+        return np.multiply(p, np.expand_dims(share, axis) if reduction == "none" else share, out=p)
+    targets, counts = _classes("cross_entropy", targets, count, ignore_index)
+    own = _own_weight(weight, targets, counts)
+    total = _total(own, targets, reduction)
+    each = np.broadcast_to(np.divide(g, total) if total == total else 0.0, targets.shape)  # position's cotangent
+    if counts is not None:
+        each = np.where(counts, each, 0)
+    p, sums, _ = _exponentials(x, axis) if x.size else (x.copy(), 1, None)
+    share, even = each * own * (1 - label_smoothing), label_smoothing / count
+    whole = share + each * (even * _sum(np.broadcast_to(weight, (count,)))) if label_smoothing else share
+    p *= np.divide(np.expand_dims(whole, axis), sums, dtype=p.dtype)
+    p[_at_targets(x, targets, axis)] -= share
+    if label_smoothing:
+        p -= np.expand_dims(each, axis) * by_class * even
+    return p if counts is None else np.where(np.expand_dims(counts, axis), p, 0).astype(p.dtype)
+
+
+NETWORKS: Final[dict[str, Callable[..., Any]]] = {
+    "cross_entropy": cross_entropy,
+    "cross_entropy_gradient": cross_entropy_gradient,
+    "dropout": dropout,
+    "embedding": embedding,
+    "embedding_gradient": embedding_gradient,
+    "erf": erf,
+    "erfc": erfc,
+    "gelu": gelu,
+    "gelu_gradient": gelu_gradient,
+    "layer_norm": layer_norm,
+    "log_softmax": log_softmax,
+    "max_pool1d": _max_pool,
+    "max_pool2d": _max_pool,
+    "nll_loss": nll_loss,
+    "patches": patches,
+    "patches_gradient": patches_gradient,
+    "sigmoid": sigmoid,
+    "silu": silu,
+    "silu_gradient": silu_gradient,
+    "softmax": softmax,
+    "softmax_gradient": softmax_gradient,
+    "softplus": softplus,
+    "standardize": standardize,
+    "standardize_gradient": standardize_gradient,
+}

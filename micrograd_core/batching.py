@@ -1,0 +1,449 @@
+"""`vmap`: a function of single examples as a function of batches, by operations that see the batch as one more axis.
+
+Inside the function a tensor's handle is a `Batched`: a tensor of the level below with the batch in front, of which only
+the shape without it shows. Its kernel table, a `BatchTable`, says what each operation does to such handles. Everything
+else (promotion, recording, sweeps, writes) works as on any device: gradients inside and outside `vmap` compose.
+
+Rules are not written per operation but follow from the structure of its record (see `_rule`); where none follows, the
+operation's composition is run on batches, and where there is none, a loop, with one warning that names the operation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial, wraps
+from typing import Any
+
+from micrograd_core import differentiate, trees
+from micrograd_core.dispatch import apply_single, create, recorded, wrap
+from micrograd_core.dtypes import DType
+from micrograd_core.errors import ShapeError, TransformError
+from micrograd_core.layout import Layout, Shape, broadcast_shapes, resolve_axis
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.tensor import Tensor, asarray
+
+_depth: ContextVar[int] = ContextVar("micrograd_vmap_depth", default=0)
+
+
+class Level:
+    """One call of a function under `vmap`, and the length of its batch."""
+
+    __slots__ = ("open", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size, self.open = size, True
+
+
+class Batched:
+    """A handle: `value` with the batch of `level` as its first axis, or without one (``None``): the same for all."""
+
+    __slots__ = ("dtype", "level", "shape", "value")
+
+    def __init__(self, value: Tensor, level: Level | None) -> None:
+        self.value, self.level, self.dtype = value, level, value.dtype
+        self.shape: Shape = value.shape if level is None else value.shape[1:]
+
+
+class BatchTable:
+    """What `Kernels` is to a device, for the tensors of one depth of `vmap` on it."""
+
+    def __init__(self, root: Any, depth: int) -> None:
+        self.root, self.depth, self.device, self.backend = root, depth, root.device, root.backend
+
+    @classmethod
+    def over(cls, root: Any, depth: int) -> BatchTable:
+        """The table of a device's kernels, made once for each depth."""
+        tables: dict[int, BatchTable] = root.__dict__.setdefault("batched", {})
+        if depth not in tables:
+            tables[depth] = cls(root, depth)
+        return tables[depth]
+
+    def __getattr__(self, name: str) -> Any:
+        op = TABLE.get(name)
+        if op is None:
+            return getattr(self.root, name)
+        function = partial(_run, op, _rule(op), self)
+        setattr(self, name, function)
+        return function
+
+    def lift(self, x: Tensor) -> Tensor:
+        """A tensor of a lower level as one of this level, the same for the whole batch."""
+        return wrap(Batched(x, None), self, x.dtype, None)
+
+    def beside(self, kernels: Any) -> BatchTable:
+        """The table of this depth on the device of `kernels`."""
+        return BatchTable.over(kernels.root, self.depth)
+
+    def plain(self, handle: Any) -> Batched:
+        """A handle of the device itself, the same for the whole batch."""
+        return Batched(wrap(handle, self.root, self.root.dtype(handle), None), None)
+
+    # what `Kernels` has beside the table: see there
+
+    def dtype(self, x: Batched) -> DType:  # noqa: D102
+        return x.dtype
+
+    def native(self, dtype: Any) -> Any:  # noqa: D102
+        self.root.native(dtype)
+        return dtype
+
+    def constant(self, values: Any, shape: Shape, dtype: Any) -> Batched:  # noqa: D102
+        return self.plain(self.root.constant(values, shape, dtype))
+
+    def upload(self, data: Any, shape: Shape, dtype: DType) -> Batched:  # noqa: D102
+        return self.plain(self.root.upload(data, shape, dtype))
+
+    def one(self, dtype: DType) -> Batched:  # noqa: D102
+        return self.plain(self.root.one(dtype))
+
+    def transfer(self, x: Batched, *, source: Any, target: Any) -> Batched:  # noqa: D102
+        return Batched(x.value.to(target.device), x.level)
+
+    def layout(self, x: Batched) -> Layout:  # noqa: D102
+        return Layout.contiguous(x.shape)
+
+    def shares_memory(self, x: Any, y: Any) -> bool:  # noqa: D102
+        return x is y
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:  # noqa: D102
+        return False
+
+    def to_host(self, x: Batched) -> Any:  # noqa: D102
+        raise TransformError(
+            "inside vmap a tensor stands for the whole batch, so its numbers cannot be read by bool(), item(), "
+            "tolist() or numpy(); choose with where(condition, a, b), or read them outside"
+        )
+
+
+def depth() -> int:
+    """How many calls of `vmap` this context is inside of."""
+    return _depth.get()
+
+
+def lifted(x: Tensor) -> Tensor:
+    """A tensor as one of the innermost level."""
+    deeper = _depth.get()
+    return x if x._kernels.depth == deeper else BatchTable.over(x._kernels.root, deeper).lift(x)
+
+
+# ── an operation on batches ──────────────────────────────────────────────────────────────────────────────────
+
+Rule = Callable[[Op, BatchTable, list[Any], list[bool], dict[str, Any], int], Any]
+
+
+class NoRuleError(Exception):
+    """Raised by a rule that does not cover a call."""
+
+
+def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -> Any:
+    """One kernel of a `BatchTable`."""
+    level = None
+    values, batched = [], []
+    for x in operands:
+        if x.__class__ is not Batched:  # a scalar
+            values.append(x)
+            batched.append(False)
+            continue
+        if x.level is not None and x.level is not level:
+            if not x.level.open or level is not None:
+                raise TransformError(
+                    f"{op.name}: a tensor has left the function under vmap that it was made in, where it stood for "
+                    f"{x.level.size} examples; return it from that function instead of storing it"
+                )
+            level = x.level
+        values.append(x.value)
+        batched.append(x.level is not None)
+    if not operands:
+        return Batched(create(op, table.root, **params), None)
+    if level is None:
+        return _handles(perform(op, values, params), None)
+    try:
+        made = rule(op, table, values, batched, params, level.size)
+    except NoRuleError:
+        made = _one_by_one(op, table, values, batched, params, level.size)
+    return _handles(made, level)
+
+
+def _handles(made: Any, level: Level | None) -> Any:
+    return Batched(made, level) if made.__class__ is Tensor else tuple(Batched(each, level) for each in made)
+
+
+def perform(op: Op, values: list[Any], params: dict[str, Any]) -> Any:
+    """An operation on tensors of the level below, recorded there."""
+    return recorded(op)(*values, **params)
+
+
+def _call(name: str, *values: Any, **params: Any) -> Tensor:
+    return perform(TABLE[name], list(values), params)  # type: ignore[no-any-return]
+
+
+def _with_axes(x: Any, batched: bool, ndim: int) -> Any:
+    """A batched operand with axes of length 1 after the batch, so that all operands broadcast from the right."""
+    missing = ndim + 1 - len(x.shape) if batched else 0
+    return x if missing < 1 else _call("reshape", x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))
+
+
+def _materialized(x: Any, batched: bool, size: int) -> Any:
+    """An operand with a batch, even if the same for all."""
+    return x if batched else _call("broadcast_to", x, shape=(size, *x.shape))
+
+
+def _ndim(x: Any, batched: bool) -> int:
+    return len(x.shape) - batched if x.__class__ is Tensor else 0
+
+
+def _elementwise(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    if len(values) == 1:
+        made = perform(op, values, params)
+        if made.shape != values[0].shape:  # not elementwise after all
+            raise NoRuleError
+        return made
+    ndim = max(map(_ndim, values, batched))
+    return perform(op, [_with_axes(x, each, ndim) for x, each in zip(values, batched, strict=True)], params)
+
+
+def _leading(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, params)
+
+
+def _along_axis(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """The axes it works along are one further back."""
+    axis = params["axis"]
+    if axis is None and op.compose is None:
+        axis = tuple(range(len(values[0].shape) - 1))
+    if axis is None:
+        return _composed(op, table, values, batched, params, size)
+    axis = axis + 1 if isinstance(axis, int) else tuple(each + 1 for each in axis)
+    return perform(op, values, {**params, "axis": axis})
+
+
+def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    if params["axis"] is None:
+        return _composed(op, table, values, batched, params, size)
+    full = [_materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
+    return perform(op, full, {**params, "axis": params["axis"] + 1})
+
+
+def _composed(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """The composition, run on batches."""
+    level = Level(size)
+    operands = [
+        Batched(x, level if each else None) if x.__class__ is Tensor else x
+        for x, each in zip(values, batched, strict=True)
+    ]
+    assert op.compose is not None
+    try:
+        made = op.compose(table, *operands, **params)
+    except TransformError as error:  # it looks at numbers
+        raise NoRuleError from error
+    results = (made,) if made.__class__ is Batched else made
+    full = tuple(_materialized(each.value, each.level is not None, size) for each in results)
+    return full[0] if made.__class__ is Batched else full
+
+
+def _one_by_one(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    warnings.warn(
+        f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    rows = [
+        perform(op, [x[i] if each else x for x, each in zip(values, batched, strict=True)], params) for i in range(size)
+    ]
+    if len({row.shape for row in rows if row.__class__ is Tensor}) > 1:
+        raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
+    if rows[0].__class__ is Tensor:
+        return _call("stack", *rows, axis=0)
+    return tuple(_call("stack", *column, axis=0) for column in zip(*rows, strict=True))
+
+
+def _reshape(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "shape": (size, *params["shape"])})
+
+
+def _broadcast(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    x = _with_axes(values[0], True, len(params["shape"]))
+    return perform(op, [x], {**params, "shape": (size, *params["shape"])})
+
+
+def _permute(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "axes": (0, *(axis + 1 for axis in params["axes"]))})
+
+
+def _getitem(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "key": (slice(0, size, 1), *params["key"])})
+
+
+def _scatter(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    x, value = values
+    place = Layout.contiguous(x.shape[batched[0] :]).index(params["key"]).shape
+    value = _with_axes(value, batched[1], len(place))
+    x = _materialized(x, batched[0], size)
+    return perform(op, [x, value], {**params, "key": (slice(0, size, 1), *params["key"])})
+
+
+def _matmul(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
+    row, column = (_ndim(x, each) == 1 for x, each in zip(values, batched, strict=True))
+    x, y = values
+    x = _call("reshape", x, shape=(*x.shape[:-1], 1, x.shape[-1])) if row else x
+    y = _call("reshape", y, shape=(*y.shape, 1)) if column else y
+    ndim = max(_ndim(x, batched[0]), _ndim(y, batched[1]))
+    made = perform(op, [_with_axes(x, batched[0], ndim), _with_axes(y, batched[1], ndim)], params)
+    shape = made.shape[:-1] if column else made.shape
+    if row:
+        shape = shape[:-1] if column else (*shape[:-2], shape[-1])
+    return _call("reshape", made, shape=shape) if row or column else made
+
+
+_RULES: dict[str, Rule] = {
+    "astype": _leading,
+    "broadcast_to": _broadcast,
+    "concat": _joined,
+    "getitem": _getitem,
+    "matmul": _matmul,
+    "permute_dims": _permute,
+    "reshape": _reshape,
+    "scatter": _scatter,
+    "spread": _broadcast,
+    "stack": _joined,
+}
+
+
+def _rule(op: Op) -> Rule:
+    """How an operation treats batches, by the structure of its record."""
+    if op.name in _RULES:
+        return _RULES[op.name]
+    if op.parameters is None and (op.operands == 1 or op.check is broadcast_shapes):
+        return _elementwise
+    names = () if op.parameters is None else inspect.signature(op.parameters).parameters
+    if op.operands == 1 and "axis" in names:
+        return _along_axis
+    if op.operands == 1 and getattr(op, "extension", "") == "linalg":
+        return _leading  # stacks of matrices
+    return _composed if op.compose is not None else _one_by_one
+
+
+# ── the transform ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """The function that applies `f` to each example of a batch, and stacks what it returns.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors, and dicts, lists and tuples of them; returning the same. It sees one example: shapes without the
+        batch axis. Tensors that it closes over, and random numbers that it draws, are the same for all examples.
+    in_axes : int, None, or a tuple of them, one per positional argument
+        Along which axis the batch lies; ``None`` for what is the same for all examples. In place of an entry there may
+        be a dict, list or tuple like the argument. Keyword arguments are batched along axis 0.
+    out_axes : int, or a structure like the result
+        Where the batch goes.
+
+    Returns
+    -------
+    function
+
+    Raises
+    ------
+    ShapeError, TypeError, TransformError
+        When batches differ in length, nothing is batched, or `f` reads the numbers of its arguments.
+
+    Warns
+    -----
+    RuntimeWarning
+        When an operation has no batching rule and is run once per example.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, grad, vmap
+    >>> per_example = vmap(grad(lambda w, x: (w * x).sum() ** 2), in_axes=(None, 0))
+    >>> per_example(Tensor([1.0, 2.0]), Tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).tolist()
+    [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
+    """
+
+    @wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
+        if len(axes) != len(args):
+            raise TypeError(f"vmap: in_axes has {len(axes)} entries, but the function was called with {len(args)}")
+        wanted = [axis for entry, arg in zip(axes, args, strict=True) for axis in trees.prefix(entry, arg, "in_axes")]
+        leaves, rebuild = trees.flatten((args, kwargs))
+        wanted += [0] * (len(leaves) - len(wanted))
+        leaves, level = _batch(leaves, wanted)
+        deeper = _depth.get() + 1
+        token = _depth.set(deeper)
+        try:
+            leaves = [_enter(x, axis, level, deeper) for x, axis in zip(leaves, wanted, strict=True)]
+            args, kwargs = rebuild(leaves)
+            result = f(*args, **kwargs)
+        finally:
+            _depth.reset(token)
+            level.open = False
+        found, rebuild = trees.flatten(result)
+        places = trees.prefix(out_axes, result, "out_axes")
+        return rebuild(_leave(x, axis, level, deeper) for x, axis in zip(found, places, strict=True))
+
+    return mapped
+
+
+def _batch(leaves: list[Any], axes: list[Any]) -> tuple[list[Any], Level]:
+    """The leaves, batched ones as tensors, and the length they agree on."""
+    sizes: dict[int, str] = {}
+    for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
+        if axis is None:
+            continue
+        if not isinstance(axis, int):
+            raise TypeError(f"vmap: in_axes holds integers and None; got {axis!r}")
+        if not isinstance(x, Tensor):
+            if not hasattr(x, "__array__"):
+                raise TypeError(f"vmap: only tensors have a batch; got {type(x).__name__}. Give it None in in_axes")
+            leaves[i] = x = asarray(x)
+        if not x.ndim:
+            raise ShapeError("vmap: a tensor of shape () has no axis for the batch; give it None in in_axes")
+        sizes.setdefault(x.shape[resolve_axis("vmap", axis, x.ndim)], f"shape {x.shape} along axis {axis}")
+    if len(sizes) != 1:
+        told = " and ".join(f"{size} examples ({place})" for size, place in sizes.items())
+        raise ShapeError(f"vmap: batches differ in length: {told}" if sizes else "vmap: nothing is batched")
+    return leaves, Level(next(iter(sizes)))
+
+
+def _enter(x: Any, axis: int | None, level: Level, deeper: int) -> Any:
+    if axis is None:
+        return x
+    table = BatchTable.over(x._kernels.root, deeper)
+    return wrap(Batched(_moved(x, resolve_axis("vmap", axis, x.ndim), 0), level), table, x.dtype, None)
+
+
+def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
+    """A result, with the batch along `axis`."""
+    if not isinstance(x, Tensor):
+        if not isinstance(x, (bool, int, float, complex)):
+            raise TypeError(f"vmap: the function must return tensors; it returned {type(x).__name__}")
+        x = asarray(x)
+    value, batched = x, False
+    if x._kernels.depth == deeper:
+        handle = x._handle
+        if handle.level not in (None, level):
+            raise TransformError("vmap: the function returned a tensor of another call of vmap")
+        value, batched = handle.value, handle.level is not None
+    value = _materialized(value, batched, level.size)
+    return _moved(value, 0, resolve_axis("vmap", axis, value.ndim))
+
+
+def _moved(x: Tensor, source: int, place: int) -> Tensor:
+    """One axis in another place."""
+    if source == place:
+        return x
+    order = [axis for axis in range(x.ndim) if axis != source]
+    order.insert(place, source)
+    return apply_single(TABLE["permute_dims"], x, {"axes": tuple(order)})
+
+
+differentiate.innermost = lifted
+
+__all__ = ["BatchTable", "Batched", "depth", "lifted", "vmap"]

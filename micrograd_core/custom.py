@@ -1,0 +1,273 @@
+"""Functions with a gradient of their own making: given by the user, or found by computing the function once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import wraps
+from typing import Any
+
+from micrograd_core import random, trees
+from micrograd_core.autograd import Leaf, Version, is_grad_enabled, no_grad
+from micrograd_core.batching import lifted
+from micrograd_core.differentiate import IDENTITY, variable
+from micrograd_core.dispatch import wrap
+from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.hooks import HOOKED, conjugate
+from micrograd_core.ops import Op
+from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.transforms import Pullback
+from micrograd_core.writing import storage
+
+Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
+
+
+class _Once:
+    """A pullback of several operands, for rules of one each: what it gave for a cotangent is kept for the next rule."""
+
+    __slots__ = ("_last", "pull")
+
+    def __init__(self, pull: Pull) -> None:
+        self.pull = pull
+        self._last: tuple[Any, Sequence[Any]] = (None, ())
+
+    def __call__(self, k: Any, g: Any, operands: Sequence[Any], position: int) -> Any:
+        seen, found = self._last
+        if seen is not g:
+            found = self._run(k, g, operands)
+            self._last = (g, found)
+        return found[position]
+
+    def _run(self, k: Any, g: Any, operands: Sequence[Any]) -> list[Any]:
+        if g.__class__ is Tensor:
+            return [conjugate(_gradient(d, x)) for d, x in self._pairs(g, operands)]
+        tensors = [wrap(x, k, k.dtype(x), None) for x in operands]
+        cotangent = wrap(g, k, k.dtype(g), None)
+        storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
+        with no_grad():
+            return [conjugate(_gradient(d, x))._handle for d, x in self._pairs(cotangent, tensors)]
+
+    def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
+        return zip(self.pull(conjugate(g), operands), operands, strict=False)
+
+
+def _gradient(d: Any, x: Tensor) -> Tensor:
+    """A gradient of `x`; ``None`` is zero."""
+    if d is None:
+        d = wrap(x._kernels.full(shape=x.shape, fill_value=0, dtype=x.dtype), x._kernels, x.dtype, None)
+    return d  # type: ignore[no-any-return]
+
+
+def _rule(position: int) -> Any:
+    return lambda k, g, out, *operands, pull: pull(k, g, operands, position)
+
+
+def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor:
+    """`value` as the result of one operation on `inputs`."""
+    out = wrap(value._handle, value._kernels, value.dtype, None)
+    out._record = [op, out._kernels, {"pull": _Once(pull)}, out._handle]
+    for x in inputs:
+        out._record += (x._record if x._record is not None else storage(x).version(), x._handle)
+    storage(value).tracked = True  # the record has saved its memory
+    out._storage = value._storage
+    return out
+
+
+def _one_tensor(name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: the function must return one Tensor; it returned {type(value).__name__}")
+    return lifted(value)
+
+
+# ── a gradient given by the user ─────────────────────────────────────────────────────────────────────────────
+
+
+def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
+    """A function with the gradient that it says it has.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors and anything else, returning a pair: the result, one tensor; and a function from its cotangent to a
+        tuple of gradients, one for each argument that is a floating-point tensor (or a single gradient, if there is
+        one such argument; ``None`` stands for zero). What the second function uses of the first, it closes over. Both
+        are written in operations that record, so that second and higher derivatives follow; write
+        ``g.detach()`` in the second to have none.
+
+    Returns
+    -------
+    function
+        That returns the result alone.
+
+    Raises
+    ------
+    TypeError, ShapeError
+        When it does not return such a pair, or the number or the shapes of the gradients do not fit.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, custom_gradient, maximum, minimum
+    >>> @custom_gradient
+    ... def clipped(x):  # the identity, whose gradient stays between -1 and 1
+    ...     return x * 1, lambda g: maximum(minimum(g, 1.0), -1.0)
+    >>> x = Tensor([1.0, 2.0])
+    >>> (clipped(x) * Tensor([0.5, 30.0])).sum().backward()
+    >>> x.grad.tolist()
+    [0.5, 1.0]
+    """
+    name = getattr(f, "__name__", "function")
+    op = Op(name, f.__doc__ or "", gradient=_rule, gradient_aliases=True)
+
+    @wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Tensor:
+        pair = f(*args, **kwargs)
+        if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
+            raise TypeError(
+                f"{name}: a function under custom_gradient returns a pair, its result and a function of the cotangent; "
+                f"it returned {pair!r}"
+            )
+        value = _one_tensor(name, pair[0])
+        leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
+        if not (is_grad_enabled() and value.dtype.is_floating and any(x.requires_grad for x in leaves)):
+            return value.detach()
+        return _node(op, value, list(map(lifted, leaves)), lambda g, operands: _checked(name, pair[1](g), operands))
+
+    return function
+
+
+def _checked(name: str, found: Any, operands: Sequence[Tensor]) -> Sequence[Any]:
+    """Gradients as the user's function returned them, one for each operand."""
+    gradients = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(gradients) != len(operands):
+        raise TypeError(
+            f"{name}: its gradient returned {len(gradients)} for {len(operands)} arguments that are tensors of floats"
+        )
+    for i, (d, x) in enumerate(zip(gradients, operands, strict=True)):
+        if d is None:
+            continue
+        if not isinstance(d, Tensor):
+            d = gradients[i] = asarray(d, dtype=x.dtype, device=x.device)
+        if d.shape != x.shape:
+            raise ShapeError(f"{name}: the gradient of argument {i} has shape {d.shape}, the argument {x.shape}")
+        gradients[i] = d if d.dtype is x.dtype else d.astype(x.dtype)
+    return gradients
+
+
+# ── a gradient found by computing again ──────────────────────────────────────────────────────────────────────
+
+CHECKPOINT = Op(
+    "checkpoint", "A function that is computed again for its gradient.", gradient=_rule, gradient_aliases=True
+)
+CHANGED = (
+    "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
+    "longer what it was: its numbers were replaced, or its graph was freed. Write to it after backward(), and pass to "
+    "checkpoint(f, ...) as arguments what was computed outside"
+)
+
+
+def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """``f(*args, **kwargs)``, of which only arguments and result are kept: for its gradient it is computed once more.
+
+    Saves the memory of what `f` computes on the way, at the price of its time. Random numbers are the same the second
+    time, whichever generators they come from. May be nested, and differentiated to any order.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors, and dicts, lists and tuples of them, and anything else, returning one tensor. It must compute the
+        same the second time. Parameters that it uses without getting them as arguments receive their gradients, too;
+        what was computed outside should be an argument. Called inside `vmap`, it saves no memory.
+
+    Raises
+    ------
+    TypeError
+        When `f` does not return one tensor.
+    GraphError
+        From the sweep, when a tensor that `f` uses has changed in between.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, checkpoint
+    >>> x = Tensor([1.0, 2.0])
+    >>> checkpoint(lambda x: x.exp().log().exp(), x).sum().backward()
+    >>> [round(g, 3) for g in x.grad.tolist()]
+    [2.718, 7.389]
+    """
+    if not is_grad_enabled():
+        return f(*args, **kwargs)
+    leaves, rebuild = trees.flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
+    inputs = [lifted(leaves[i]) for i in places]
+    rest = [None if i in places else x for i, x in enumerate(leaves)]  # inputs are held by the record alone
+
+    def record(operands: Sequence[Tensor]) -> tuple[list[Tensor], Tensor, list[Tensor], list[Version]]:
+        """`f` on new variables; its result; and what that depends on besides them."""
+        variables = [variable("checkpoint", x, "an argument") for x in operands]
+        filled = list(rest)
+        for i, x in zip(places, variables, strict=True):
+            filled[i] = x
+        again, named = rebuild(filled)
+        value = _one_tensor("checkpoint", f(*again, **named))
+        return variables, value, *_ends(value, {id(x._record) for x in variables})
+
+    context = copy_context()  # grad mode, default device and generator, the level of vmap
+    with random.watch() as states:
+        _, value, others, versions = record([x.detach() for x in inputs])
+    if value._record is None:
+        return value
+    identities = [id(x._record) for x in others]
+
+    def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+        with random.rewind(states):
+            variables, value, found, _ = context.copy().run(record, operands[: len(places)])
+        saved = operands[len(places) :]  # and what stands for versions
+        if [id(x._record) for x in found] != identities or any(
+            x._handle is not before._handle for x, before in zip(found, saved, strict=False)
+        ):
+            raise GraphError(CHANGED)
+        pullback = Pullback("checkpoint", [value], [*variables, *found], is_grad_enabled())
+        pullback.larger = is_grad_enabled()
+        return pullback([g])
+
+    out = _node(CHECKPOINT, value, [*inputs, *others], pull)
+    for version in versions:  # a write to what the function used shows at the start of the sweep
+        out._record += (version, out._handle)
+    return out
+
+
+def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
+    """What a tensor was computed from besides its `own` nodes.
+
+    That is leaves, and variables of transforms around this one; and the states of memory that records nothing.
+    """
+    tensors, versions, seen = [], [], set(own)
+    stack = [[None] * 4 + [value._record]]
+    while stack:
+        record = stack.pop()
+        if not record:
+            raise GraphError(CHANGED)
+        for parent in record[4::2]:
+            if parent is None or id(parent) in seen:
+                continue
+            seen.add(id(parent))
+            if parent.__class__ is Version:
+                versions.append(parent)
+                continue
+            owner = _owner(parent)
+            if owner is not None and owner._record is parent:
+                tensors.append(owner)
+            elif parent.__class__ is list:
+                stack.append(parent)
+    return tensors, versions
+
+
+def _owner(node: Any) -> Tensor | None:
+    """The tensor that a leaf, or the identity of a variable, stands for, if it is still there."""
+    if node.__class__ is Leaf:
+        return node.owner()
+    if node and node[0].name == HOOKED.name:
+        node = node[4]
+    return node[2]["variable"]() if node and node[0].name == IDENTITY.name else None
+
+
+__all__ = ["checkpoint", "custom_gradient"]

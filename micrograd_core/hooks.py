@@ -1,0 +1,129 @@
+"""Functions that see a gradient on its way, and may replace it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core import dispatch
+from micrograd_core.autograd import FREED, Leaf
+from micrograd_core.dispatch import wrap
+from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.writing import storage
+
+if TYPE_CHECKING:
+    from micrograd_core.tensor import Tensor
+
+Hook = Callable[[Any], Any]
+_keys = count()
+on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
+
+
+class HookHandle:
+    """What `register_hook` returns: `remove` takes the hook away again."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[int, Hook], key: int) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        """From now on the hook is not called. Removing it twice is no error."""
+        self._hooks.pop(self._key, None)
+
+
+def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[int, Hook]) -> Any:
+    """The cotangent after all hooks."""
+    if g.__class__ is dispatch.Tensor:
+        return run(hooks, g)
+    return run(hooks, wrap(g, k, k.dtype(g), None))._handle
+
+
+HOOKED = Op("hook", "The same tensor; functions see its gradient.", gradient=(_seen,), gradient_aliases=True)
+
+
+def register_hook(x: Tensor, hook: Hook) -> HookHandle:
+    """Call `hook` with the gradient of this tensor whenever a sweep has computed it, before it goes on.
+
+    Parameters
+    ----------
+    hook : function
+        Of the gradient, a tensor like this one. What it returns, unless ``None``, takes the gradient's place. For a
+        computed tensor that is the sum over all its uses, those before the registration, too; for a leaf, what one
+        `backward` adds to ``.grad``.
+
+    Returns
+    -------
+    HookHandle
+        With the method ``remove()``.
+
+    Raises
+    ------
+    GraphError
+        When the tensor does not record, or its graph was freed.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor
+    >>> x = Tensor([1.0, 2.0])
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [20.0, 40.0]
+    """
+    record = x._record
+    if record is None:
+        raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
+    if not record and record.__class__ is list:
+        raise GraphError(FREED)
+    global on_leaves
+    if record.__class__ is Leaf:
+        on_leaves = True
+        hooks = record.hooks = record.hooks or {}
+    elif record[0].name == HOOKED.name:
+        hooks = record[2]["hooks"]
+    else:  # the node moves one place back, so that all who know it lead through the hooks
+        hooks = {}
+        record[:] = [HOOKED, x._kernels, {"hooks": hooks}, x._handle, record[:], x._handle]
+    key = next(_keys)
+    hooks[key] = hook
+    return HookHandle(hooks, key)
+
+
+def conjugate(g: Tensor) -> Tensor:
+    """Between cotangents as the sweep carries them and as users see them: the same if real."""
+    return dispatch.apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
+
+
+def run(hooks: dict[int, Hook], cotangent: Tensor) -> Tensor:
+    """What hooks make of a cotangent."""
+    g = conjugate(cotangent)
+    for hook in tuple(hooks.values()):
+        shown = wrap(g._handle, g._kernels, g.dtype, g._record)
+        storage(shown).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
+        found = hook(shown)
+        if found is None:
+            continue
+        if found.__class__ is not dispatch.Tensor:
+            raise TypeError(f"a hook must return a Tensor or None; it returned {type(found).__name__}")
+        if found.shape != g.shape or found.dtype is not g.dtype or found._kernels.root is not g._kernels.root:
+            raise ShapeError(
+                f"a hook was given a gradient of shape {g.shape}, dtype {g.dtype}, on {g.device}; it returned one of "
+                f"shape {found.shape}, dtype {found.dtype}, on {found.device}"
+            )
+        g = found
+    return conjugate(g)
+
+
+def of_leaf(leaf: Leaf, g: Any) -> Any:
+    """What the hooks of a leaf make of its gradient, a tensor that records or a handle: fresh memory again."""
+    assert leaf.hooks is not None
+    if g.__class__ is dispatch.Tensor:
+        return run(leaf.hooks, g)
+    seen = run(leaf.hooks, wrap(g, leaf.kernels, leaf.kernels.dtype(g), None))
+    return leaf.kernels.copy(seen._handle)
+
+
+__all__ = ["HookHandle", "register_hook"]

@@ -1,0 +1,207 @@
+"""`Module`, what all layers and networks are; and those that only arrange others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+from micrograd_core.device import Device
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import resolve_axis
+from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.writing import relocate
+
+
+class Module:
+    """A function with parameters. Subclasses assign tensors and modules as attributes and define ``forward``.
+
+    The tensors of a module are its attributes that are tensors and were not computed, those of modules among the
+    attributes, and those in lists, tuples and dicts of either, in the order of assignment. Those that record gradients
+    are its parameters; the others are its buffers: they are saved, loaded and moved, but not optimised. A parameter
+    whose ``requires_grad`` is switched off is a buffer until it is switched on again.
+
+    Attributes
+    ----------
+    training : bool
+        Whether layers that behave differently while learning do so; true until `eval` is called.
+    """
+
+    training: bool = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        return self.forward(*args, **kwargs)
+
+    def _walk(self) -> Iterator[tuple[str, Any]]:
+        """The module, and the modules and tensors it holds, each once, with their dotted names."""
+        yield "", self
+        seen = {id(self)}
+        stack = [("", iter(list(vars(self).items())))]
+        while stack:
+            path, attributes = stack[-1]
+            entry = next(attributes, None)
+            if entry is None:
+                stack.pop()
+                continue
+            name, value = f"{path}{entry[0]}", entry[1]
+            items = _items(value)
+            if id(value) in seen or (items is None and not (isinstance(value, Tensor) and value.is_leaf)):
+                continue
+            seen.add(id(value))
+            if items is None or isinstance(value, Module):
+                yield name, value
+            if items is not None:
+                stack.append((f"{name}.", items))
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """The module itself, named ``""``, and all below it, such as ``"layers.0"``; each comes once."""
+        return ((name, value) for name, value in self._walk() if isinstance(value, Module))
+
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Parameters and buffers with their dotted names, such as ``"layers.0.weight"``."""
+        return ((name, value) for name, value in self._walk() if isinstance(value, Tensor))
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Those that record gradients."""
+        return ((name, p) for name, p in self.named_tensors() if p.requires_grad)
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Those that do not."""
+        return ((name, p) for name, p in self.named_tensors() if not p.requires_grad)
+
+    def parameters(self) -> list[Tensor]:
+        """The tensors to optimise."""
+        return [p for _, p in self.named_parameters()]
+
+    def buffers(self) -> list[Tensor]:
+        """The tensors that are kept beside them, such as running means."""
+        return [p for _, p in self.named_buffers()]
+
+    def apply(self, function: Callable[[Module], Any]) -> Self:
+        """Call a function with every module below this one, and with this one last."""
+        for module in reversed([module for _, module in self.named_modules()]):
+            function(module)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set `training` here and in all modules below."""
+        for _, module in self.named_modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self) -> Self:
+        """The opposite of `train`."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for p in self.parameters():
+            p.zero_grad()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of parameters and buffers by name, outside the graph."""
+        return {name: p.detach().copy() for name, p in self.named_tensors()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
+
+        Raises
+        ------
+        ShapeError
+            When names or shapes differ; all differences are listed and nothing is loaded.
+        """
+        own = dict(self.named_tensors())
+        faults = [f"{name!r} is missing" for name in own if name not in state]
+        faults += [
+            f"{name!r} is not a parameter or buffer of this {type(self).__name__}" for name in state if name not in own
+        ]
+        loaded = {
+            name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True)
+            for name in state
+            if name in own
+        }
+        faults += [
+            f"{name!r} has shape {x.shape}, not {own[name].shape}"
+            for name, x in loaded.items()
+            if x.shape != own[name].shape
+        ]
+        if faults:
+            raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
+        for name, x in loaded.items():
+            own[name].data = x
+
+    def to(self, device: str | Device) -> Self:
+        """Move parameters and buffers to another device. They stay the same tensors; make optimisers afterwards."""
+        for _, p in self.named_tensors():
+            relocate(p, device)
+        return self
+
+    def facts(self) -> str:
+        """What `repr` tells beside the modules inside."""
+        return ""
+
+    def __repr__(self) -> str:
+        inner = [f"{name}={value!r}" for name, value in vars(self).items() if isinstance(value, Module)]
+        return f"{type(self).__name__}({', '.join(filter(None, [self.facts(), *inner]))})"
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
+    """What a module, or a collection of modules and tensors, holds by name."""
+    if isinstance(value, Module):
+        return iter(list(vars(value).items()))  # a snapshot: who walks may assign
+    if isinstance(value, dict):
+        return ((str(key), item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ((str(i), item) for i, item in enumerate(value))
+    return None
+
+
+class Sequential(Module):
+    """Modules applied one after the other."""
+
+    def __init__(self, *layers: Module) -> None:
+        self.layers = list(layers)
+
+    def forward(self, x: Any) -> Any:
+        """The input of the first, the result of the last."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, index: int) -> Module:
+        return self.layers[index]
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.layers)
+
+    def facts(self) -> str:  # noqa: D102
+        return ", ".join(map(repr, self.layers))
+
+
+class Identity(Module):
+    """What comes in."""
+
+    def forward(self, x: Any) -> Any:
+        """Anything."""
+        return x
+
+
+class Flatten(Module):
+    """The axes from `start` to `end`, both included, as one; by default all but that of the batch."""
+
+    def __init__(self, start: int = 1, end: int = -1) -> None:
+        self.start, self.end = start, end
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, ...) to (batch, elements)."""
+        start, end = (resolve_axis("Flatten", axis, x.ndim) for axis in (self.start, self.end))
+        if end < start:
+            raise ShapeError(f"Flatten: axis {self.end} lies before axis {self.start} in shape {x.shape}")
+        return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))

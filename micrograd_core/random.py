@@ -1,0 +1,338 @@
+"""Random numbers that a seed determines: the same on every backend and device, whatever was drawn elsewhere.
+
+A `Generator` is a key and a position in that key's stream of numbers; `micrograd_core.ops.random` says which function
+of the two the numbers are. `uniform`, `bernoulli`, `randint` and `permutation` give the same bits everywhere; `normal`
+goes through the device's logarithm and sine, and agrees up to rounding: about 1e-6 standard deviations in float32.
+
+Without ``generator=`` the functions draw from the default generator: that of the innermost `use_generator` of this
+context, else the process's, which `manual_seed` restarts. Threads and asyncio tasks do not see each other's
+`use_generator`; they share the process's generator, and which of them draws first decides who gets which numbers. Give
+each its own, from `Generator.split`, where that must not be.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from micrograd_core.device import Device, default_device
+from micrograd_core.dispatch import create
+from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.layout import as_shape
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.random import KEY_BITS, philox, words_of_uniform
+from micrograd_core.tensor import Tensor
+
+_SPLITS = 1 << 255  # blocks from here on become keys of other generators; no stream of numbers gets that far
+_lock = threading.Lock()
+
+State = tuple[int, int, int]
+
+
+class Generator:
+    """A stream of random numbers.
+
+    Parameters
+    ----------
+    seed : int, optional
+        From 0 to 2**128 - 1, the key of Philox4x64-10; by default the system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For any other seed.
+
+    Notes
+    -----
+    Uniform numbers and raw words are those of ``numpy.random.Philox(key=seed)``.
+
+    Examples
+    --------
+    >>> from micrograd_core import random
+    >>> g = random.Generator(0)
+    >>> a, b = g.split()
+    >>> random.randint((5,), 0, 100, generator=a).tolist() == random.randint((5,), 0, 100, generator=b).tolist()
+    False
+    """
+
+    __slots__ = ("_block", "_key", "_splits")
+
+    def __init__(self, seed: int | None = None) -> None:
+        key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
+        if not 0 <= key < 1 << KEY_BITS:
+            raise ValueError(f"Generator: the seed must be from 0 to 2**{KEY_BITS} - 1; got {seed}")
+        self.state = (key, 1, 0)  # NumPy's, too, begins with block 1
+
+    @property
+    def state(self) -> State:
+        """Key, next block, and how many generators were split off: all there is. Settable."""
+        return self._key, self._block, self._splits
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._key, self._block, self._splits = state
+
+    def split(self, count: int = 2) -> tuple[Generator, ...]:
+        """New generators with streams of their own. This one's stream goes on as if nothing had happened."""
+        with _lock:
+            _note(self)
+            first, self._splits = self._splits, self._splits + count
+        blocks = (philox(self._key, _SPLITS + first + i) for i in range(count))
+        return tuple(Generator(low | high << 64) for low, high, *_ in blocks)
+
+    def _take(self, words: int) -> dict[str, int]:
+        """The place in the stream of the next `words` words, as kernels take it. The next draw starts a new block."""
+        with _lock:
+            _note(self)
+            block = self._block
+            self._block += -(-words // 4)
+        return {"key": self._key, "block": block}
+
+    def __repr__(self) -> str:
+        return f"<Generator key={self._key:#x} block={self._block}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, self.state
+
+
+def _restore(*state: int) -> Generator:
+    generator = Generator(0)
+    generator.state = state  # type: ignore[assignment]
+    return generator
+
+
+# ── the default generator ────────────────────────────────────────────────────────────────────────────────────
+
+_process = Generator()
+_chosen: ContextVar[Generator | None] = ContextVar("micrograd_generator", default=None)
+
+
+def default_generator() -> Generator:
+    """Where numbers come from when nobody says: see the module."""
+    return _chosen.get() or _process
+
+
+def manual_seed(seed: int) -> Generator:
+    """Restart the default generator with a seed, and return it."""
+    generator = default_generator()
+    generator.state = Generator(seed).state
+    return generator
+
+
+@contextmanager
+def use_generator(generator: Generator | int) -> Iterator[Generator]:
+    """The default generator inside a ``with`` block: the one given, or a new one with a seed."""
+    chosen = generator if isinstance(generator, Generator) else Generator(generator)
+    token = _chosen.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _chosen.reset(token)
+
+
+# ── drawing the same numbers again ───────────────────────────────────────────────────────────────────────────
+
+_watched: ContextVar[dict[Generator, State] | None] = ContextVar("micrograd_draws", default=None)
+
+
+def _note(generator: Generator) -> None:
+    """Tell an active `watch` where a generator stood."""
+    seen = _watched.get()
+    if seen is not None:
+        seen.setdefault(generator, generator.state)
+
+
+@contextmanager
+def watch() -> Iterator[dict[Generator, State]]:
+    """Collect the generators that are drawn from inside a ``with`` block, and where each stood before."""
+    outer, seen = _watched.get(), dict[Generator, State]()
+    token = _watched.set(seen)
+    try:
+        yield seen
+    finally:
+        _watched.reset(token)
+        if outer is not None:
+            for generator, state in seen.items():
+                outer.setdefault(generator, state)
+
+
+@contextmanager
+def rewind(states: dict[Generator, State]) -> Iterator[None]:
+    """Let generators start from `states` inside a ``with`` block, and afterwards go on where they were."""
+    before = {generator: generator.state for generator in states}
+    for generator, state in states.items():
+        generator.state = state
+    try:
+        yield
+    finally:
+        for generator, state in before.items():
+            generator.state = state
+
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _draw(
+    name: str,
+    words: int,
+    shape: tuple[int, ...],
+    dtype: DType,
+    device: str | Device | None,
+    generator: Generator | None,
+    **params: Any,
+) -> Tensor:
+    kernels = (default_device() if device is None else Device(device)).kernels
+    kernels.native(dtype)
+    place = (generator or default_generator())._take(words)
+    return create(TABLE[name], kernels, shape=shape, dtype=dtype, **place, **params)
+
+
+def _floating(name: str, dtype: Any) -> DType:
+    found = as_dtype(dtype)
+    if found.kind != "real floating":
+        raise DTypeError(f"{name}: the numbers are real; dtype {found} does not hold them. Use dtype='float32'")
+    return found
+
+
+def _scaled(x: Tensor, scale: float, offset: float, requires_grad: bool) -> Tensor:
+    x = x if scale == 1 else x * float(scale)
+    x = x if offset == 0 else x + float(offset)
+    if requires_grad:
+        x.requires_grad = True
+    return x
+
+
+def uniform(
+    shape: int | tuple[int, ...] = (),
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    dtype: Any = float32,
+    device: str | Device | None = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers of which each in ``[low, high)`` is as likely as any other.
+
+    They are multiples of 2**-24 (float32; 2**-53 for float64, 2**-11 for float16, 2**-8 for bfloat16), times
+    ``high - low``, plus `low`: the same bits on every device. Rounding may make the largest equal to `high`.
+
+    Raises
+    ------
+    DTypeError, ValueError
+        When `dtype` is not real floating, or `high` less than `low`.
+    """
+    chosen, wanted = _floating("uniform", dtype), as_shape("uniform", shape)
+    if not low <= high or not math.isfinite(high - low):
+        raise ValueError(f"uniform: low must not be above high, and both finite; got low={low}, high={high}")
+    words = words_of_uniform(math.prod(wanted), chosen)
+    return _scaled(_draw("random_uniform", words, wanted, chosen, device, generator), high - low, low, requires_grad)
+
+
+def normal(
+    shape: int | tuple[int, ...] = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    dtype: Any = float32,
+    device: str | Device | None = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers of the normal distribution. Devices agree on them up to rounding.
+
+    Raises
+    ------
+    DTypeError, ValueError
+        When `dtype` is not real floating, or `std` negative.
+    """
+    chosen, wanted = _floating("normal", dtype), as_shape("normal", shape)
+    if not std >= 0:
+        raise ValueError(f"normal: std must not be negative; got {std}")
+    words = words_of_uniform(math.prod(wanted) + 1, chosen if chosen.bits > 32 else float32)
+    return _scaled(_draw("random_normal", words, wanted, chosen, device, generator), std, mean, requires_grad)
+
+
+def randint(
+    shape: int | tuple[int, ...],
+    low: int,
+    high: int,
+    *,
+    dtype: Any = int64,
+    device: str | Device | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers of which each in ``low .. high - 1`` is as likely as any other, to within ``(high - low) / 2**64``.
+
+    Raises
+    ------
+    DTypeError, ValueError
+        When `dtype` is not an integer dtype that holds them, or there are none.
+    """
+    chosen, wanted = as_dtype(dtype), as_shape("randint", shape)
+    first, stop = operator.index(low), operator.index(high)
+    if not chosen.is_integer:
+        raise DTypeError(f"randint: dtype {chosen} does not hold integers; use dtype='int64'")
+    if first >= stop:
+        raise ValueError(f"randint: there is no integer from low={low} up to but without high={high}")
+    for bound in (first, stop - 1):
+        check_scalar("randint", bound, chosen)
+    return _draw("random_integers", math.prod(wanted), wanted, chosen, device, generator, low=first, high=stop)
+
+
+def bernoulli(
+    shape: int | tuple[int, ...] | None = None,
+    p: float | Tensor = 0.5,
+    *,
+    dtype: Any = bool_,
+    device: str | Device | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """True with probability `p`, to within 2**-24; a tensor of probabilities broadcasts to `shape`, by default its own.
+
+    Raises
+    ------
+    ValueError, ShapeError
+        When the number `p` is no probability, or the tensor does not broadcast.
+    """
+    given = p.shape if isinstance(p, Tensor) else ()
+    wanted = as_shape("bernoulli", given if shape is None else shape)
+    if isinstance(p, Tensor):
+        device, p = device or p.device, p.detach()
+    elif not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p is a probability, from 0 to 1; got {p}")
+    below: Any = uniform(wanted, device=device, generator=generator) < p
+    if below.shape != wanted:
+        raise ShapeError(f"bernoulli: probabilities of shape {given} do not broadcast to shape {wanted}")
+    chosen = as_dtype(dtype)
+    return below if chosen is bool_ else below.astype(chosen)  # type: ignore[no-any-return]
+
+
+def permutation(
+    n: int, *, dtype: Any = int64, device: str | Device | None = None, generator: Generator | None = None
+) -> Tensor:
+    """The integers ``0 .. n - 1`` in random order: to shuffle the rows of `x`, index it with ``permutation(len(x))``.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        When `dtype` is not an integer dtype that holds them, or `n` is negative.
+    """
+    chosen, wanted = as_dtype(dtype), as_shape("permutation", operator.index(n))
+    if not chosen.is_integer or n - 1 > integer_range(chosen)[1]:
+        raise DTypeError(f"permutation: dtype {chosen} does not hold the integers below {n}; use dtype='int64'")
+    return _draw("random_permutation", n, wanted, chosen, device, generator)
+
+
+__all__ = [
+    "Generator", "bernoulli", "default_generator", "manual_seed", "normal", "permutation", "randint", "uniform",
+    "use_generator",
+]  # fmt: skip
