@@ -48,12 +48,16 @@ LATER = {
     "unique_values unstack",
     "custom": "checkpoint custom_gradient",
     "differentiate": "grad value_and_grad",
+    "drawing": "draw",
     "fft": "",
     "linalg": "",
+    "mlp": "Layer MLP Neuron",
     "nn": "",
     "optim": "",
     "random": "",
+    "scalar_jit": "jit",
     "transforms": "hessian hvp jacobian jvp vjp",
+    "value": "Value",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split() or [module]}
 
@@ -72,8 +76,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device", "e",
-    "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck",
-    "inf", "int8", "int16", "int32", "int64",
+    "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck", "inf", "int8", "int16", "int32", "int64",
     "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device", "shares_memory", "uint8", "uint16",
     "uint32", "uint64", "use_device",
     "__array_namespace_info__", *functions.MAIN, *creation.CREATION, *namespace.NAMESPACE, *_HOMES,

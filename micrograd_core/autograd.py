@@ -100,12 +100,24 @@ class Leaf:
     leads to the leaf, and must not keep itself alive.
     """
 
-    __slots__ = ("hooks", "kernels", "owner")
+    __slots__ = ("hooks", "kernels", "owner", "values")
 
     def __init__(self, owner: Tensor) -> None:
         self.kernels = owner._kernels
         self.hooks: dict[int, Any] | None = None  # see `micrograd_core.hooks`
-        self.owner = weakref.ref(owner)
+        self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
+        self.values: Any = None
+
+    @classmethod
+    def of_values(cls, kernels: Any, values: Any) -> Leaf:
+        """Where a gradient leaves the tensors, and goes on through scalar Values."""
+        leaf = object.__new__(cls)
+        leaf.kernels, leaf.hooks, leaf.owner, leaf.values = kernels, None, _nobody, values
+        return leaf
+
+
+def _nobody() -> None:
+    """The owner of a leaf of Values."""
 
 
 class Version:

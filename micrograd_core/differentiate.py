@@ -31,27 +31,54 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
     retain = create_graph if retain_graph is None else retain_graph
     seed = _seed(tensor, gradient)
     if create_graph:
+        leaves_of(record)  # refuses Values
         with enable_grad():
             found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
     elif record.__class__ is Leaf:
         found = [(record, tensor._kernels.copy(seed._handle))]
     else:
         found = sweep(record, seed._handle, retain)
+    onward = deposit(found, create_graph)
+    if onward:
+        from micrograd_core.bridge import carry_on
+
+        carry_on(onward)
+
+
+def leaves_of(record: Any) -> list[Leaf]:
+    """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
+    order = in_order(record, count_consumers(record)) if record.__class__ is list else []
+    leaves = [parent for each in order for parent in each[4::2] if parent.__class__ is Leaf]
+    if any(leaf.values is not None for leaf in leaves):
+        raise GraphError(
+            "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
+            "call backward() without create_graph, or compute with tensors throughout"
+        )
+    return leaves
+
+
+def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
+    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back."""
+    onward = []
     if hooks.on_leaves:
         found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
     with _deposit:
         for leaf, g in found:
+            if leaf.values is not None:
+                onward.append((leaf, g))
+                continue
             owner = leaf.owner()
             if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
                 continue
             before = owner._grad
             if owner.dtype.is_complex:
-                g = (Recorded.of(leaf.kernels) if create_graph else leaf.kernels).conj(g)
-            if create_graph:
+                g = (Recorded.of(leaf.kernels) if recorded else leaf.kernels).conj(g)
+            if recorded:
                 owner._grad = g if before is None else before + g
             else:
                 handle = g if before is None else leaf.kernels.add(before._handle, g)
                 owner._grad = wrap(handle, leaf.kernels, owner.dtype, None)
+    return onward
 
 
 def _seed(tensor: Tensor, gradient: Any) -> Any:
@@ -179,9 +206,7 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, 
 
 def reaches_beyond(record: Record, wanted: set[int]) -> bool:
     """Whether a graph has leaves other than those wanted."""
-    order = in_order(record, count_consumers(record))
-    leaves = (parent for each in order for parent in each[4::2] if parent.__class__ is Leaf)
-    return any(id(leaf) not in wanted for leaf in leaves)
+    return any(id(leaf) not in wanted for leaf in leaves_of(record))
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ __all__ = [
     "MissingExtra",
     "OutOfMemory",
     "ShapeError",
+    "TraceError",
     "UnsupportedDType",
     "UnsupportedOp",
 ]
@@ -191,6 +192,10 @@ class DTypeError(MicrogradError, TypeError):
 
 class GraphError(MicrogradError, RuntimeError):
     """The recorded graph cannot give a right gradient: it is absent, freed, or was written to."""
+
+
+class TraceError(MicrogradError, RuntimeError):
+    """A function that is being traced does what a trace cannot hold: a decision that depends on a number."""
 
 
 class TransformError(MicrogradError, RuntimeError):

@@ -38,6 +38,7 @@ class Optimizer:
             if not isinstance(p, Tensor) or not (p.requires_grad and p.is_leaf):
                 raise GraphError(
                     f"{type(self).__name__} optimises tensors that require gradients and were not computed; got {p!r}"
+                    + ("" if isinstance(p, Tensor) or not hasattr(p, "backward") else ". Use model.tensors()")
                 )
         if len(set(map(id, self.params))) != len(self.params):
             raise ValueError(f"{type(self).__name__} got the same parameter twice")

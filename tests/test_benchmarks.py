@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import cases, check, peers, report, run, timing
+from benchmarks import benchmark_value, cases, check, peers, report, run, timing
 
 QUICK = ["--repeat", "2", "--seconds", "0.001"]
 
@@ -103,3 +103,21 @@ def test_a_record_names_neither_user_nor_host() -> None:
     text = json.dumps(report.environment())
     assert str(Path.home()) not in text
     assert platform.node() not in text.split()
+
+
+def test_the_scalars_agree_and_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark_value, "NODES", 1000)
+    chosen = ["--peers", "value", "jit", "--out", str(tmp_path)]
+    assert benchmark_value.main([*QUICK, *chosen]) == 0
+    record = kept(tmp_path)
+    assert set(record["cases"]) == set(benchmark_value.ABOUT)
+    assert set(record["cases"]["readme"]["peers"]) == {"value", "jit"}
+    assert record["cases"]["chain"]["peers"]["value"]["median_us"] > 0
+    assert "| expression in micrograd's README, and gradients | " in capsys.readouterr().out
+
+
+def test_scalars_that_disagree_stop_the_run() -> None:
+    with pytest.raises(SystemExit, match="stopped: readme: the peers disagree"):
+        benchmark_value.compare("readme", {"a": lambda: 1.0, "b": lambda: 2.0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from micrograd_core.functions import FUNCTIONS
+from micrograd_core.mlp import MLP, Layer, Neuron
 from micrograd_core.nn import initialization
 from micrograd_core.nn.attention import MultiheadAttention, TransformerBlock
 from micrograd_core.nn.calls import (
@@ -54,6 +55,7 @@ cross_entropy = FUNCTIONS["cross_entropy"]
 __all__ = [
     "ELU",
     "GELU",
+    "MLP",
     "AvgPool1d",
     "AvgPool2d",
     "BCEWithLogitsLoss",
@@ -73,6 +75,7 @@ __all__ = [
     "Identity",
     "KLDivLoss",
     "L1Loss",
+    "Layer",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -85,6 +88,7 @@ __all__ = [
     "Module",
     "MultiheadAttention",
     "NLLLoss",
+    "Neuron",
     "RMSNorm",
     "ReLU",
     "Sequential",

@@ -33,7 +33,7 @@ from micrograd_core.ops import (  # fmt: skip
     updates,
 )
 from micrograd_core.ops.movement import unbroadcast
-from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Sample
+from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
@@ -43,4 +43,12 @@ FAMILIES = (
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
 
-__all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Sample", "unbroadcast"]
+
+def rules(name: str) -> tuple[Rule, ...]:
+    """The gradient rules of an operation that is differentiable in all operands, one each."""
+    found = TABLE[name].gradient
+    assert isinstance(found, tuple)
+    return tuple(rule for rule in found if rule is not None)
+
+
+__all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Rule", "Sample", "rules", "unbroadcast"]

@@ -1,0 +1,145 @@
+"""Expressions over floats, and the straight-line Python they become. See `scalar_jit`.
+
+`Expressions` is a kernel table: the op table's gradient rules run on it as they do on handles, and what they compute is
+the expression of a derivative. Equal expressions are one object, and constants are folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from micrograd_core.floats import Floats
+from micrograd_core.ops import rules
+
+INPUTS = frozenset(("argument", "number", "argument grad", "data", "grad"))
+TEMPLATES = {
+    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
+    "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
+    "abs": "abs({})", "equal": "{} == {}", "less": "{} < {}", "logical_and": "{} and {}",
+    "where": "{1} if {0} else {2}",
+}  # fmt: skip
+"""An operation as Python; those that are not here are functions of their name."""
+EXACT = {"divide": "divide({}, {})"}
+POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
+
+
+class Expression:
+    """An operation on expressions and numbers; an input, with what it reads as its operand."""
+
+    __slots__ = ("name", "number", "operands")
+
+    def __init__(self, name: str, operands: tuple[Any, ...], number: int) -> None:
+        self.name, self.operands, self.number = name, operands, number
+
+
+Operand = Expression | float
+
+
+class Expressions:
+    """``k`` for gradient rules on expressions, which are kept in the order in which they can be computed."""
+
+    def __init__(self) -> None:
+        self.order: list[Expression] = []
+        self._known: dict[Any, Expression] = {}
+
+    dtype = staticmethod(Floats.dtype)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def function(*operands: Operand) -> Operand:
+            return self.make(name, *operands)
+
+        setattr(self, name, function)
+        return function
+
+    def input(self, kind: str, what: Any) -> Expression:
+        """A number that is read at each call."""
+        return self._keep(kind, (what,), (kind, id(what) if kind in ("data", "grad") else what))
+
+    def detach(self, x: Operand) -> Operand:
+        """The same number, through which no gradient goes."""
+        return self._keep("detach", (x,), ("detach", x)) if isinstance(x, Expression) else x
+
+    def make(self, name: str, *operands: Operand) -> Operand:
+        """An operation, simplified where that changes no number."""
+        if not any(isinstance(x, Expression) for x in operands) and hasattr(Floats, name):
+            return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
+        x, y = operands[0], operands[-1]
+        if name == "multiply" and (x == 1.0 or y == 1.0):
+            return y if x == 1.0 else x
+        if name == "add" and (x == 0.0 or y == 0.0):
+            return y if x == 0.0 else x
+        if name in ("divide", "pow") and y == 1.0:
+            return x
+        key = tuple(x if isinstance(x, Expression) else (repr(x),) for x in operands)
+        return self._keep(name, operands, (name, *key))
+
+    def _keep(self, name: str, operands: tuple[Any, ...], key: Any) -> Expression:
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Expression(name, operands, len(self.order))
+            self.order.append(found)
+        return found
+
+    def gradients(self, root: Operand, leaves: Iterable[Expression]) -> dict[Expression, Operand]:
+        """The derivatives of `root` by those of the `leaves` that it depends on."""
+        if not isinstance(root, Expression):
+            return {}
+        cotangents: dict[Expression, Operand] = {root: 1.0}
+        for each in self.order[root.number :: -1]:
+            g = cotangents.get(each)
+            if g is None or each.name in INPUTS or each.name == "detach":
+                continue
+            for x, rule in zip(each.operands, rules(each.name), strict=True):
+                if not isinstance(x, Expression):
+                    continue
+                d = 0.0 if each.name == "pow" and each.operands[1] == 0.0 else rule(self, g, each, *each.operands)
+                cotangents[x] = self.make("add", cotangents[x], d) if x in cotangents else d
+        return {leaf: cotangents[leaf] for leaf in leaves if leaf in cotangents}
+
+
+def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> str:
+    """A function ``run(flat)`` that reads `state`, computes, writes `state`, and returns the `wanted` numbers.
+
+    With `exact`, operations that Python refuses are functions, which answer as IEEE 754 does.
+    """
+    needed = _needed([*wanted, *(x for _, _, x in state.writes)])
+    local: dict[Expression, str] = {}
+
+    def text(x: Operand) -> str:
+        if isinstance(x, Expression):
+            while isinstance(x, Expression) and x.name == "detach":
+                x = x.operands[0]
+            return local[x] if isinstance(x, Expression) else repr(float(x))
+        return repr(float(x)) if x >= 0 or x != x else f"({float(x)!r})"
+
+    order = [each for each in k.order if each in needed and each.name != "detach"]
+    for each in order:
+        local[each] = f"x{each.number}"
+    lines = state.read({local[each]: each for each in order if each.name in INPUTS})
+    for each in order:
+        if each.name not in INPUTS:
+            template = TEMPLATES.get(each.name) or f"{each.name}({', '.join(['{}'] * len(each.operands))})"
+            if exact:
+                template = EXACT.get(each.name, template)
+            elif each.name == "pow" and each.operands[1] in POWERS:
+                template = POWERS[each.operands[1]]
+            lines.append(f"{local[each]} = {template.format(*map(text, each.operands))}")
+    lines += state.write(text)
+    lines.append(f"return ({''.join(text(x) + ', ' for x in wanted)})")
+    return "\n    ".join(["def run(flat):", *lines]) + "\n"
+
+
+def _needed(roots: list[Operand]) -> set[Expression]:
+    """All expressions that the roots are computed from."""
+    found: set[Expression] = set()
+    stack = [x for x in roots if isinstance(x, Expression)]
+    while stack:
+        each = stack.pop()
+        if each not in found:
+            found.add(each)
+            stack += [x for x in each.operands if isinstance(x, Expression)]
+    return found

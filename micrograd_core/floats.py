@@ -1,0 +1,143 @@
+"""The kernels that gradient rules of scalars need, on Python floats: what a `Kernels` table is for handles.
+
+They follow IEEE 754 as arrays do, where Python would raise: ``1 / 0`` is infinite, ``log(-1)`` is NaN, ``exp(1000)``
+overflows to infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from math import copysign, inf, nan
+from operator import add, mul, neg, pos, sub
+from typing import Any
+
+from micrograd_core.dtypes import DType, float64
+
+Unary = Callable[[float], float]
+
+
+def divide(x: float, y: float) -> float:
+    """``x / y``."""
+    try:
+        return x / y
+    except ZeroDivisionError:
+        return nan if x == 0 or x != x else copysign(inf, x) * copysign(1.0, y)
+
+
+def power(x: float, y: float) -> float:
+    """``x ** y``; NaN for a negative base and a broken exponent."""
+    try:
+        return math.pow(x, y)
+    except (ValueError, OverflowError):
+        if x < 0 and y != math.floor(y):
+            return nan
+        odd = y % 2 == 1
+        return copysign(inf, x) if odd else inf  # 0 to a negative power, or overflow
+
+
+def _guarded(function: Unary, otherwise: Unary) -> Unary:
+    def guarded(x: float) -> float:
+        try:
+            return function(x)
+        except (ValueError, OverflowError):
+            return otherwise(x)
+
+    guarded.__name__ = guarded.__qualname__ = function.__name__
+    return guarded
+
+
+def _not_a_number(x: float) -> float:
+    return nan
+
+
+def _infinity(x: float) -> float:
+    return inf
+
+
+exp = _guarded(math.exp, _infinity)
+expm1 = _guarded(math.expm1, _infinity)
+log = _guarded(math.log, lambda x: -inf if x == 0 else nan)
+log1p = _guarded(math.log1p, lambda x: -inf if x == -1 else nan)
+sqrt = _guarded(math.sqrt, _not_a_number)
+sin = _guarded(math.sin, _not_a_number)
+cos = _guarded(math.cos, _not_a_number)
+
+
+def sigmoid(x: float) -> float:
+    """``1 / (1 + e ** -x)``: the exponent is at most 0, so that nothing overflows."""
+    e = exp(-abs(x))
+    return (e if x < 0 else 1.0) / (e + 1.0)
+
+
+def relu(x: float) -> float:
+    """``max(x, 0)``; NaN for NaN."""
+    return x if x > 0.0 or x != x else 0.0
+
+
+def relu_gradient(g: float, out: float) -> float:
+    """`g` where `out` is positive, else 0."""
+    return g if out > 0.0 else 0.0
+
+
+def sign(x: float) -> float:
+    """-1, 0 or 1; NaN for NaN."""
+    return (x > 0) - (x < 0) + 0.0 if x == x else x
+
+
+def square(x: float) -> float:
+    """``x * x``."""
+    return x * x
+
+
+class Floats:
+    """``k`` for gradient rules on floats: functions under the names of the op table."""
+
+    @staticmethod
+    def dtype(x: Any) -> DType:
+        """That of every number here."""
+        return float64
+
+
+for _name, _function in {
+    "add": add, "subtract": sub, "multiply": mul, "divide": divide, "pow": power, "negative": neg, "positive": pos,
+    "abs": abs, "sign": sign, "square": square, "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "sqrt": sqrt,
+    "sin": sin, "cos": cos, "tanh": math.tanh, "sigmoid": sigmoid, "relu": relu, "relu_gradient": relu_gradient,
+}.items():  # fmt: skip
+    setattr(Floats, _name, staticmethod(_function))  # type: ignore[arg-type]
+
+
+def number(x: Any, what: str = "a Value") -> float:
+    """A real number as a float.
+
+    Raises
+    ------
+    TypeError
+        When it is not one.
+    OverflowError
+        When an integer is beyond the range of float64.
+    """
+    if x.__class__ is float:
+        return x
+    kind = type(x).__name__
+    if isinstance(x, (str, bytes, bytearray)) or not hasattr(type(x), "__float__"):
+        raise TypeError(f"{what} holds a real number; got {kind} {x!r}. Convert it first, for example with float(...)")
+    if isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c":
+        raise TypeError(f"{what} holds a real number; got {kind} {x!r}. Take .real, .imag or abs(...)")
+    if getattr(x, "shape", ()) != ():
+        raise TypeError(f"{what} holds one number; got {kind} of shape {tuple(x.shape)}. Take one element of it")
+    if hasattr(x, "backward"):
+        raise TypeError(f"{what} holds a number; got a {kind}, which would be cut from its graph. {_OUT[kind[-1]]}")
+    try:
+        return float(x)
+    except OverflowError:
+        digits = len(str(abs(x))) if abs(x).bit_length() < 10_000 else round(x.bit_length() * 0.30103)
+        raise OverflowError(
+            f"{what} holds a float64, which ends near 1.8e308; this int has about {digits} digits. Scale it first"
+        ) from None
+
+
+_OUT = {
+    "e": "Use it as it is, or cut it with .data",
+    "r": "Value.unstack(tensor) keeps the graph; tensor.item() cuts it",
+}

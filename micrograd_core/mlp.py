@@ -1,0 +1,325 @@
+"""micrograd's own networks: `Neuron`, `Layer`, `MLP`. Called with Values they give Values, with a tensor a tensor.
+
+A layer keeps its weights as one matrix. Its scalar parameters are views of the elements, so that both kinds of call,
+and an optimiser, work on the same numbers. A call with Values records one step per layer, not one node per product.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from micrograd_core.bridge import numbers_of, upload
+from micrograd_core.cells import Cells
+from micrograd_core.device import Device, default_device
+from micrograd_core.device_value import DeviceValue, widest
+from micrograd_core.differentiate import deposit
+from micrograd_core.dispatch import apply
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import DeviceMismatch, ShapeError
+from micrograd_core.floats import number
+from micrograd_core.nn.module import Module
+from micrograd_core.ops import TABLE, rules
+from micrograd_core.scalar_sweep import Block
+from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.value import Value, results, tracing
+
+LINEAR = TABLE["linear"]
+INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
+(RELU_RULE,) = rules("relu")
+
+
+class ScalarModule(Module):
+    """What `Neuron`, `Layer` and `MLP` share: scalar parameters over matrices, and two ways to be called."""
+
+    def stages(self) -> Sequence[Layer]:
+        """The layers, in order."""
+        raise NotImplementedError
+
+    def parameters(self) -> list[Any]:
+        """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
+        return [p for layer in self.stages() for p in layer.cells.parameters()]
+
+    def tensors(self) -> list[Tensor]:
+        """The matrices and bias vectors that `parameters` are the elements of: what optimisers take."""
+        return [p for layer in self.stages() for p in (layer.weight, layer.bias)]
+
+    def zero_grad(self) -> None:
+        """Set all gradients to 0."""
+        for p in self.tensors() if tracing.get() is None else self.parameters():
+            p.zero_grad()
+
+    def forward(self, x: Any) -> Any:
+        """Compute on Values, or on a batch.
+
+        Parameters
+        ----------
+        x : sequence of Values and numbers, or Tensor (..., nin)
+
+        Returns
+        -------
+        Value or list of Value, or Tensor (..., nout)
+            A single Value where there is one output, as in micrograd.
+
+        Raises
+        ------
+        ShapeError, DeviceMismatch
+        """
+        stages = self.stages()
+        if not isinstance(x, Tensor):
+            out = on_values(type(self).__name__, stages, list(x))
+            return out[0] if len(out) == 1 else out
+        for layer in stages:
+            x = apply(LINEAR, (x, layer.weight, layer.bias))
+            x = x.relu() if layer.nonlin else x
+        return x
+
+
+class Layer(ScalarModule):
+    """Neurons side by side.
+
+    Parameters
+    ----------
+    nin, nout : int
+    nonlin : bool
+        End in a ReLU.
+    device, dtype
+        Of the weights; by default the default device, and float64 where it has that.
+    generator : random.Random, optional
+        Source of the weights; by default the module `random`, in micrograd's order, so that ``random.seed`` rules.
+
+    Attributes
+    ----------
+    weight : Tensor, (nout, nin)
+        Uniform in [-1, 1] at first.
+    bias : Tensor, (nout,)
+        Zero at first.
+    """
+
+    def __init__(
+        self,
+        nin: int,
+        nout: int,
+        nonlin: bool = True,
+        *,
+        device: str | Device | None = None,
+        dtype: Any = None,
+        generator: random.Random | None = None,
+    ) -> None:
+        if nin < 1 or nout < 1:
+            raise ShapeError(f"{type(self).__name__}: sizes must be at least 1; got {nin} inputs and {nout} outputs")
+        where = default_device() if device is None else Device(device)
+        kind = widest(where) if dtype is None else as_dtype(dtype)
+        uniform = (generator or random).uniform
+        rows = [[uniform(-1, 1) for _ in range(nin)] for _ in range(nout)]
+        self.weight = asarray(rows, dtype=kind, device=where, requires_grad=True)
+        self.bias = asarray([0.0] * nout, dtype=kind, device=where, requires_grad=True)
+        self.nonlin = nonlin
+
+    def stages(self) -> Sequence[Layer]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def cells(self) -> Cells:
+        """The scalar parameters."""
+        cells: Cells | None = self.__dict__.get("_cells")
+        if cells is None or not cells.fits(self.weight, self.bias):
+            cells = self._cells = Cells(self.weight, self.bias)
+        return cells
+
+    @property
+    def neurons(self) -> list[Neuron]:
+        """The rows, as neurons that share the layer's numbers."""
+        return [Neuron._of(self, row) for row in range(self.bias.shape[0])]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_cells"}  # made anew when asked for
+
+    def __repr__(self) -> str:
+        return f"Layer of [{', '.join(map(repr, self.neurons))}]"
+
+
+class Neuron(ScalarModule):
+    """``relu(w · x + b)``: a layer of one, or one row of a layer.
+
+    Parameters
+    ----------
+    nin : int
+    nonlin : bool
+        Without it, ``w · x + b``.
+    **options
+        As for `Layer`.
+    """
+
+    def __init__(self, nin: int, nonlin: bool = True, **options: Any) -> None:
+        self._layer, self._row = Layer(nin, 1, nonlin, **options), 0
+
+    @classmethod
+    def _of(cls, layer: Layer, row: int) -> Neuron:
+        neuron = object.__new__(cls)
+        neuron._layer, neuron._row = layer, row
+        return neuron
+
+    @property
+    def nonlin(self) -> bool:
+        """Whether it ends in a ReLU."""
+        return self._layer.nonlin
+
+    @property
+    def w(self) -> list[Any]:
+        """The weights."""
+        return self.parameters()[:-1]
+
+    @property
+    def b(self) -> Any:
+        """The bias."""
+        return self.parameters()[-1]
+
+    def stages(self) -> Sequence[Layer]:
+        """The layer it is a row of."""
+        return (self._layer,)
+
+    def parameters(self) -> list[Any]:
+        """Its weights and its bias."""
+        return self._layer.cells.of_row(self._row)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to 0."""
+        for p in self.parameters():
+            p.grad = 0.0
+
+    def forward(self, x: Any) -> Any:
+        """As `Layer`, with one output."""
+        layer, row = self._layer, self._row
+        if layer.bias.shape == (1,):
+            return super().forward(x)
+        if not isinstance(x, Tensor) and tracing.get() is not None:
+            return _in_scalars(layer, list(x))[row]
+        batch = x if isinstance(x, Tensor) else Value.stack(_checked("Neuron", layer, list(x)))
+        y = apply(LINEAR, (batch, layer.weight[row : row + 1], layer.bias[row : row + 1]))
+        y = y.relu() if layer.nonlin else y
+        return y if isinstance(x, Tensor) else Value.unstack(y)[0]
+
+    def __repr__(self) -> str:
+        return f"{'ReLU' if self.nonlin else 'Linear'}Neuron({self._layer.weight.shape[1]})"
+
+
+class MLP(ScalarModule):
+    """Layers one after the other; all but the last end in a ReLU.
+
+    Parameters
+    ----------
+    nin : int
+    nouts : sequence of int
+        Outputs of each layer.
+    **options
+        As for `Layer`.
+
+    Examples
+    --------
+    >>> model = MLP(3, [4, 4, 1])
+    >>> model
+    MLP of [Layer of [ReLUNeuron(3), ReLUNeuron(3), ReLUNeuron(3), ReLUNeuron(3)], Layer of [ReLUNeuron(4), \
+ReLUNeuron(4), ReLUNeuron(4), ReLUNeuron(4)], Layer of [LinearNeuron(4)]]
+    >>> len(model.parameters())
+    41
+    >>> y = model([Value(1.0), Value(2.0), Value(-1.0)])
+    >>> model(Tensor([[1.0, 2.0, -1.0]])).shape
+    (1, 1)
+    """
+
+    def __init__(self, nin: int, nouts: Sequence[int], **options: Any) -> None:
+        if not nouts:
+            raise ShapeError("MLP: nouts must name the outputs of at least one layer; got none")
+        sizes = [nin, *nouts]
+        self.layers = [Layer(sizes[i], sizes[i + 1], nonlin=i != len(nouts) - 1, **options) for i in range(len(nouts))]
+
+    def stages(self) -> Sequence[Layer]:
+        """The layers, in order."""
+        return self.layers
+
+    def __repr__(self) -> str:
+        return f"MLP of [{', '.join(map(repr, self.layers))}]"
+
+
+# ── on Values ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
+    """The layers applied to scalars."""
+    if tracing.get() is not None:
+        for layer in stages:
+            x = _in_scalars(layer, x)
+        return x
+    first = stages[0].weight
+    kernels, dtype = first._kernels, first.dtype
+    numbers = [v._data for v in x if v.__class__ is Value]
+    if len(numbers) == len(x) == first._handle.shape[1] and kernels.device.is_cpu() and dtype.format in "df":
+        inputs: list[Any] = x
+        handle = kernels.upload(array(dtype.format, numbers), (len(x),), dtype)
+    else:
+        inputs = [v if isinstance(v, Value) else None for v in _checked(name, stages[0], x)]
+        handle = upload(kernels, [number(v) if i is None else i._data for v, i in zip(x, inputs, strict=True)],
+                        (len(x),), dtype)  # fmt: skip
+    steps = []
+    for layer in stages:
+        weight, bias = layer.weight, layer.bias
+        product = out = kernels.linear(handle, weight._handle, bias._handle)
+        if layer.nonlin:
+            out = kernels.relu(product)
+        steps.append((weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin))
+        handle = out
+    call = Pass(name, inputs, kernels, dtype, steps)
+    return results(call, numbers_of(kernels, handle, dtype), Value if kernels.device.is_cpu() else DeviceValue)
+
+
+class Pass(Block):
+    """One call of a network on Values: a step per layer, on whole vectors."""
+
+    __slots__ = ("dtype", "kernels", "steps")
+
+    def __init__(self, label: str, inputs: Sequence[Value | None], kernels: Any, dtype: Any, steps: list[Any]) -> None:
+        super().__init__(label, inputs, steps[-1][-2].shape[0])
+        self.kernels, self.dtype, self.steps = kernels, dtype, steps
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        k, steps = self.kernels, self.steps
+        g = upload(k, gradients, (self.width,), self.dtype)
+        found = []
+        for step in reversed(steps):
+            weight_end, bias_end, x, weight, bias, product, out, nonlin = step
+            if nonlin:
+                g = RELU_RULE(k, g, out, product)
+            if weight_end is not None:
+                found.append((weight_end, WEIGHT_RULE(k, g, product, x, weight, bias)))
+            if bias_end is not None:
+                found.append((bias_end, BIAS_RULE(k, g, product, x, weight, bias)))
+            g = INPUT_RULE(k, g, product, x, weight, bias)
+        deposit(found, False)
+        return numbers_of(k, g, self.dtype)
+
+
+def _checked(name: str, layer: Layer, x: list[Any]) -> list[Any]:
+    """Inputs, after a look at how many there are and where."""
+    nin = layer.weight.shape[1]
+    if len(x) != nin:
+        raise ShapeError(f"{name} takes {nin} inputs; got {len(x)}")
+    place = str(layer.weight.device)
+    for v in x:
+        if isinstance(v, Value) and v._place() != place:
+            raise DeviceMismatch(name, [(place, layer.weight.shape), (v._place(), ())])
+    return x
+
+
+def _in_scalars(layer: Layer, x: list[Any]) -> list[Any]:
+    """One node per product, as micrograd computes: what a trace unrolls."""
+    out = []
+    for row in range(layer.bias.shape[0]):
+        *weights, total = layer.cells.of_row(row)
+        for w, each in zip(weights, _checked("Layer", layer, x), strict=True):
+            total = w * each + total
+        out.append(total.relu() if layer.nonlin else total)
+    return out

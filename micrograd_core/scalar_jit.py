@@ -1,0 +1,429 @@
+"""``jit`` for scalars: a function of Values, traced once into straight-line Python with its gradients.
+
+The function runs on Values as ever; the graph they leave is the trace. What is not in the graph, reading and assigning
+``data`` and ``grad``, and ``backward()``, is noted by `Trace`. Numbers become local variables: a replay makes no object
+but its result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from micrograd_core.autograd import enable_grad, is_grad_enabled
+from micrograd_core.cells import DeviceParameter, Matrix, Parameter
+from micrograd_core.device_value import OPERATIONS, DeviceValue
+from micrograd_core.errors import GraphError, TraceError
+from micrograd_core.expressions import Expression, Expressions, Operand, source
+from micrograd_core.floats import Floats, divide, number, power, sigmoid, sign
+from micrograd_core.scalar_sweep import Block
+from micrograd_core.tensor import Tensor
+from micrograd_core.value import REFLECTED, Value, leaf, node, results, tracing
+
+FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
+EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
+SHARED = {"sigmoid": sigmoid, "sign": sign, "inf": math.inf, "nan": math.nan}
+
+
+def jit(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of Values, compiled at its first call for each kind of arguments.
+
+    Parameters
+    ----------
+    f : function
+        Of Values and floats, and lists and tuples of them; other arguments must be hashable, and are part of the kind.
+        Values that it closes over, such as the parameters of a network, are read anew at each call. It may call
+        ``backward()``, and assign to ``data`` and ``grad``: a whole training step. A float that it closes over is a
+        constant.
+
+    Returns
+    -------
+    function
+        Its results are as those of `f`; a Value among them can be swept as ever.
+
+    Raises
+    ------
+    TraceError
+        When a decision in `f` depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``.
+
+    Examples
+    --------
+    >>> square = jit(lambda x: x * x)
+    >>> a = Value(3.0)
+    >>> y = square(a)
+    >>> y.backward()
+    >>> y.data, a.grad
+    (9.0, 6.0)
+    """
+    return Jitted(f)
+
+
+class Jitted:
+    """A function and what it was compiled to, by kind of arguments."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        if not callable(f):
+            raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
+        self.__wrapped__, self._compiled = f, dict[Any, Program]()
+        self.__doc__ = f.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the compiled function, after compiling it if need be."""
+        if tracing.get() is not None:
+            return self.__wrapped__(*args, **kwargs)
+        flat: list[Any] = []
+        kind: Any = tuple([_flatten(x, flat) for x in args])
+        if kwargs:
+            kind = kind, tuple((name, _flatten(x, flat)) for name, x in sorted(kwargs.items()))
+        kind = kind, is_grad_enabled()
+        program = self._compiled.get(kind)
+        if program is None:
+            program = self._compiled[kind] = compile_scalars(self.__wrapped__, args, kwargs, kind[1])
+        return program(flat)
+
+    @property
+    def source(self) -> str:
+        """The Python that was compiled last."""
+        programs = list(self._compiled.values())
+        return programs[-1].source if programs else ""
+
+
+def _flatten(x: Any, flat: list[Any]) -> Any:
+    """Append the numbers in an argument to `flat`; what is left is its kind."""
+    if x.__class__ is Value or x.__class__ is float:
+        flat.append(x)
+        return x.__class__
+    if isinstance(x, (list, tuple)):
+        return type(x), tuple([_flatten(each, flat) for each in x])
+    if isinstance(x, (Tensor, DeviceValue)):
+        raise TypeError(
+            f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it without jit"
+        )
+    if isinstance(x, Value):
+        flat.append(x)
+        return Value
+    try:
+        hash(x)
+    except TypeError:
+        raise TypeError(
+            f"jit: arguments are Values, floats, lists and tuples of them, or hashable; got {type(x).__name__}"
+        ) from None
+    return x
+
+
+# ── tracing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Trace:
+    """What a traced function did beside computing: the state it read and wrote."""
+
+    def __init__(self) -> None:
+        self.k = Expressions()
+        self.known: dict[int, Operand] = {}  # by identity of the value
+        self.kept: list[Value] = []  # so that identities stay unique
+        self.leaves: dict[Expression, Value] = {}  # where gradients end
+        self.written: dict[int, tuple[Value, Operand]] = {}
+        self.slopes: dict[int, tuple[Value, Operand]] = {}
+        self.numbers: set[int] = set()  # values that stand for floats
+
+    def bind(self, value: Value, expression: Operand) -> Value:
+        """Let `value` stand for an expression."""
+        self.known[id(value)] = expression
+        self.kept.append(value)
+        return value
+
+    def inside(self, x: Any) -> Any:
+        """An argument as the traced function sees it."""
+        if isinstance(x, (Value, float)):
+            return self.argument(x)
+        return type(x)(map(self.inside, x)) if isinstance(x, (list, tuple)) else x
+
+    def argument(self, x: Any) -> Value:
+        """A leaf in the place of one number among the arguments."""
+        kind = "argument" if isinstance(x, Value) else "number"
+        inside = self.bind(leaf(x._data if isinstance(x, Value) else x), self.k.input(kind, len(self.kept)))
+        if isinstance(x, Value):
+            self.leaves[self.known[id(inside)]] = inside  # type: ignore[index]
+        else:
+            self.numbers.add(id(inside))
+        return inside
+
+    def outside(self, x: float, expression: Operand) -> Value:
+        """A value that stands for a float."""
+        value = self.bind(leaf(x), expression)
+        self.numbers.add(id(value))
+        return value
+
+    def made(self, x: Value) -> Value:
+        """``Value(x)`` of a float."""
+        return self.bind(leaf(x._data), self.k.detach(self.expression(x)))
+
+    def read_data(self, value: Value) -> Value:
+        """``value.data``: its number, and no way for a gradient."""
+        _, now = self.written.get(id(value), (value, None))
+        return self.outside(value._data, self.k.detach(self.expression(value) if now is None else now))
+
+    def write_data(self, value: Value, x: Any) -> None:
+        """``value.data = x``."""
+        new = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, "data")
+        self.expression(value)
+        self.kept.append(value)
+        self.written[id(value)] = value, new
+
+    def read_grad(self, value: Value) -> Value:
+        """``value.grad``."""
+        return self.outside(value._gradient(), self.slope(value))
+
+    def write_grad(self, value: Value, x: Any) -> None:
+        """``value.grad = x``."""
+        new = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, "grad")
+        self.slopes[id(value)] = value, new
+
+    def slope(self, value: Value) -> Operand:
+        """The gradient that a leaf has by now."""
+        if id(value) not in self.slopes:
+            if not _is_leaf(value):
+                raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
+            kind = "argument grad" if self._position(value) is not None else "grad"
+            key = self._position(value) if kind == "argument grad" else value
+            self.slopes[id(value)] = value, self.k.input(kind, key)
+        return self.slopes[id(value)][1]
+
+    def _position(self, value: Value) -> int | None:
+        found = self.known.get(id(value))
+        return found.operands[0] if isinstance(found, Expression) and found.name == "argument" else None
+
+    def backward(self, value: Value) -> None:
+        """``value.backward()``."""
+        for inside, g in self.gradients(value).items():
+            self.slopes[id(inside)] = inside, self.k.add(self.slope(inside), g)
+
+    def gradients(self, value: Value) -> dict[Value, Operand]:
+        """The derivatives of a value by the leaves it was computed from."""
+        found = self.k.gradients(self.expression(value), self.leaves)
+        return {self.leaves[expression]: g for expression, g in found.items()}
+
+    def refuse(self, value: Value, what: str) -> float:
+        """The value is asked for its number."""
+        raise TraceError(
+            f"jit: {what} of a Value inside a traced function would fix for all calls what was decided at the first "
+            "one; use relu() and arithmetic instead, decide outside, or call the function without jit"
+        )
+
+    def expression(self, value: Value) -> Operand:
+        """What a value computes. Nothing recurses: operands come first."""
+        stack = [value]
+        while stack:
+            each = stack[-1]
+            if id(each) in self.known:
+                stack.pop()
+                continue
+            operands = [x for x in (each._a, each._b) if x is not None] if not _is_leaf(each) else []
+            if any(isinstance(x, Block) for x in operands) or isinstance(each, DeviceValue):
+                raise TraceError(
+                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}"
+                )
+            waiting = [x for x in operands if id(x) not in self.known]
+            if waiting:
+                stack += waiting[::-1]
+                continue
+            self.bind(stack.pop(), self._compute(each) if operands else self._read(each))
+            if operands and all(id(x) in self.numbers for x in operands):
+                self.numbers.add(id(each))
+        return self.known[id(value)]
+
+    def _read(self, value: Value) -> Operand:
+        expression = self.k.input("data", value)
+        self.leaves[expression] = value
+        return expression
+
+    def _compute(self, value: Value) -> Operand:
+        for x in (value._a, value._b):
+            if id(x) in self.written:
+                raise TraceError(
+                    "jit: a value is used after its data was assigned in the same traced function; "
+                    "trace one step at a time"
+                )
+        name, x = value._name, self.known[id(value._a)]
+        op = OPERATIONS.get(REFLECTED.get(name, name))
+        if op is None:
+            return getattr(self.k, "negative" if name == "neg" else name)(x)  # type: ignore[no-any-return]
+        y = float(value._db) if value._b is None else self.known[id(value._b)]
+        return getattr(self.k, op)(*((y, x) if name in REFLECTED and value._b is None else (x, y)))  # type: ignore[no-any-return]
+
+
+def _is_leaf(value: Value) -> bool:
+    return value._a is None or isinstance(value, (Parameter, DeviceParameter))
+
+
+# ── compiling ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Program:
+    """Trace `f` and compile what it did."""
+    trace = Trace()
+    token = tracing.set(trace)
+    try:
+        with enable_grad():
+            out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
+            outputs: list[Value] = []
+            shape = _outputs(out, outputs)
+            return Program(trace, outputs, shape, record)
+    finally:
+        tracing.reset(token)
+
+
+def _outputs(out: Any, found: list[Value]) -> Any:
+    """What a function returned, with positions in `found` in the place of Values."""
+    if isinstance(out, Value):
+        found.append(out)
+        return Position(len(found) - 1)
+    return type(out)(_outputs(each, found) for each in out) if isinstance(out, (list, tuple)) else out
+
+
+class Position(int):
+    """A place in the list of results."""
+
+
+class Program:
+    """Compiled Python, and the state around it."""
+
+    def __init__(self, trace: Trace, outputs: list[Value], shape: Any, record: bool) -> None:
+        self.shape = shape
+        numbers = [trace.expression(out) for out in outputs]
+        self.is_value = [id(out) not in trace.numbers for out in outputs]
+        slopes = [
+            trace.gradients(out) if is_value and record else {}
+            for out, is_value in zip(outputs, self.is_value, strict=True)
+        ]
+        inputs = list({id(inside): inside for each in slopes for inside in each}.values())
+        self.inputs = [(trace._position(inside), inside) for inside in inputs]
+        jacobian = [each.get(inside, 0.0) for each in slopes for inside in inputs]
+        self.state = State(trace)
+        positions = (trace._position(x) for x, _ in trace.slopes.values())
+        self.takes_gradients = [position for position in positions if position is not None]
+        self.source, self.fast = self._compile(trace, numbers + jacobian, False)
+        self._exact_arguments = trace, numbers + jacobian
+        self.exact: Callable[[list[Any]], Any] | None = None
+        self.single = isinstance(shape, Position) and self.is_value[0] and 0 < len(inputs) < 3
+
+    def _compile(self, trace: Trace, wanted: list[Operand], exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
+        text = source(trace.k, wanted, self.state, exact)
+        scope = {**SHARED, **(EXACT if exact else FAST), **self.state.names}
+        exec(compile(text, "<jit>", "exec"), scope)
+        return text, scope["run"]
+
+    def __call__(self, flat: list[Any]) -> Any:
+        """Run on the numbers among the arguments."""
+        for position in self.takes_gradients:
+            if not _is_leaf(flat[position]):
+                raise GraphError(
+                    f"jit: argument number {position} was computed, and a backward() inside the function would end "
+                    "there; pass a leaf, or call backward() on the result"
+                )
+        try:
+            found = self.fast(flat)
+        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
+            if self.exact is None:
+                _, self.exact = self._compile(*self._exact_arguments, True)
+            found = self.exact(flat)
+        if self.single:
+            (at, a), *rest = self.inputs
+            a = a if at is None else flat[at]
+            if not rest:
+                return node("jit", found[0], a, found[1])
+            at, b = rest[0]
+            return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
+        return self._assemble(found, flat)
+
+    def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
+        """The results in the shape in which the function returned them."""
+        count = len(self.is_value)
+        inputs = [inside if at is None else flat[at] for at, inside in self.inputs]
+        block = Slopes(inputs, count, found[count:])
+        values = results(block, found[:count]) if inputs else list(map(leaf, found[:count]))
+        made = [value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)]
+        return _filled(self.shape, made)
+
+
+def _filled(shape: Any, made: list[Any]) -> Any:
+    if isinstance(shape, Position):
+        return made[shape]
+    return type(shape)(_filled(each, made) for each in shape) if isinstance(shape, (list, tuple)) else shape
+
+
+class Slopes(Block):
+    """The results of a compiled function, with their derivatives by all inputs."""
+
+    __slots__ = ("slopes",)
+
+    def __init__(self, inputs: list[Value], width: int, slopes: tuple[float, ...]) -> None:
+        super().__init__("jit", inputs, width)
+        self.slopes = slopes
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        n = len(self.inputs)
+        return [sum(g * self.slopes[i * n + j] for i, g in enumerate(gradients)) for j in range(n)]
+
+
+class State:
+    """How the compiled function reads and writes values: as lines of Python, and the names they use."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.names: dict[str, Any] = {}
+        self._named: dict[int, str] = {}
+        self._positions = trace._position
+        self.writes = [("_data", value, x) for value, x in trace.written.values()]
+        self.writes += [("_grad", value, x) for value, x in trace.slopes.values()]
+
+    def _name(self, thing: Any) -> str:
+        if id(thing) not in self._named:
+            self._named[id(thing)] = f"v{len(self.names)}"
+            self.names[self._named[id(thing)]] = thing
+        return self._named[id(thing)]
+
+    def read(self, inputs: dict[str, Expression]) -> list[str]:
+        """Lines that fill the inputs, by name of their local variable."""
+        lines, matrices = [], dict[tuple[str, str], str]()
+        for local, expression in inputs.items():
+            kind, (what,) = expression.name, expression.operands
+            if kind == "argument":
+                lines.append(f"{local} = flat[{what}]._data")
+            elif kind == "number":
+                lines.append(f"{local} = flat[{what}]")
+            elif kind == "argument grad":
+                lines.append(f"{local} = flat[{what}]._gradient()")
+            elif isinstance(what, Parameter):
+                matrix, part = self._name(what._a), "data" if kind == "data" else "slopes"
+                name = matrices.get((matrix, part))
+                if name is None:
+                    name = matrices[matrix, part] = f"{matrix}_{part}"
+                    lines.append(f"{name} = {matrix}.all_{part}()")
+                lines.append(f"{local} = {name}[{what._da}]")
+            else:
+                lines.append(f"{local} = {self._name(what)}.{'_data' if kind == 'data' else '_gradient()'}")
+        return lines
+
+    def write(self, text: Callable[[Operand], str]) -> list[str]:
+        """Lines that carry out what the function assigned."""
+        lines, matrices = [], dict[tuple[Matrix, str], dict[int, str]]()
+        for slot, value, x in self.writes:
+            position = self._positions(value)
+            if isinstance(value, Parameter):
+                matrices.setdefault((value._a, slot), {})[value._da] = text(x)
+            elif position is None:
+                lines.append(f"{self._name(value)}.{slot} = {text(x)}")
+            else:
+                lines.append(f"flat[{position}].{'_assign' if slot == '_data' else '_assign_gradient'}({text(x)})")
+        for (matrix, slot), cells in matrices.items():
+            part = "data" if slot == "_data" else "slopes"
+            name = self._name(matrix)
+            if len(cells) == matrix.width:
+                listed = ", ".join(cells[i] for i in range(matrix.width))
+                lines.append(f"{name}.set_all_{part}([{listed}])")
+            else:
+                lines.append(f"cells = {name}.all_{part}()")
+                lines += [f"cells[{i}] = {x}" for i, x in cells.items()]
+                lines.append(f"{name}.set_all_{part}(cells)")
+        return lines

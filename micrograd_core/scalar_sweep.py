@@ -1,0 +1,135 @@
+"""The reverse sweep over a graph of scalars, and the node that is not one scalar operation.
+
+A node is a `Value` or a `Block`. The sweep asks it for its operands `_a` and `_b` and the local derivatives `_da` and
+`_db`, adds up `_grad`, and counts in `_uses`. Both passes are the hot path: written out, and iterative.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+BLOCK = "block"
+"""What a block has in the place of its first operand."""
+
+
+class Block:
+    """A node that is not one scalar operation: several values in, several out.
+
+    Results are nodes with the block as their `_a` and their position as `_da`. A sweep adds up their gradients, then
+    asks `pull` for those of the inputs, once.
+    """
+
+    __slots__ = ("_a", "_b", "_grad", "_uses", "gradients", "inputs", "label", "width")
+
+    def __init__(self, label: str, inputs: Sequence[Any], width: int) -> None:
+        self._a, self._b, self._uses = BLOCK, None, 0
+        self.label, self.inputs, self.width = label, inputs, width
+        """`inputs` has None for constants."""
+        self.gradients: list[Any] = []
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """The gradients of the inputs from those of the results, numbers as the respective device has them."""
+        raise NotImplementedError
+
+
+_sweeping = threading.Lock()  # two threads may sweep graphs that share nodes
+
+
+def sweep(root: Any) -> None:
+    """Carry the gradient of `root`, which is set, back to the leaves. Every node is visited once, after all its uses.
+
+    The first pass counts for each node how often it is used, and clears the gradients in between; the second pass
+    takes a node when the last of its uses is done. Nothing recurses.
+    """
+    with _sweeping:
+        try:
+            _count(root)
+            _carry(root)
+        except BaseException:
+            _forget(root)
+            raise
+
+
+def _count(root: Any) -> None:
+    stack = [root]
+    push, pop = stack.append, stack.pop
+    while stack:
+        node = pop()
+        b = node._b
+        if b is not None and b._a is not None:
+            uses = b._uses
+            b._uses = uses + 1
+            if not uses:
+                b._grad = 0.0
+                push(b)
+        a = node._a
+        if a is BLOCK:
+            node.gradients = [0.0] * node.width
+            inputs = [x for x in node.inputs if x is not None and x._a is not None]
+        elif a._a is not None:
+            inputs = [a]
+        else:
+            continue
+        for x in inputs:
+            uses = x._uses
+            x._uses = uses + 1
+            if not uses:
+                x._grad = 0.0
+                push(x)
+
+
+def _carry(root: Any) -> None:
+    stack = [root]
+    push, pop = stack.append, stack.pop
+    while stack:
+        node = pop()
+        g = node._grad
+        a = node._a
+        b = node._b
+        if b is not None:
+            b._grad = b._grad + g * node._db
+            if b._a is not None:
+                uses = b._uses = b._uses - 1
+                if not uses:
+                    push(b)
+            a._grad = a._grad + g * node._da
+        elif a is BLOCK:
+            gradients, node.gradients = node.gradients, []
+            for x, d in zip(node.inputs, node.pull(gradients), strict=True):
+                if x is not None:
+                    x._grad = x._grad + d
+                    if x._a is not None:
+                        uses = x._uses = x._uses - 1
+                        if not uses:
+                            push(x)
+            continue
+        elif a._a is BLOCK:
+            i = node._da
+            a.gradients[i] = a.gradients[i] + g
+        else:
+            a._grad = a._grad + g * node._da
+        if a._a is not None:
+            uses = a._uses = a._uses - 1
+            if not uses:
+                push(a)
+
+
+def _forget(root: Any) -> None:
+    """Set all counts back after a sweep was interrupted."""
+    for each in reachable(root):
+        each._uses = 0
+
+
+def reachable(*roots: Any) -> Iterator[Any]:
+    """All nodes that the roots were computed from, roots and blocks included, each once."""
+    seen = {id(root) for root in roots}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        yield node
+        for each in node.inputs if node._a is BLOCK else (node._a, node._b):
+            if each is not None and id(each) not in seen:
+                seen.add(id(each))
+                stack.append(each)
