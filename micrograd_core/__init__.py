@@ -37,9 +37,6 @@ from micrograd_core.tensor import Tensor, shares_memory
 __version__ = "0.1.0"
 __array_api_version__ = namespace.VERSION
 
-# add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
-globals().update({**functions.MAIN, **creation.CREATION, **namespace.NAMESPACE})
-
 # Imported when they are asked for: module to names, "" where the module itself is meant.
 LATER = {
     "anomaly": "detect_anomaly",
@@ -51,8 +48,8 @@ LATER = {
     "drawing": "draw",
     "fft": "",
     "linalg": "",
-    "mlp": "Layer MLP Neuron",
     "nn": "",
+    "nn.mlp": "Layer MLP Neuron",
     "optim": "",
     "random": "",
     "scalar_jit": "jit",
@@ -60,6 +57,10 @@ LATER = {
     "value": "Value",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split() or [module]}
+
+# add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
+_NOW = {**functions.MAIN, **creation.CREATION, **namespace.NAMESPACE}
+globals().update((name, function) for name, function in _NOW.items() if name not in _HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -75,9 +76,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device", "e",
-    "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck", "inf", "int8", "int16", "int32", "int64",
-    "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device", "shares_memory", "uint8", "uint16",
-    "uint32", "uint64", "use_device",
-    "__array_namespace_info__", *functions.MAIN, *creation.CREATION, *namespace.NAMESPACE, *_HOMES,
+    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device",
+    "e", "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck", "inf", "int8",
+    "int16", "int32", "int64", "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device",
+    "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
+    "__array_namespace_info__", *{**_NOW, **_HOMES},
 ]  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from micrograd_core.device import Device
 from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
-from micrograd_core.dtypes import integer_range
-from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.dtypes import DType, float32, integer_range
+from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.tensor import Tensor, asarray
 
 
@@ -95,22 +95,31 @@ def _signature(op: Op) -> Any:
 
 
 def kernel_signature(op: Op) -> str:
-    """How a device's kernel for `op` is called: operands by position, parameters by keyword.
+    """How a device's kernel for `op` is called: operands by position, canonical parameters by keyword.
 
     >>> kernel_signature(TABLE["softmax"])
     'softmax(x, *, axis)'
     """
-    if op.operands:
-        found = list(_signature(op).parameters.values())
-    else:  # nothing but parameters, which the composition takes after `k`
-        import inspect
+    import inspect
 
-        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
-    by_position = found[0].POSITIONAL_ONLY if op.operands else found[0].POSITIONAL_OR_KEYWORD
-    operands = [each.name for each in found if each.kind is by_position] if op.operands != -1 else ["*arrays"]
-    named = [each.name for each in found if each.kind is not by_position]
+    if op.operands == 0:  # nothing but parameters, which the composition takes after `k`
+        named = list(inspect.signature(op.compose).parameters)[1:]  # type: ignore[arg-type]
+        return f"{op.name}({', '.join(['*', *named])})"
+    operands = ["*arrays"] if op.operands == -1 else list(_signature(op).parameters)[: op.operands]
+    named = []
+    if op.parameters is not None:
+        sample = op.samples[0]
+        stands_in = [_Shaped(each.shape) if isinstance(each, Array) else each for each in sample.operands]
+        named = list(op.parameters(*stands_in, **sample.params))
     marker = ["*"] if named and op.operands != -1 else []
     return f"{op.name}({', '.join(operands + marker + named)})"
+
+
+class _Shaped(NamedTuple):
+    """As much of an operand as parameters are made from."""
+
+    shape: tuple[int, ...]
+    dtype: DType = float32
 
 
 def _docstring(op: Op) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from micrograd_core.functions import FUNCTIONS
-from micrograd_core.mlp import MLP, Layer, Neuron
 from micrograd_core.nn import initialization
 from micrograd_core.nn.attention import MultiheadAttention, TransformerBlock
 from micrograd_core.nn.calls import (
@@ -47,6 +46,7 @@ from micrograd_core.nn.layers import (
     Linear,
     RMSNorm,
 )
+from micrograd_core.nn.mlp import MLP, Layer, Neuron
 from micrograd_core.nn.module import Flatten, Identity, Module, Sequential
 
 mse_loss = FUNCTIONS["mse_loss"]
