@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import creation, errors, fft, functions, linalg, namespace, nn, optim, random
+from micrograd_core import amp, creation, errors, fft, functions, linalg, namespace, nn, optim, random
+from micrograd_core.amp import GradScaler, autocast, set_matmul_precision
 from micrograd_core.anomaly import detect_anomaly
 from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.batching import vmap
@@ -51,11 +52,13 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "checkpoint", "complex64", "complex128",
+    "DType", "Device", "GradScaler", "MicrogradError", "Tensor", "amp", "autocast", "bfloat16",
+    "bool", "checkpoint", "complex64", "complex128",
     "custom_gradient", "default_device", "detect_anomaly", "e", "enable_grad", "errors", "fft", "float16", "float32",
     "float64", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inf", "int8", "int16", "int32", "int64",
     "is_grad_enabled", "jacobian", "jvp", "linalg", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "random",
-    "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
+    "set_default_device", "set_matmul_precision", "shares_memory",
+    "uint8", "uint16", "uint32", "uint64", "use_device", "value_and_grad",
     "vjp", "vmap",
     "__array_namespace_info__", *functions.MAIN, *COMPOUND, *creation.CREATION, *namespace.NAMESPACE,
 ]  # fmt: skip
