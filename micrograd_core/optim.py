@@ -183,7 +183,6 @@ class Adam(Optimizer):
     """
 
     together = "adam_step"
-    shrink = 1.0
 
     def __init__(
         self,
@@ -217,6 +216,11 @@ class Adam(Optimizer):
         beta1, beta2 = self.betas
         correction = (1 - beta2**t) ** 0.5
         return self.lr * correction / (1 - beta1**t), self.eps * correction
+
+    @property
+    def shrink(self) -> float:
+        """What a step leaves of a parameter before the gradient moves it."""
+        return 1.0
 
     def phase(self, state: dict[str, Any]) -> Any:
         """The number of the step."""

@@ -20,6 +20,8 @@ RULES: list[Callable[[Any], optim.Optimizer]] = [
     lambda params: optim.SGD(params, lr=0.1, momentum=0.5, dampening=0.2),
     lambda params: optim.Adam(params, lr=0.01),
     lambda params: optim.Adam(params, lr=0.01, betas=(0.5, 0.9), weight_decay=0.1),
+    lambda params: optim.AdamW(params, lr=0.1, weight_decay=0.3),
+    lambda params: optim.RMSprop(params, lr=0.01),
 ]
 
 
