@@ -37,8 +37,9 @@ from micrograd_core.tensor import Tensor, shares_memory
 __version__ = "0.1.0"
 __array_api_version__ = namespace.VERSION
 
-# Imported when they are asked for: module to names, "" where the module itself is meant.
+# Imported when they are asked for: modules, and the names in them that stand at the top.
 LATER = {
+    "amp": "GradScaler autocast set_matmul_precision",
     "anomaly": "detect_anomaly",
     "batching": "vmap",
     "compound": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
@@ -56,7 +57,7 @@ LATER = {
     "transforms": "hessian hvp jacobian jvp vjp",
     "value": "Value",
 }
-_HOMES = {name: module for module, names in LATER.items() for name in names.split() or [module]}
+_HOMES = {name: module for module, names in LATER.items() for name in names.split()}
 
 # add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
 _NOW = {**functions.MAIN, **creation.CREATION, **namespace.NAMESPACE}
@@ -64,15 +65,16 @@ globals().update((name, function) for name, function in _NOW.items() if name not
 
 
 def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return import_module(f"micrograd_core.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")
-    module = import_module(f"micrograd_core.{_HOMES[name]}")
-    globals()[name] = getattr(module, name) if LATER[_HOMES[name]] else module
+    globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
@@ -80,5 +82,5 @@ __all__ = [
     "e", "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck", "inf", "int8",
     "int16", "int32", "int64", "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device",
     "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
-    "__array_namespace_info__", *{**_NOW, **_HOMES},
+    "__array_namespace_info__", "amp", "fft", "linalg", "nn", "optim", "random", *{**_NOW, **_HOMES},
 ]  # fmt: skip

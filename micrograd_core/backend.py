@@ -7,6 +7,7 @@ core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Protocol
 
 from micrograd_core.dtypes import DTYPES, pack
@@ -101,6 +102,10 @@ class Backend(Protocol):
     def release_memory(self) -> None:
         """Give cached memory back to the system."""
 
+    def stream(self) -> AbstractContextManager[Any]:
+        """A context in which work goes to a queue of its own, in order with what came before and comes after it."""
+        return nullcontext()
+
     def compile(self, program: Program) -> Callable[..., Any]:
         """A recorded program as one callable on handles. By default its kernels in a row."""
         return straight_line(program, self.kernel)
@@ -108,11 +113,11 @@ class Backend(Protocol):
 
 OPTIONAL: Final = (
     "capabilities", "layout", "shares_memory", "assign", "receive", "from_dlpack", "synchronize", "memory",
-    "release_memory", "compile",
+    "release_memory", "stream", "compile",
 )  # fmt: skip
 _ARGUMENTS: Final = {
     "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
-    "from_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "compile": 1,
+    "from_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "stream": 0, "compile": 1,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -186,6 +186,14 @@ class Device:
     def release_memory(self) -> None:
         """Give cached memory back to the system."""
         self.kernels.release_memory()
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """``with device.stream():`` puts work into a queue of its own, after what was given to the device before.
+
+        What is given to it after the block waits for the block. Devices without queues run it as it is.
+        """
+        context: AbstractContextManager[Any] = self.kernels.stream()
+        return context
 
     def __str__(self) -> str:
         return "cpu" if self._label == "cpu:0" else self._label

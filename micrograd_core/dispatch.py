@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.amp import POLICY, cast
+from micrograd_core.amp import contexts as autocasts
 from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.dtypes import dtype as as_dtype
@@ -49,6 +51,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     ------
     DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
     """
+    if autocasts and op.name in POLICY:
+        operands = cast(op.name, operands)
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
@@ -104,6 +108,8 @@ def _record(
 
 def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
     """`apply` for operations of one tensor, which need no promotion."""
+    if autocasts and op.name in POLICY:
+        (x,) = cast(op.name, (x,))
     dtype = x.dtype
     if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
         return apply(op, (x,), params)
@@ -389,7 +395,17 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
 
     operator.__doc__ = reflected.__doc__ = op.doc
-    return operator, reflected
+    return (autocasting(name, operator) if name in POLICY else operator), reflected
+
+
+def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that `amp.POLICY` names: it alone looks whether there is an `autocast`."""
+
+    def looking(x: Tensor, y: Any) -> Any:
+        return operator(*cast(name, (x, y))) if autocasts else operator(x, y)
+
+    looking.__doc__ = operator.__doc__
+    return looking
 
 
 def augmented(name: str) -> Callable[[Any, Any], Any]:

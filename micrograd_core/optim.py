@@ -1,10 +1,15 @@
-"""Optimisers. Each update rule is a function of handles against a kernel table ``k``, as gradient rules are."""
+"""Optimisers. Each update rule is a function of handles against a kernel table ``k``, as gradient rules are.
+
+A device may have a kernel that does the same to many parameters at once (`Optimizer.together`): it is asked for by
+name, takes lists of handles, and returns lists of them. Parameters are never written in place, since graphs may hold
+them; what the rule keeps between steps is its own, and the kernel may write it in place.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
@@ -28,6 +33,9 @@ class Optimizer:
         For a tensor that has no gradient of its own.
     """
 
+    together: ClassVar[str] = ""
+    """The name of the kernel that steps many parameters at once."""
+
     def __init__(self, params: Iterable[Tensor], lr: float, **hyper: Any) -> None:
         if isinstance(params, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors; write [x] for a single one")
@@ -46,6 +54,8 @@ class Optimizer:
         self.lr = lr
         self.state: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
         """Per parameter: what the rule keeps between steps, as handles and numbers."""
+        named = {p._kernels: p._kernels.backend.kernel(self.together) for p in self.params if self.together}
+        self._together = {k: kernel for k, kernel in named.items() if kernel is not None}
 
     def _check(self, **hyper: Any) -> None:
         for name, value in hyper.items():
@@ -54,6 +64,7 @@ class Optimizer:
 
     def step(self) -> None:
         """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
+        groups: dict[Any, list[Any]] = {}
         for p, state in zip(self.params, self.state, strict=True):
             g = p.grad
             if state["device"] is not p.device:
@@ -61,13 +72,30 @@ class Optimizer:
                     f"{type(self).__name__}: a parameter moved from {state['device']} to {p.device}; "
                     "make the optimiser after moving the network"
                 )
-            if g is not None:
+            if g is None:
+                continue
+            if p._kernels in self._together and p.dtype.kind == "real floating":
+                groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((p, g._handle, state))
+            else:
                 p._handle = self.update(p._kernels, p._handle, g._handle, state)
                 p._storage = None
+        for (k, _, _), group in groups.items():
+            tensors, grads, states = (list(column) for column in zip(*group, strict=True))
+            moved = self.update_together(self._together[k], [p._handle for p in tensors], grads, states)
+            for p, handle in zip(tensors, moved, strict=True):
+                p._handle, p._storage = handle, None
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """The new parameter, from kernels, parameter, gradient and the parameter's state."""
         raise NotImplementedError
+
+    def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
+        """The same for parameters of one device, dtype and `phase`, by the device's own kernel `together`."""
+        raise NotImplementedError
+
+    def phase(self, state: dict[str, Any]) -> Any:
+        """What states must agree in to be stepped together."""
+        return None
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -87,6 +115,8 @@ class SGD(Optimizer):
     nesterov : bool
         Needs momentum, and no dampening.
     """
+
+    together = "sgd_step"
 
     def __init__(
         self,
@@ -115,6 +145,27 @@ class SGD(Optimizer):
             g = k.add(g, k.multiply(velocity, self.momentum)) if self.nesterov else velocity
         return k.subtract(p, k.multiply(g, self.lr))
 
+    def phase(self, state: dict[str, Any]) -> Any:
+        """Whether there is a velocity yet."""
+        return "velocity" in state
+
+    def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
+        """By the kernel; velocities are made by the first step."""
+        moved, velocities = kernel(
+            params,
+            grads,
+            [state.get("velocity") for state in states],
+            lr=self.lr,
+            momentum=self.momentum,
+            dampening=self.dampening,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+        )
+        if self.momentum:
+            for state, velocity in zip(states, velocities, strict=True):
+                state["velocity"] = velocity
+        return moved  # type: ignore[no-any-return]
+
 
 class Adam(Optimizer):
     """Adam (Kingma & Ba 2015, algorithm 1), with the bias corrections folded into the step size.
@@ -131,6 +182,8 @@ class Adam(Optimizer):
     weight_decay : float
         L2 penalty, added to the gradient.
     """
+
+    together = "adam_step"
 
     def __init__(
         self,
@@ -156,9 +209,40 @@ class Adam(Optimizer):
             m = k.add(k.multiply(state["m"], beta1), m)
             v = k.add(k.multiply(state["v"], beta2), v)
         state["m"], state["v"] = m, v
-        correction = (1 - beta2**t) ** 0.5  # of the root, moved to the scalars on either side
-        step = k.divide(m, k.add(k.sqrt(v), self.eps * correction))
-        return k.subtract(p, k.multiply(step, self.lr * correction / (1 - beta1**t)))
+        step, eps = self.corrected(t)
+        return k.subtract(p, k.multiply(k.divide(m, k.add(k.sqrt(v), eps)), step))
+
+    def corrected(self, t: int) -> tuple[float, float]:
+        """Step size and `eps` at step `t`, with the bias corrections moved to them from both sides of the root."""
+        beta1, beta2 = self.betas
+        correction = (1 - beta2**t) ** 0.5
+        return self.lr * correction / (1 - beta1**t), self.eps * correction
+
+    @property
+    def shrink(self) -> float:
+        """What a step leaves of a parameter before the gradient moves it."""
+        return 1.0
+
+    def phase(self, state: dict[str, Any]) -> Any:
+        """The number of the step."""
+        return state.get("step", 0)
+
+    def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
+        """By the kernel; moments are made by the first step."""
+        t = self.phase(states[0]) + 1
+        step, eps = self.corrected(t)
+        kept = [[state.get(name) for state in states] for name in ("m", "v")]
+        hyper = {
+            "step": step,
+            "betas": self.betas,
+            "eps": eps,
+            "weight_decay": self.weight_decay,
+            "shrink": self.shrink,
+        }
+        moved, firsts, seconds = kernel(params, grads, *kept, **hyper)
+        for state, m, v in zip(states, firsts, seconds, strict=True):
+            state |= {"step": t, "m": m, "v": v}
+        return moved  # type: ignore[no-any-return]
 
 
 class AdamW(Adam):
@@ -185,7 +269,12 @@ class AdamW(Adam):
         self.decay = weight_decay
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
-        return super().update(k, k.multiply(p, 1 - self.lr * self.decay) if self.decay else p, g, state)
+        return super().update(k, k.multiply(p, self.shrink) if self.decay else p, g, state)
+
+    @property
+    def shrink(self) -> float:
+        """What a step leaves of a parameter before the gradient moves it."""
+        return 1 - self.lr * self.decay
 
 
 class RMSprop(Optimizer):

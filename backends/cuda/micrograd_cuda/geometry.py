@@ -1,0 +1,206 @@
+"""How work is laid over a GPU's threads: pure functions of shapes, strides and alignment. Nothing here has a device.
+
+Strides count elements. `BLOCK` threads make a block; a pack is as many neighbours as 16 bytes hold.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_cuda.units import ELEMENT, Unit
+
+BLOCK: Final = 256
+MOST_BLOCKS: Final = 2**31 - 1  # of a grid along x; along y and z 2**16 - 1
+NARROW: Final = 2**30  # below this an int counts everything, also one step of the grid beyond the end
+MOST_AXES: Final = 8
+
+ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+def ceil_div(x: int, y: int) -> int:
+    """`x` over `y`, rounded up."""
+    return -(-x // y)
+
+
+def blocks(threads: int, block: int = BLOCK) -> int:
+    """Enough blocks for one thread each of `threads`, as far as a grid goes; kernels loop for the rest."""
+    return max(1, min(ceil_div(threads, block), MOST_BLOCKS))
+
+
+class Place(NamedTuple):
+    """Where an operand lies."""
+
+    shape: Shape
+    strides: Shape
+    aligned: bool  # its first element is at a multiple of 16 bytes
+
+
+def broadcast_strides(place: Place, shape: Shape) -> Shape:
+    """Strides that walk the operand in step with a result of `shape`: 0 along axes that repeat it."""
+    missing = len(shape) - len(place.shape)
+    own = (0 if length == 1 else stride for length, stride in zip(place.shape, place.strides, strict=True))
+    return (0,) * missing + tuple(own)
+
+
+def collapse(shape: Shape, strides: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...]]:
+    """The same walk with as few axes as possible: those of length 1 dropped, those that continue each other joined.
+
+    >>> collapse((2, 3, 4), ((12, 4, 1), (0, 0, 1)))
+    ((6, 4), ((4, 1), (0, 1)))
+    """
+    axes: list[tuple[int, tuple[int, ...]]] = []  # length, and a stride per operand
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        here = tuple(each[axis] for each in strides)
+        if axes and axes[-1][1] == tuple(stride * length for stride in here):
+            axes[-1] = (axes[-1][0] * length, here)
+        else:
+            axes.append((length, here))
+    axes = axes or [(1, (0,) * len(strides))]
+    return tuple(length for length, _ in axes), tuple(tuple(each[1][k] for each in axes) for k in range(len(strides)))
+
+
+class Walk(NamedTuple):
+    """A collapsed walk, counted in packs along its last axis: what the sources call a Geometry."""
+
+    counter: str  # "int" where it can count everything, else "Long"
+    pack: int
+    shape: Shape
+    strides: tuple[Shape, ...]
+
+    @property
+    def packs(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The members of the struct in order; all have the type `counter`."""
+        return [self.packs, *self.shape, *(stride for each in self.strides for stride in each)]
+
+
+def walk(shape: Shape, places: tuple[Place, ...], itemsize: int) -> Walk | None:
+    """How a kernel walks operands that broadcast to `shape`; ``None`` where that takes more than `MOST_AXES` axes."""
+    lengths, strides = collapse(shape, tuple(broadcast_strides(place, shape) for place in places))
+    if len(lengths) > MOST_AXES:
+        return None
+    pack = 16 // itemsize
+    packs_fit = lengths[-1] % pack == 0 and all(
+        each[-1] == 0 or (each[-1] == 1 and place.aligned and all(stride % pack == 0 for stride in each[:-1]))
+        for place, each in zip(places, strides, strict=True)
+    )
+    if not packs_fit:
+        pack = 1
+    reach = [sum((n - 1) * abs(s) for n, s in zip(lengths, each, strict=True)) for each in strides]
+    index = "int" if max(math.prod(lengths), *reach, 0) < NARROW else "Long"
+    return Walk(
+        index, pack, (*lengths[:-1], lengths[-1] // pack), tuple((*each[:-1], each[-1] * pack) for each in strides)
+    )
+
+
+class Elementwise(NamedTuple):
+    """One launch of `unary` or `binary`."""
+
+    unit: Unit
+    grid: tuple[int, int]
+    shape: Shape  # of the result
+    walk: Walk
+
+
+@lru_cache(maxsize=4096)
+def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...]) -> Elementwise | None:
+    """The launch that maps `functor` over operands; ``None`` stands for the one that is a Python number.
+
+    `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand). ``None`` is
+    returned for more axes than the kernels take.
+
+    Raises
+    ------
+    ShapeError
+        For shapes that do not broadcast.
+    """
+    shape = broadcast_shapes(functor.lower(), *(place.shape for place in places if place is not None))
+    stands_still = Place((), (), True)
+    found = walk(shape, tuple(place or stands_still for place in places), ITEMSIZE[dtype])
+    if found is None:
+        return None
+    element, family = ELEMENT[dtype], "binary" if scalar else "unary"
+    arguments = (functor, element, found.counter, str(len(found.shape)), str(found.pack), *([scalar] if scalar else []))
+    values = (("Index", found.counter), ("NDIM", str(len(found.shape))))
+    return Elementwise(Unit(family, arguments, BLOCK, element, "", values), (blocks(found.packs), 1), shape, found)
+
+
+class RowLaunch(NamedTuple):
+    """How rows are shared out: `group` threads per row, each with `items` packs of `pack` elements in registers."""
+
+    group: int
+    items: int  # 0: the row is too long, and read again for each pass
+    pack: int
+    block: int
+    grid: tuple[int, int]
+
+    def unit(self, family: str, element: str, index: str = "") -> Unit:
+        """The instance of a template of ``rows.cuh``."""
+        arguments = (element, *([index] if index else []), *map(str, (self.group, self.items, self.pack)))
+        return Unit(family, arguments, self.block, element, index)
+
+
+@lru_cache(maxsize=4096)
+def row_launch(rows: int, columns: int, dtype: str, operands: int, aligned: bool) -> RowLaunch:
+    """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
+
+    As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
+    operands in registers per thread, where more would spill.
+    """
+    pack = 16 // ITEMSIZE[dtype]
+    if columns % pack or not aligned:
+        pack = 1
+    packs = ceil_div(columns, pack)
+    group = 1
+    while group < 1024 and group * 4 < packs:
+        group *= 2
+    items = ceil_div(packs, group)
+    if items * pack * operands > 32:
+        items = 0
+    block = max(group, 128)
+    return RowLaunch(group, items, pack, block, (blocks(rows * group, block), 1))
+
+
+class ColumnLaunch(NamedTuple):
+    """How a sum over rows is shared out: each block takes 32 columns and a band of rows."""
+
+    block: int
+    grid: tuple[int, int]
+    band: int  # rows per block
+
+    @property
+    def bands(self) -> int:
+        """How many partial sums there are per column."""
+        return self.grid[1]
+
+
+@lru_cache(maxsize=4096)
+def column_launch(rows: int, columns: int) -> ColumnLaunch:
+    """Enough bands that some 2000 blocks are under way, each of at least 64 rows; the same for a shape on every GPU."""
+    across = ceil_div(columns, 32)
+    bands = max(1, min(ceil_div(rows, 64), ceil_div(2048, across), 65535))
+    band = ceil_div(rows, bands)
+    return ColumnLaunch(BLOCK, (across, max(1, ceil_div(rows, band) if band else 1)), band)
+
+
+def spans_overlap(
+    first: tuple[int, Shape, Shape], second: tuple[int, Shape, Shape], itemsizes: tuple[int, int]
+) -> bool:
+    """Whether the bytes from first to last element of two arrays overlap: (address, shape, strides) each."""
+    spans = []
+    for (address, shape, strides), itemsize in zip((first, second), itemsizes, strict=True):
+        if 0 in shape:
+            return False
+        reach = [(n - 1) * s * itemsize for n, s in zip(shape, strides, strict=True)]
+        low = address + sum(min(r, 0) for r in reach)
+        spans.append((low, address + sum(max(r, 0) for r in reach) + itemsize))
+    return spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]

@@ -1,0 +1,117 @@
+"""What kernels need of a device: fresh memory, a compiled unit as a function, and cuBLAS.
+
+`kernels.py` is written against `Runtime`, so that the very same launches run on a GPU through CuPy, and in the tests on
+the host, where g++ compiles the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from micrograd_core.layout import Shape
+from micrograd_cuda.gemm import Product
+from micrograd_cuda.units import NAME, Unit, text
+
+Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
+
+OPTIONS: Final = ("-std=c++17",)
+"""Of NVRTC. CuPy adds the architecture of the device, and keeps what it compiled in its cache on disk."""
+
+
+class Runtime(Protocol):
+    """A device that runs units. Arrays have ``shape``, ``dtype`` and ``strides`` (in bytes)."""
+
+    def empty(self, shape: Shape, dtype: Any) -> Any:
+        """A fresh contiguous array, aligned to 16 bytes, of whatever numbers."""
+        ...
+
+    def address(self, x: Any) -> int:
+        """Of the first element."""
+        ...
+
+    def bind(self, unit: Unit) -> Launch:
+        """A unit as a function of the grid (blocks along x and y) and the kernel's arguments.
+
+        An argument is an array (its address is passed), an ``int`` (64 bits), a ``float`` (64 bits), or what `struct`
+        made.
+        """
+        ...
+
+    def struct(self, numbers: Sequence[int], index: str) -> Any:
+        """A struct of numbers of one type, ``"int"`` or ``"Long"``, to be passed by value."""
+        ...
+
+    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
+        """cublasGemmStridedBatchedEx: ``out = x @ y``."""
+        ...
+
+
+class CuPyRuntime:
+    """Through CuPy: its memory pool, its current stream, its cache of compiled kernels, its cuBLAS handle."""
+
+    def __init__(self, cupy: Any) -> None:
+        from cupy_backends.cuda.libs import cublas
+
+        self.cupy, self.cublas = cupy, cublas
+        self.empty = cupy.ndarray  # the constructor: what `cupy.empty` adds is parsing
+        self._units: dict[Unit, Launch] = {}
+        self._numbers: dict[tuple[str, int], Any] = {}
+
+    @staticmethod
+    def address(x: Any) -> int:
+        """Of the first element."""
+        return x.data.ptr  # type: ignore[no-any-return]
+
+    def bind(self, unit: Unit) -> Launch:
+        """Compiled for the current device when it first runs there."""
+        launch = self._units.get(unit)
+        if launch is None:
+            kernel = self.cupy.RawKernel(text(unit), NAME, options=OPTIONS)
+            block = (unit.block,)
+
+            def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
+                kernel(grid, block, arguments)
+
+            self._units[unit] = launch
+        return launch
+
+    def struct(self, numbers: Sequence[int], index: str) -> Any:
+        """As CuPy passes structs: a NumPy array of one element of that size."""
+        import numpy as np
+
+        packed = np.array(numbers, np.int32 if index == "int" else np.int64)
+        return np.frombuffer(packed.tobytes(), f"V{packed.nbytes}")
+
+    def _one_and_zero(self, dtype: str) -> tuple[int, int]:
+        """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
+        import numpy as np
+
+        numbers = self._numbers.get((dtype, 0))
+        if numbers is None:
+            name = {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
+            numbers = self._numbers[dtype, 0] = np.array([1, 0], name)
+        address: int = numbers.ctypes.data
+        return address, address + numbers.itemsize
+
+    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
+        """On the current stream. With `call.batches` of 1 as a plain product."""
+        from micrograd_cuda.gemm import TYPE
+
+        one, zero = self._one_and_zero(dtype)
+        kind, a, b = TYPE[dtype], call.first, call.second
+        handle = self.cupy.cuda.device.get_cublas_handle()
+        head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
+        if call.batches == 1:
+            self.cublas.gemmEx(
+                *head, self.address(y), kind, a.leading, self.address(x), kind, b.leading,
+                zero, self.address(out), kind, call.m, compute, DEFAULT_ALGORITHM,
+            )  # fmt: skip
+            return
+        self.cublas.gemmStridedBatchedEx(
+            *head, self.address(y), kind, a.leading, a.batch, self.address(x), kind, b.leading, b.batch,
+            zero, self.address(out), kind, call.m, call.m * call.n, call.batches, compute, DEFAULT_ALGORITHM,
+        )  # fmt: skip
+
+
+DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

@@ -1,0 +1,109 @@
+// What every kernel needs: element types and the type they are computed in, packs of 16 bytes, indices, reductions.
+//
+// No CUDA header is included, so that NVRTC needs none, and no library but what the compiler knows by itself. Compiled
+// with MICROGRAD_HOST the same text is C++ for the host, where another header plays the GPU.
+#pragma once
+
+typedef long long Long;
+
+// ── element types ───────────────────────────────────────────────────────────────────────────────────────────────
+
+struct Half { unsigned short bits; };      // IEEE 754 binary16
+struct Bfloat16 { unsigned short bits; };  // the upper half of a binary32
+
+#ifndef MICROGRAD_HOST
+__device__ __forceinline__ float widen(Half x) {
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+    return wide;
+}
+__device__ __forceinline__ void narrow(float x, Half& out) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(x)); }
+__device__ __forceinline__ float from_bits(unsigned x) { return __uint_as_float(x); }
+__device__ __forceinline__ unsigned to_bits(float x) { return __float_as_uint(x); }
+#endif
+
+__device__ __forceinline__ float widen(Bfloat16 x) { return from_bits(static_cast<unsigned>(x.bits) << 16); }
+__device__ __forceinline__ void narrow(float x, Bfloat16& out) {
+#if !defined(MICROGRAD_HOST) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+#else  // to nearest, ties to even
+    unsigned bits = to_bits(x);
+    out.bits = static_cast<unsigned short>(x != x ? 0x7FC0u : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+#endif
+}
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ double widen(double x) { return x; }
+__device__ __forceinline__ void narrow(float x, float& out) { out = x; }
+__device__ __forceinline__ void narrow(double x, double& out) { out = x; }
+
+// The type in which elements of T are computed and accumulated.
+template <class T> struct WideOf { typedef float type; };
+template <> struct WideOf<double> { typedef double type; };
+template <class T> using Wide = typename WideOf<T>::type;
+
+template <class T> __device__ __forceinline__ T narrowed(Wide<T> x) {
+    T out;
+    narrow(x, out);
+    return out;
+}
+// A Python number takes the tensor's dtype before it takes part.
+template <class T> __device__ __forceinline__ Wide<T> weak(double x) {
+    return widen(narrowed<T>(static_cast<Wide<T>>(x)));
+}
+
+template <class A> __device__ __forceinline__ A infinity() { return static_cast<A>(from_bits(0x7F800000u)); }
+template <class A> __device__ __forceinline__ A nan_of() { return static_cast<A>(from_bits(0x7FC00000u)); }
+
+// ── packs ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+// V neighbours that travel in one instruction: 16 bytes, or a single element.
+template <class T, int V> struct Pack { T at[V]; };
+struct alignas(16) Words { unsigned at[4]; };
+
+template <class T, int V> __device__ __forceinline__ Pack<T, V> load(const T* from) {
+    Pack<T, V> pack;
+    if constexpr (V == 1) {
+        pack.at[0] = *from;
+    } else {
+        static_assert(sizeof(T) * V == sizeof(Words), "a pack is 16 bytes");
+        const Words words = *reinterpret_cast<const Words*>(from);
+        memcpy(&pack, &words, sizeof(Words));
+    }
+    return pack;
+}
+template <class T, int V> __device__ __forceinline__ void store(T* to, const Pack<T, V>& pack) {
+    if constexpr (V == 1) {
+        *to = pack.at[0];
+    } else {
+        Words words;
+        memcpy(&words, &pack, sizeof(Words));
+        *reinterpret_cast<Words*>(to) = words;
+    }
+}
+
+// ── reductions over a group of G threads, a power of two ────────────────────────────────────────────────────────
+
+struct Sum {
+    template <class A> static __device__ __forceinline__ A of(A x, A y) { return x + y; }
+};
+struct Max {  // NaN wins
+    template <class A> static __device__ __forceinline__ A of(A x, A y) { return x > y || x != x ? x : y; }
+};
+
+// Up to 32 threads exchange registers; the warps of a larger group meet in shared memory.
+template <class R, int G, class A> __device__ __forceinline__ A reduce(A x) {
+#pragma unroll
+    for (int distance = (G < 32 ? G : 32) / 2; distance > 0; distance /= 2)
+        x = R::of(x, __shfl_xor_sync(0xFFFFFFFFu, x, distance));
+    if constexpr (G > 32) {
+        __shared__ A partial[32];
+        const int first = static_cast<int>(threadIdx.x) / G * (G / 32);  // warp of the group
+        __syncthreads();  // an earlier reduction may still be reading
+        if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = x;
+        __syncthreads();
+        x = partial[first];
+#pragma unroll
+        for (int other = 1; other < G / 32; ++other) x = R::of(x, partial[first + other]);  // in one order: all get the same bits
+    }
+    return x;
+}

@@ -1,0 +1,69 @@
+// Rows by number, and images as matrices: what embeddings and convolutions gather and add up.
+#include "common.cuh"
+
+// ── embedding ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+// to[indices[i]] += g[i], in the wide type, in whatever order the threads arrive. Indices outside are left out.
+template <class T, class I>
+__device__ __forceinline__ void scatter_add(Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns) {
+    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count * columns; i += step) {
+        const Long row = static_cast<Long>(indices[i / columns]);
+        if (row >= 0 && row < rows) atomicAdd(to + row * columns + i % columns, widen(g[i]));
+    }
+}
+
+// The same in one order: `order` sorts the indices, `first` says where in it each row of the result begins. One thread per
+// element of the result.
+template <class T>
+__device__ __forceinline__ void sorted_add(T* to, const T* g, const Long* order, const Long* first, Long rows, Long columns) {
+    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
+        const Long row = i / columns, column = i % columns;
+        Wide<T> total = 0;
+        for (Long at = first[row]; at < first[row + 1]; ++at) total += widen(g[order[at] * columns + column]);
+        to[i] = narrowed<T>(total);
+    }
+}
+
+// ── convolution ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+// An image batch (images, channels, height, width) and the windows of a kernel on it.
+struct Windows {
+    Long images, channels, height, width;
+    Long kernel[2], out[2], stride[2], padding[2], dilation[2];
+};
+
+// (images, channels * kernel height * kernel width, out height * out width): each column is one window; `fill` in the padding.
+template <class T> __device__ __forceinline__ void im2col(T* to, const T* x, double fill, const Windows& w) {
+    const Long positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
+    const Long size = w.images * w.channels * taps * positions;
+    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Long position = i % positions, tap = i / positions % taps, plane = i / positions / taps;
+        const Long row = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
+        const Long column = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
+        const bool inside = row >= 0 && row < w.height && column >= 0 && column < w.width;
+        to[i] = inside ? x[(plane * w.height + row) * w.width + column] : narrowed<T>(static_cast<Wide<T>>(fill));
+    }
+}
+
+// Its transpose: each pixel sums the windows it was in, one thread per pixel, in the order of the kernel's taps.
+template <class T> __device__ __forceinline__ void col2im(T* to, const T* columns, const Windows& w) {
+    const Long positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
+    const Long size = w.images * w.channels * w.height * w.width;
+    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Long x = i % w.width, y = i / w.width % w.height, plane = i / w.width / w.height;
+        Wide<T> total = 0;
+        for (Long tap = 0; tap < taps; ++tap) {
+            const Long row = y + w.padding[0] - tap / w.kernel[1] * w.dilation[0];
+            const Long column = x + w.padding[1] - tap % w.kernel[1] * w.dilation[1];
+            if (row < 0 || column < 0 || row % w.stride[0] != 0 || column % w.stride[1] != 0) continue;
+            const Long down = row / w.stride[0], right = column / w.stride[1];
+            if (down < w.out[0] && right < w.out[1])
+                total += widen(columns[(plane * taps + tap) * positions + down * w.out[1] + right]);
+        }
+        to[i] = narrowed<T>(total);
+    }
+}

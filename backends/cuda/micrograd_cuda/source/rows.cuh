@@ -1,0 +1,297 @@
+// Functions of whole rows of a contiguous matrix: softmaxes, cross-entropy, layer normalisation, and their gradients.
+//
+// G threads share a row (a part of a warp, a warp, or the whole block). With ITEMS > 0 each keeps its ITEMS packs of the
+// row in registers: the row is read once. Longer rows (ITEMS == 0) are read again for each pass, from the cache.
+// Sums are kept in the wide type, and added in an order that depends on the shape only.
+#include "common.cuh"
+
+template <class A> __device__ __forceinline__ A exponential(A x) { return exp(x); }
+
+// One thread's share of a row of N operands.
+template <class T, int G, int ITEMS, int V, int N> struct Share {
+    typedef Wide<T> A;
+    const T* from[N];
+    Long columns;
+    int lane;
+    A kept[ITEMS > 0 ? ITEMS : 1][N][V];
+
+    __device__ __forceinline__ Long column(int item) const { return (static_cast<Long>(item) * G + lane) * V; }
+
+    __device__ __forceinline__ void fetch(Long column, A (&to)[N][V]) const {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const Pack<T, V> pack = load<T, V>(from[k] + column);
+#pragma unroll
+            for (int v = 0; v < V; ++v) to[k][v] = widen(pack.at[v]);
+        }
+    }
+    __device__ __forceinline__ void keep() {
+        if constexpr (ITEMS > 0) {
+#pragma unroll
+            for (int item = 0; item < ITEMS; ++item)
+                if (column(item) < columns) fetch(column(item), kept[item]);
+        }
+    }
+    // f(column, the operands of its V elements)
+    template <class F> __device__ __forceinline__ void each(F f) const {
+        if constexpr (ITEMS > 0) {
+#pragma unroll
+            for (int item = 0; item < ITEMS; ++item)
+                if (column(item) < columns) f(column(item), kept[item]);
+        } else {
+            for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) {
+                A values[N][V];
+                fetch(at, values);
+                f(at, values);
+            }
+        }
+    }
+};
+
+// Calls body(row, share) for every row; threads beyond the last row go along with an empty one, for the barriers.
+template <class T, int G, int ITEMS, int V, int N, class F>
+__device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long rows, Long columns, F body) {
+    const Long together = blockDim.x / G;
+    const Long step = together * gridDim.x;
+    for (Long first = static_cast<Long>(blockIdx.x) * together; first < rows; first += step) {
+        const Long row = first + threadIdx.x / G;
+        Share<T, G, ITEMS, V, N> share;
+#pragma unroll
+        for (int k = 0; k < N; ++k) share.from[k] = operands[k] + row * columns;
+        share.columns = row < rows ? columns : 0;
+        share.lane = static_cast<int>(threadIdx.x % G);
+        share.keep();
+        body(row, share);
+    }
+}
+
+template <int G, class S> __device__ __forceinline__ auto maximum_of(const S& share) {
+    typename S::A top = -infinity<typename S::A>();
+    share.each([&](Long, const auto& x) {
+        for (const auto value : x[0]) top = Max::of(top, value);
+    });
+    return reduce<Max, G>(top);
+}
+template <int G, class S, class A> __device__ __forceinline__ A sum_of_exponentials(const S& share, A top) {
+    A total = 0;
+    share.each([&](Long, const auto& x) {
+        for (const A value : x[0]) total += exponential(value - top);
+    });
+    return reduce<Sum, G>(total);
+}
+
+// ── softmax, its logarithm, and the logarithm of its denominator ────────────────────────────────────────────────
+
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const A top = maximum_of<G>(share);
+        const A scale = A(1) / sum_of_exponentials<G>(share, top);
+        share.each([&](Long column, const auto& values) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(exponential(values[0][v] - top) * scale);
+            store<T, V>(out + row * columns + column, pack);
+        });
+    });
+}
+
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void log_softmax(T* out, const T* x, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const A top = maximum_of<G>(share);
+        const A shift = log(sum_of_exponentials<G>(share, top));
+        share.each([&](Long column, const auto& values) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>((values[0][v] - top) - shift);
+            store<T, V>(out + row * columns + column, pack);
+        });
+    });
+}
+
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void logsumexp(T* out, const T* x, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        A top = maximum_of<G>(share);
+        if (top - top != 0 && top == top) top = 0;  // infinite: inf - inf would be NaN
+        const A total = sum_of_exponentials<G>(share, top);
+        if (share.lane == 0 && row < rows) out[row] = narrowed<T>(top + log(total));
+    });
+}
+
+// out * (g - sum(g * out))
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 2>({g, out}, rows, columns, [&](Long row, const auto& share) {
+        A total = 0;
+        share.each([&](Long, const auto& x) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) total += x[0][v] * x[1][v];
+        });
+        total = reduce<Sum, G>(total);
+        share.each([&](Long column, const auto& x) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(x[1][v] * (x[0][v] - total));
+            store<T, V>(to + row * columns + column, pack);
+        });
+    });
+}
+
+// g - exp(out) * sum(g)
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 2>({g, out}, rows, columns, [&](Long row, const auto& share) {
+        A total = 0;
+        share.each([&](Long, const auto& x) {
+            for (const A value : x[0]) total += value;
+        });
+        total = reduce<Sum, G>(total);
+        share.each([&](Long column, const auto& x) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(x[0][v] - exponential(x[1][v]) * total);
+            store<T, V>(to + row * columns + column, pack);
+        });
+    });
+}
+
+// ── cross-entropy ───────────────────────────────────────────────────────────────────────────────────────────────
+
+// Minus the logarithm of the target's probability; 0 for the index `ignored`, NaN for another that names no class.
+template <class T, class I, int G, int ITEMS, int V>
+__device__ __forceinline__ void cross_entropy(
+    T* out, const T* x, const I* targets, Long ignored, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const A top = maximum_of<G>(share);
+        const A total = sum_of_exponentials<G>(share, top);
+        if (share.lane == 0 && row < rows) {
+            const Long target = static_cast<Long>(targets[row]);
+            const bool named = target >= 0 && target < columns;
+            const A at = named ? widen(x[row * columns + target]) : A(0);
+            out[row] = narrowed<T>(named ? log(total) - (at - top) : target == ignored ? A(0) : nan_of<A>());
+        }
+    });
+}
+
+// (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0).
+template <class T, class I, int G, int ITEMS, int V>
+__device__ __forceinline__ void cross_entropy_gradient(
+    T* to, const Wide<T>* g, const T* x, const I* targets, Long stride, Long ignored, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const A top = maximum_of<G>(share);
+        const A scale = A(1) / sum_of_exponentials<G>(share, top);
+        const Long target = row < rows ? static_cast<Long>(targets[row]) : 0;
+        const bool named = target >= 0 && target < columns;
+        const A factor = row >= rows || target == ignored ? A(0) : named ? g[row * stride] : nan_of<A>();
+        share.each([&](Long column, const auto& values) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const A p = exponential(values[0][v] - top) * scale;
+                pack.at[v] = narrowed<T>((p - (column + v == target ? A(1) : A(0))) * factor);
+            }
+            store<T, V>(to + row * columns + column, pack);
+        });
+    });
+}
+
+// ── layer normalisation ─────────────────────────────────────────────────────────────────────────────────────────
+
+template <class A> struct Moments { A mean, scale; };  // scale = 1 / sqrt(variance + eps)
+
+// Of operand K of a row, by the two-pass formula.
+template <int K, int G, class S, class A>
+__device__ __forceinline__ Moments<A> moments(const S& share, Long columns, A eps) {
+    A total = 0, squares = 0;
+    share.each([&](Long, const auto& x) {
+        for (const A value : x[K]) total += value;
+    });
+    const A mean = reduce<Sum, G>(total) / static_cast<A>(columns);
+    share.each([&](Long, const auto& x) {
+        for (const A value : x[K]) squares += (value - mean) * (value - mean);
+    });
+    const A variance = reduce<Sum, G>(squares) / static_cast<A>(columns);
+    return {mean, A(1) / sqrt(variance + eps)};
+}
+
+// A pack of weights or biases; without any (a null pointer) `otherwise`.
+template <class T, int V> __device__ __forceinline__ void fetch_or(const T* from, Long column, Wide<T> otherwise, Wide<T> (&to)[V]) {
+    const Pack<T, V> pack = from == nullptr ? Pack<T, V>{} : load<T, V>(from + column);
+#pragma unroll
+    for (int v = 0; v < V; ++v) to[v] = from == nullptr ? otherwise : widen(pack.at[v]);
+}
+
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void layer_norm(
+    T* out, const T* x, const T* weight, const T* bias, double eps, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
+        share.each([&](Long column, const auto& values) {
+            A w[V], b[V];
+            fetch_or<T, V>(weight, column, A(1), w);
+            fetch_or<T, V>(bias, column, A(0), b);
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                pack.at[v] = narrowed<T>((values[0][v] - m.mean) * m.scale * w[v] + b[v]);
+            store<T, V>(out + row * columns + column, pack);
+        });
+    });
+}
+
+// With h = (x - mean) * scale and d = g * weight: scale * (d - mean(d) - h * mean(d * h)).
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void layer_norm_gradient(
+    T* to, const T* g, const T* x, const T* weight, double eps, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long row, const auto& share) {
+        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
+        A plain = 0, weighted = 0;
+        share.each([&](Long column, const auto& values) {
+            A w[V];
+            fetch_or<T, V>(weight, column, A(1), w);
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const A d = values[1][v] * w[v];
+                plain += d;
+                weighted += d * (values[0][v] - m.mean) * m.scale;
+            }
+        });
+        plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
+        weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
+        share.each([&](Long column, const auto& values) {
+            A w[V];
+            fetch_or<T, V>(weight, column, A(1), w);
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const A h = (values[0][v] - m.mean) * m.scale;
+                pack.at[v] = narrowed<T>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
+            }
+            store<T, V>(to + row * columns + column, pack);
+        });
+    });
+}
+
+// Mean and scale of each row, for the sums over columns.
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void row_moments(Wide<T>* to, const T* x, double eps, Long rows, Long columns) {
+    typedef Wide<T> A;
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
+        if (share.lane == 0 && row < rows) {
+            to[2 * row] = m.mean;
+            to[2 * row + 1] = m.scale;
+        }
+    });
+}

@@ -1,0 +1,205 @@
+"""Storage: CuPy arrays as strided memory of one GPU, and the backend itself.
+
+Memory comes from CuPy's pool, so that it is shared with whatever else uses CuPy; work goes to CuPy's current stream.
+Every member makes its GPU the current one for as long as it runs, and costs nothing for that where it already is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Final
+
+from micrograd_core.adapters.array_api import ArrayAPIBackend, put
+from micrograd_core.amp import matmul_precision
+from micrograd_core.errors import OutOfMemory
+from micrograd_core.kernels import Kernels
+from micrograd_core.layout import Key, Layout, Shape
+from micrograd_core.ops import TABLE
+from micrograd_cuda import transfer
+from micrograd_cuda.geometry import spans_overlap
+from micrograd_cuda.kernels import table
+from micrograd_cuda.runtime import CuPyRuntime
+
+NAMES: Final = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+
+
+def asked_bytes(message: str) -> int | None:
+    """How much CuPy's error says that it wanted: "Out of memory allocating 1,024 bytes (allocated so far: …"."""
+    found = re.search(r"allocating ([\d,]+) bytes", message)
+    return int(found[1].replace(",", "")) if found else None
+
+
+class Composing(ArrayAPIBackend):
+    """A backend whose kernels may return ``NotImplemented``: then the op table's composition takes their place."""
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """One of the kernels, or the namespace's function."""
+        found = super().kernel(op)
+        return self.completed(op, found) if found is not None and op in self.partial else found
+
+    partial: frozenset[str] = frozenset()
+    _composed: Kernels | None = None
+
+    def completed(self, op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """`kernel`, and the composition where it does not apply."""
+        compose = TABLE[op].compose if op in TABLE else None
+        if compose is None:
+            return kernel
+
+        def whole(*operands: Any, **params: Any) -> Any:
+            result = kernel(*operands, **params)
+            if result is not NotImplemented:
+                return result
+            if self._composed is None:
+                self._composed = Kernels(self)
+            return compose(self._composed, *operands, **params)
+
+        return whole
+
+
+class CUDABackend(Composing):
+    """One GPU, through CuPy."""
+
+    capabilities = frozenset({"complex", "dlpack", "strided"})
+
+    def __init__(self, cupy: Any, xp: Any, index: int) -> None:
+        self.cupy, self.index = cupy, index
+        self.runtime = CuPyRuntime(cupy)
+        own = table(xp, self.runtime, matmul_precision)
+        self.partial = frozenset(own)
+        dtypes = {name: cupy.dtype(name) for name in NAMES}
+        try:
+            import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
+
+            dtypes["bfloat16"] = cupy.dtype(ml_dtypes.bfloat16)
+        except ImportError:
+            pass
+        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own)
+        self.pool = cupy.get_default_memory_pool()
+        self.uploads = transfer.Uploads(cupy)
+        self._several = cupy.cuda.runtime.getDeviceCount() > 1
+        self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
+
+    @classmethod
+    def open(cls, index: int) -> CUDABackend:
+        """The GPU of that number, after a first computation that shows whether CuPy can compile for it."""
+        import array_api_compat.cupy as xp
+        import cupy
+
+        with cupy.cuda.Device(index):
+            (cupy.zeros((), "float16") + 1).get()
+            return cls(cupy, xp, index)
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """The kernel on this GPU, whichever is current; CuPy's words for a lack of memory become ours."""
+        kernel = super().kernel(op)
+        return None if kernel is None else self._here(kernel)
+
+    def _here(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        exhausted = self.cupy.cuda.memory.OutOfMemoryError
+
+        @wraps(function)
+        def single(*operands: Any, **params: Any) -> Any:
+            try:
+                return function(*operands, **params)
+            except exhausted as error:
+                raise self.out_of_memory(error) from error
+
+        if not self._several:
+            return single
+        current, device = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.Device
+
+        @wraps(function)
+        def placed(*operands: Any, **params: Any) -> Any:
+            if current() == self.index:
+                return single(*operands, **params)
+            with device(self.index):
+                return single(*operands, **params)
+
+        return placed
+
+    def out_of_memory(self, error: Exception) -> OutOfMemory:
+        """With what was asked, and what the pool holds."""
+        figures = self.memory()
+        return OutOfMemory(self.device, asked_bytes(str(error)), figures["in_use"], figures["reserved"])
+
+    # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
+        """Asynchronous; the bytes may change as soon as this returns."""
+        return self._here(self.uploads.upload)(data, shape, dtype)
+
+    def to_host(self, x: Any) -> Any:
+        """Through pinned memory; returns when the bytes are there."""
+        return self._here(self.uploads.download)(x)
+
+    def receive(self, x: Any, source: Any) -> Any:
+        """From another GPU directly, from elsewhere through the host."""
+        if isinstance(source, CUDABackend):
+            return transfer.from_peer(self.cupy, x, source.index, self.index)
+        name = next(name for name, native in source.dtypes.items() if native == x.dtype)
+        return self.from_host(source.to_host(x), tuple(x.shape), self.dtypes[name])
+
+    def from_dlpack(self, x: Any) -> Any:
+        """The memory of another library's array on this GPU, without a copy."""
+        return self._here(self.cupy.from_dlpack)(x)
+
+    # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def layout(self, x: Any) -> Layout:
+        """CuPy's strides in elements; the offset is from the start of the allocation."""
+        size = x.dtype.itemsize
+        offset = (x.data.ptr - x.data.mem.ptr) // size
+        return Layout(x.shape, tuple(stride // size for stride in x.strides), offset)
+
+    def shares_memory(self, x: Any, y: Any) -> bool:
+        """Whether the bytes that one spans overlap those of the other."""
+        facts = [(each.data.ptr, each.shape, tuple(s // each.dtype.itemsize for s in each.strides)) for each in (x, y)]
+        return spans_overlap(facts[0], facts[1], (x.dtype.itemsize, y.dtype.itemsize))
+
+    def assign(self, x: Any, values: Any, key: Key) -> bool:
+        """Assignment; what repeats one element cannot be assigned to. Values that overlap are copied first."""
+        if any(not stride and length > 1 for stride, length in zip(x.strides, x.shape, strict=True)):
+            return False
+        if hasattr(values, "shape") and self.shares_memory(x, values):
+            values = values.copy()
+        self._here(put)(self.xp, x, values, key)
+        return True
+
+    def memory(self) -> dict[str, int]:
+        """Of CuPy's pool on this GPU, which other users of CuPy share."""
+        with self.cupy.cuda.Device(self.index):
+            return {"in_use": int(self.pool.used_bytes()), "reserved": int(self.pool.total_bytes())}
+
+    def release_memory(self) -> None:
+        """The pool's free blocks, pinned ones too, back to the driver."""
+        with self.cupy.cuda.Device(self.index):
+            self.pool.free_all_blocks()
+        self.uploads.release()
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def synchronize(self) -> None:
+        """Until all streams of this GPU are done."""
+        with self.cupy.cuda.Device(self.index):
+            self.cupy.cuda.runtime.deviceSynchronize()
+
+    @contextmanager
+    def stream(self) -> Iterator[Any]:
+        """A stream of its own, in order with the one around it: it starts after, and what follows waits for it."""
+        with self.cupy.cuda.Device(self.index):
+            outer = self.cupy.cuda.get_current_stream()
+            inner = self._idle.pop() if self._idle else self.cupy.cuda.Stream(non_blocking=True)
+            inner.wait_event(outer.record())
+            try:
+                with inner:
+                    yield inner
+            finally:
+                outer.wait_event(inner.record())
+                self._idle.append(inner)

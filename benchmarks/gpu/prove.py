@@ -1,0 +1,181 @@
+"""Proofs that need a GPU: no transfers in training, no leak, survival of a lack of memory, the README on cuda.
+
+    python benchmarks/gpu/prove.py --device cuda:0
+
+With ``--device cpu`` those that have a meaning there run, to see that this program works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import doctest
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __package__ in (None, ""):  # run as a file
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+
+from benchmarks.gpu import record
+from micrograd_core import Device, Tensor, nn, optim, use_device
+from micrograd_core.errors import OutOfMemory
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Skipped(Exception):
+    """A proof that has no meaning on the device."""
+
+
+def trainer(device: Device, sizes: tuple[int, int, int] = (64, 128, 10)) -> Callable[[], Any]:
+    """One step of training a network with Adam, as a function."""
+    inputs, hidden, outputs = sizes
+    rng, numbers = random.Random(0), np.random.default_rng(0)
+    layers = nn.Linear(inputs, hidden, generator=rng), nn.ReLU(), nn.Linear(hidden, outputs, generator=rng)
+    model = nn.Sequential(*layers).to(device)
+    x = Tensor(numbers.normal(size=(64, inputs)).astype("float32"), device=device, requires_grad=False)
+    targets = Tensor(numbers.integers(outputs, size=64), device=device)
+    rule = optim.Adam(model.parameters())
+
+    def step() -> Any:
+        rule.zero_grad()
+        loss = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+        return loss
+
+    return step
+
+
+def no_transfers(device: Device, steps: int) -> str:
+    """CUPTI, through torch's profiler, sees every copy of the process, CuPy's too."""
+    if not device.is_cuda():
+        raise Skipped("copies to a device are counted on cuda")
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    step = trainer(device)
+    torch.zeros(1, device=str(device))  # so that the profiler finds a context
+    for _ in range(3):
+        step()
+
+    def copies(run: Callable[[], Any]) -> list[str]:
+        device.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            run()
+            device.synchronize()
+        names = [event.name for event in seen.events()]
+        if not any("kernel" in name for name in names):
+            raise AssertionError("the profiler saw no kernel of ours, and so would see no copy")
+        return [name for name in names if "HtoD" in name or "DtoH" in name]
+
+    if not copies(lambda: (step(), Tensor([1.0], device=device).exp().tolist())):
+        raise AssertionError("the profiler does not see a copy that was made")
+    found = copies(lambda: [step() for _ in range(10)])
+    if found:
+        raise AssertionError(f"10 steps of training made {len(found)} copies: {sorted(set(found))}")
+    return "0 copies in 10 steps of forward, backward and Adam"
+
+
+def no_leak(device: Device, steps: int) -> str:
+    """The memory in use after many steps is that after a few."""
+    import gc
+
+    step = trainer(device)
+    for _ in range(100):
+        step()
+    gc.collect()
+    device.synchronize()
+    before = device.memory()
+    for _ in range(steps):
+        step()
+    device.synchronize()
+    after = device.memory()
+    if after.get("in_use", 0) > before.get("in_use", 0) or after.get("reserved", 0) > before.get("reserved", 0):
+        raise AssertionError(f"memory grew in {steps} steps: {before} to {after}")
+    return f"{steps} steps; in use {after.get('in_use', 'unknown')} bytes before and after"
+
+
+def survives_a_lack_of_memory(device: Device, steps: int) -> str:
+    """An error with figures, after which an older graph still gives its gradient."""
+    if not device.is_cuda():
+        raise Skipped("the memory of cuda can be limited")
+    pool = device.kernels.backend.pool
+    x = Tensor(np.full(1000, 2.0, "float32"), device=device)
+    y = (x * x).sum()
+    device.release_memory()
+    limit = pool.get_limit()
+    pool.set_limit(size=device.memory()["reserved"] + (1 << 28))
+    try:
+        large = Tensor(np.ones(1 << 24, "float32"), device=device)
+        kept = []
+        try:
+            for _ in range(100):
+                kept.append(large * 2.0)
+        except OutOfMemory as error:
+            told = (error.asked, error.in_use, error.reserved)
+        else:
+            raise AssertionError("100 tensors of 64 MiB fitted into 256 MiB")
+        if error_is_vague(told):
+            raise AssertionError(f"the error does not tell what was asked, in use and reserved: {told}")
+        del kept
+        (large * 2.0).sum().item()  # what was dropped is there again
+    finally:
+        pool.set_limit(size=limit)
+    y.backward()
+    assert x.grad is not None
+    if x.grad.tolist() != [4.0] * 1000:
+        raise AssertionError("the gradient of a graph from before is wrong")
+    return f"asked {told[0]:,}, in use {told[1]:,}, reserved {told[2]:,} bytes; older graphs are intact"
+
+
+def error_is_vague(told: tuple[int | None, ...]) -> bool:
+    """Whether a figure is missing, or not the one asked for."""
+    return told[0] != 1 << 26 or not told[1] or not told[2]
+
+
+def the_readme(device: Device, steps: int) -> str:
+    """Its examples on the device, but for those about the names of devices."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace('Device("cpu")', f'Device("{device}")')
+    examples = [example for example in doctest.DocTestParser().get_examples(text) if "cpuu" not in example.source]
+    test = doctest.DocTest(examples, {}, "README.md", None, 0, None)
+    with use_device(device):
+        results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test)
+    if results.failed:
+        raise AssertionError(f"{results.failed} of {results.attempted} examples differ")
+    return f"{results.attempted} examples"
+
+
+PROOFS = (no_transfers, no_leak, survives_a_lack_of_memory, the_readme)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all proofs; how many failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda:0", help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=10_000, help="for the leak check; default: %(default)s")
+    parser.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
+    chosen = parser.parse_args(arguments)
+    device, failed, figures = Device(chosen.device), 0, {}
+    for proof in PROOFS:
+        name, start = proof.__name__.replace("_", " "), time.perf_counter()
+        try:
+            outcome, words = "holds", proof(device, chosen.steps)
+        except Skipped as reason:
+            outcome, words = "skipped", str(reason)
+        except Exception as error:
+            outcome, words, failed = "FAILS", f"{type(error).__name__}: {error}", failed + 1
+        figures[name] = {"outcome": outcome, "words": words, "seconds": round(time.perf_counter() - start, 1)}
+        print(f"{outcome:8} {name}: {words}", flush=True)
+    if chosen.out:
+        print(f"written to {record.write('proofs', {'proofs': figures}, chosen.out)}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

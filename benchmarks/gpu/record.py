@@ -1,0 +1,41 @@
+"""Figures as dated JSON, with the machine they are from."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("cupy", "cupy-cuda12x", "cupy-cuda13x", "jax", "micrograd-core", "numpy", "torch")
+
+
+def machine() -> dict[str, Any]:
+    """GPU, driver, packages. What is not there is left out."""
+    found: dict[str, Any] = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if "cupy" in sys.modules:
+        import cupy
+
+        facts = cupy.cuda.runtime.getDeviceProperties(0)
+        found["gpu"] = facts["name"].decode()
+        found["multiprocessors"], found["memory"] = facts["multiProcessorCount"], facts["totalGlobalMem"]
+        found["driver runs CUDA"] = cupy.cuda.runtime.driverGetVersion()
+    return found
+
+
+def write(name: str, figures: dict[str, Any], folder: Path) -> Path:
+    """Keep figures; where they went."""
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(UTC)
+    path = folder / f"{now:%Y-%m-%d}-gpu-{name}.json"
+    content = {"at": now.isoformat(timespec="seconds"), "machine": machine(), **figures}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path

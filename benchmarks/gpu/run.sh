@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one command and under 9 minutes: bash benchmarks/gpu/run.sh
+#
+# Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
+# as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. DEVICE=cpu runs what can be run without a GPU.
+# Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+device=${DEVICE:-cuda:0}
+python=${PYTHON:-python3}
+out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
+results=${RESULTS:-benchmarks/results}
+site=$(mktemp -d)
+workers=$(($(nproc) < 12 ? $(nproc) : 12))
+export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
+end=$((SECONDS + ${LIMIT:-525}))
+failed=()
+summary=()
+
+if compgen -G "${WHEELS:-.whl}/*.whl" >/dev/null; then
+  "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" "${WHEELS:-.whl}"/*.whl || exit
+fi
+PYTHONPATH="$("$python" benchmarks/gpu/links.py "$site"):$PWD${PYTHONPATH:+:$PYTHONPATH}" || exit
+export PYTHONPATH
+
+# step NAME SECONDS COMMAND...: not longer than that, nor than what is left of the 9 minutes
+step() {
+  local name=$1 limit=$2 start=$SECONDS status left=$((end - SECONDS))
+  shift 2
+  [ "$left" -lt 5 ] && { failed+=("$name"); summary+=("$name|not started: no time was left"); return; }
+  printf '\n── %s\n' "$name"
+  timeout "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1
+  status=$?
+  tail -n "${LINES_SHOWN:-12}" "$out/$name.log"
+  [ "$status" -eq 0 ] || failed+=("$name")
+  summary+=("$name|$([ "$status" -eq 0 ] && echo holds || echo "FAILS ($status)"), $((SECONDS - start)) s: $(tail -n 1 "$out/$name.log" | cut -c1-100)")
+}
+
+parallel=()
+"$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
+pytest() { echo "$python" -m pytest -q -p no:cacheprovider "$@"; }
+
+step devices 60 "$python" -m micrograd_core.cli devices
+step kernels 120 $(pytest tests/cuda/test_gpu.py)
+step conformance 200 $(pytest --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}")
+LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
+small=()
+[ "$device" = cpu ] && small=(--small --seconds 0.01)
+LINES_SHOWN=60 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
+step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
+if [ "$device" != cpu ] && command -v compute-sanitizer >/dev/null; then
+  step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 $(pytest tests/cuda/test_gpu.py -k "layouts or rows")
+else
+  summary+=("memcheck|left out: compute-sanitizer is not on the PATH, or this is the cpu")
+fi
+step tests 150 $(pytest tests "${parallel[@]}")
+
+printf '\n%-18s %s\n' step outcome
+for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done
+echo "logs: $out; figures: $results; $SECONDS s in all"
+[ "${#failed[@]}" -eq 0 ]

@@ -1,0 +1,208 @@
+"""Precision: in what products are computed, which operations run in a half type, and gradients that survive it.
+
+`POLICY` says what `autocast` does with each operation. Operations that it does not name take their operands as they
+come: where a half type meets float32, promotion makes it float32. Parameters stay as they are, float32 as a rule: what
+is cast is the copy that an operation takes, the cast is recorded, and gradients arrive in the parameter's own dtype.
+These float32 "master weights" are what the optimiser moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Final
+
+from micrograd_core.dtypes import DType, bfloat16, float16, float32
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import DTypeError, one_of
+
+if TYPE_CHECKING:
+    from micrograd_core.optim import Optimizer
+    from micrograd_core.tensor import Tensor
+
+# ── products of float32 ──────────────────────────────────────────────────────────────────────────────────────
+
+PRECISIONS: Final = ("highest", "high", "medium")
+_precision: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
+matmul_precision = _precision.get
+"""What `set_matmul_precision` set, for backends to read at each product."""
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Set in what float32 matrix products may be computed, in this context (threads and tasks do not see each other's).
+
+    Parameters
+    ----------
+    precision : str
+        ``"highest"``: float32, the default. ``"high"``: TF32 where the device has it, with 10 bits of mantissa for the
+        factors. ``"medium"``: bfloat16 where the device has it, with 7. Sums are float32 in all three. Devices without
+        such units compute in float32.
+
+    Raises
+    ------
+    ValueError
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
+    _precision.set(precision)
+
+
+# ── autocast ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+HALF, FULL = "half", "float32"
+POLICY: Final[dict[str, str]] = {
+    **dict.fromkeys(  # matrix units multiply half types and add in float32
+        "matmul linear conv1d conv2d conv_transpose1d conv_transpose2d scaled_dot_product_attention".split(), HALF
+    ),
+    **dict.fromkeys(  # sums of many terms, powers, and what goes through an exponential or a logarithm
+        "exp expm1 log log1p pow square sum mean var std logsumexp softmax log_softmax cross_entropy nll_loss mse_loss "
+        "l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div layer_norm "
+        "rms_norm batch_norm group_norm standardize cumulative_sum prod vector_norm".split(),
+        FULL,
+    ),
+}
+"""Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
+
+_dtype: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
+contexts: Final[list[autocast]] = []
+"""Those entered anywhere. While there is none, operations do not look into the policy: it costs nothing."""
+
+
+class autocast(ContextDecorator):  # noqa: N801
+    """Within ``with autocast("float16"):`` operations compute in the dtype that `POLICY` gives them.
+
+    Only this context is meant: threads and asyncio tasks do not see each other's. `backward` may run outside: the
+    casts are part of the record.
+
+    Parameters
+    ----------
+    dtype : DType or str
+        ``float16`` (10 bits of mantissa; needs a `GradScaler`) or ``bfloat16`` (7 bits, the range of float32).
+    enabled : bool
+        ``False`` switches an outer ``autocast`` off.
+
+    Raises
+    ------
+    DTypeError
+        For a dtype that is neither.
+    """
+
+    def __init__(self, dtype: Any = "float16", *, enabled: bool = True) -> None:
+        chosen = as_dtype(dtype)
+        if chosen not in (float16, bfloat16):
+            raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
+        self.dtype = chosen if enabled else None
+        self._tokens: list[Token[DType | None]] = []
+
+    def _recreate_cm(self) -> autocast:  # a decorated function enters a fresh one at each call
+        return autocast(self.dtype or float16, enabled=self.dtype is not None)
+
+    def __enter__(self) -> autocast:
+        self._tokens.append(_dtype.set(self.dtype))
+        contexts.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        contexts.remove(self)
+        _dtype.reset(self._tokens.pop())
+
+
+def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:
+    """The operands of an operation as `POLICY` wants them in this context; float64, integers, numbers as they are."""
+    half, policy = _dtype.get(), POLICY.get(name)
+    if half is None or policy is None:
+        return tuple(operands)
+    wanted = half if policy is HALF else float32
+    return tuple(
+        x.astype(wanted) if getattr(x, "dtype", None) in (float16, bfloat16, float32) and x.dtype is not wanted else x
+        for x in operands
+    )
+
+
+# ── gradients in float16 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class GradScaler:
+    """Multiplies the loss, so that small gradients do not vanish in float16, and divides the gradients again.
+
+    ::
+
+        scaler.scale(loss).backward()
+        scaler.step(rule)               # leaves the step out where a gradient is infinite or NaN
+        scaler.update()                 # then halves the scale, and doubles it after a while without
+        rule.zero_grad()
+
+    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling.
+
+    Parameters
+    ----------
+    scale : float
+        To start with.
+    growth, backoff : float
+        Factors of the scale, above and below 1.
+    interval : int
+        Steps without an infinite gradient before it grows.
+
+    Raises
+    ------
+    ValueError
+    """
+
+    def __init__(
+        self, scale: float = 2.0**16, *, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
+    ) -> None:
+        if not (scale > 0 and growth > 1 and 0 < backoff < 1 and interval >= 1):
+            raise ValueError(
+                "GradScaler: scale must be positive, growth above 1, backoff between 0 and 1, and interval at least 1; "
+                f"got {scale}, {growth}, {backoff} and {interval}"
+            )
+        self.factor, self.growth, self.backoff, self.interval = scale, growth, backoff, interval
+        self.good_steps = 0
+        self._finite: bool | None = None  # of the gradients since the last update
+        self._unscaled: list[Any] = []
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """``loss * factor``."""
+        return loss * self.factor  # type: ignore[no-any-return]
+
+    def unscale(self, rule: Optimizer) -> None:
+        """Divide the gradients now, to look at them or clip them before `step`. Once between two updates."""
+        if any(each is rule for each in self._unscaled):
+            raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
+        self._unscaled.append(rule)
+        finite: dict[Any, Any] = {}
+        for p in rule.params:
+            g = p.grad
+            if g is not None:
+                p.grad = g * (1 / self.factor)
+                fine = finite_everywhere(p.grad)
+                finite[p.device] = fine & finite[p.device] if p.device in finite else fine
+        self._finite = all(each.item() for each in finite.values()) and self._finite is not False
+
+    def step(self, rule: Optimizer) -> bool:
+        """Step, unless a gradient is infinite or NaN. Whether it did."""
+        if not any(each is rule for each in self._unscaled):
+            self.unscale(rule)
+        if self._finite:
+            rule.step()
+        return bool(self._finite)
+
+    def update(self) -> None:
+        """Set the factor for the next step."""
+        if self._finite is None:
+            raise ValueError("GradScaler: call step() before update()")
+        self.good_steps = self.good_steps + 1 if self._finite else 0
+        if not self._finite:
+            self.factor *= self.backoff
+        elif self.good_steps == self.interval:
+            self.factor, self.good_steps = self.factor * self.growth, 0
+        self._finite, self._unscaled = None, []
+
+
+def finite_everywhere(x: Tensor) -> Tensor:
+    """Whether all elements are finite: a 0-d tensor, still on the device."""
+    from micrograd_core.functions import FUNCTIONS
+
+    isfinite, everywhere = FUNCTIONS["isfinite"], FUNCTIONS["all"]
+    return everywhere(isfinite(x.detach()))

@@ -1,0 +1,180 @@
+"""A `Runtime` on the host: the sources of the cuda backend, compiled by g++, on NumPy arrays.
+
+What runs here is what runs on a GPU, all but two things: `host.h` plays the threads, and NumPy plays cuBLAS.
+Compiled units are kept in the temporary folder, under a name that is their content's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from micrograd_cuda import kernels, units
+from micrograd_cuda.gemm import Product
+from micrograd_cuda.units import FAMILIES, Unit
+
+COMPILER = shutil.which("g++")
+FOLDER = Path(tempfile.gettempdir()) / f"micrograd-units-{os.getuid() if hasattr(os, 'getuid') else 0}"
+HEADER = (Path(__file__).parent / "host.h").read_text(encoding="utf-8")
+FLAGS = ["-std=c++17", "-O1", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"]
+
+SIZES = {"T": {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2}}
+
+
+def compile_text(text: str) -> ctypes.CDLL:
+    """A shared library of some C++; compiled once."""
+    assert COMPILER is not None
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{hashlib.sha256(f'{FLAGS}{text}'.encode()).hexdigest()[:32]}.so"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=FOLDER) as work:
+            source, made = Path(work) / "unit.cpp", Path(work) / "unit.so"
+            source.write_text(text, encoding="utf-8")
+            done = subprocess.run([COMPILER, *FLAGS, "-o", made, source], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr[:4000]
+            made.replace(path)
+    return ctypes.CDLL(str(path))
+
+
+def host_text(found: list[Unit]) -> str:
+    """The translation unit of several units of one family, each with a way in."""
+    common = units.source(FAMILIES[found[0].family].file)
+    common = re.sub(r"(struct Bfloat16 \{[^\n]*\n)", r"\1MICROGRAD_HOST_HALF\n", common, count=1)
+    parts = [HEADER, common]
+    for number, unit in enumerate(found):
+        name = f"kernel{number}"
+        barriers = str(FAMILIES[unit.family].file in units.BARRIERS).lower()
+        parts.append(units.text(unit, name, with_source=False))
+        parts.append(
+            f"static void call{number}(void** values) {{ host::call(&{name}, values); }}\n"
+            f'extern "C" void launch{number}(const unsigned* grid, unsigned block, void** values) '
+            f"{{ host::launch(&call{number}, grid, block, values, {barriers}); }}\n"
+            f'extern "C" void sizes{number}(unsigned* to) {{ host::sizes(&{name}, to); }}\n'
+        )
+    return "\n".join(parts)
+
+
+def siblings(unit: Unit) -> list[Unit]:
+    """What is compiled together: a unit of an elementwise function with all others that differ in the function only."""
+    if unit.family == "unary":
+        functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "Copy"}
+    elif unit.family == "binary":
+        functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}
+    else:
+        return [unit]
+    return [unit._replace(arguments=(each, *unit.arguments[1:])) for each in sorted(functors)]
+
+
+class Struct(bytes):
+    """What is passed by value."""
+
+
+class HostRuntime:
+    """Arrays are NumPy's. Every launch checks the number and the sizes of its arguments."""
+
+    def __init__(self) -> None:
+        self._bound: dict[Unit, Callable[..., None]] = {}
+        self.launched: list[Unit] = []
+        self.products: list[Product] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Aligned to 16 bytes, and filled with what no kernel should leave."""
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape, dtype=int)) * dtype.itemsize
+        memory = np.full(size + 16, 0xAB, np.uint8)
+        start = -memory.ctypes.data % 16
+        return memory[start : start + size].view(dtype).reshape(shape)
+
+    def address(self, x: Any) -> int:
+        return int(x.ctypes.data)
+
+    def struct(self, numbers: Sequence[int], index: str) -> Struct:
+        return Struct(np.array(numbers, np.int32 if index == "int" else np.int64).tobytes())
+
+    def bind(self, unit: Unit) -> Callable[..., None]:
+        if unit not in self._bound:
+            together = siblings(unit)
+            library = compile_text(host_text(together))
+            for number, each in enumerate(together):
+                self._bound[each] = self._function(each, library, number)
+        return self._bound[unit]
+
+    def _function(self, unit: Unit, library: ctypes.CDLL, number: int) -> Callable[..., None]:
+        sizes = (ctypes.c_uint * 32)()
+        getattr(library, f"sizes{number}")(sizes)
+        wanted = list(sizes)[: list(sizes).index(0)]
+        types = [part.rsplit(" ", 1)[0] for part in units._split(unit.parameters)]
+
+        def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
+            self.launched.append(unit)
+            assert len(arguments) == len(wanted), f"{unit} takes {types}"
+            values = [self._value(x, size, kind) for x, size, kind in zip(arguments, wanted, types, strict=True)]
+            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+            getattr(library, f"launch{number}")((ctypes.c_uint * 2)(*grid), unit.block, pointers)
+
+        return launch
+
+    def _value(self, x: Any, size: int, kind: str) -> Any:
+        if isinstance(x, np.ndarray):
+            assert kind.endswith("*"), f"an array where {kind} is expected"
+            element = kind.removeprefix("const ").rstrip("*")
+            known = {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2, "Long": 8}.get(element)
+            assert known in (None, x.dtype.itemsize), f"{x.dtype} where {kind} is expected"
+            return ctypes.c_void_p(self.address(x))
+        if isinstance(x, Struct):
+            assert len(x) == size, f"a struct of {len(x)} bytes where {kind} has {size}"
+            return (ctypes.c_char * size).from_buffer_copy(x)
+        if x.__class__ is float:
+            assert kind == "double", f"{x!r} where {kind} is expected"
+            return ctypes.c_double(x)
+        assert x.__class__ is int, f"{x!r} where {kind} is expected"
+        assert kind == "Long" or (kind.endswith("*") and x == 0), f"{x!r} where {kind} is expected"
+        return ctypes.c_longlong(x)
+
+    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
+        """By cublasGemmStridedBatchedEx's definition: column-major matrices by address and leading dimension."""
+        self.products.append(call)
+        accumulate = np.result_type(out.dtype, np.float32)
+
+        def seen(array: Any, operand: Any, rows: int, columns: int) -> Any:
+            stored = (columns, rows) if operand.transposed else (rows, columns)
+            strides = (operand.batch, 1, operand.leading)
+            needed = (call.batches - 1) * operand.batch + (stored[1] - 1) * operand.leading + stored[0]
+            flat = np.ndarray(
+                (needed,), array.dtype, (ctypes.c_char * (needed * array.itemsize)).from_address(self.address(array))
+            )
+            found = np.lib.stride_tricks.as_strided(
+                flat, (call.batches, *stored), tuple(stride * array.itemsize for stride in strides)
+            )
+            return (found.swapaxes(1, 2) if operand.transposed else found).astype(accumulate)
+
+        product = seen(y, call.first, call.m, call.k) @ seen(x, call.second, call.k, call.n)
+        out.reshape(call.batches, call.n, call.m)[...] = product.swapaxes(1, 2)
+
+
+class Arrays:
+    """NumPy's array API namespace, except that 0-d results are arrays, as CuPy's are."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            result = found(*args, **kwargs)
+            return np.asarray(result) if isinstance(result, np.generic) else result
+
+        return function

@@ -1,0 +1,107 @@
+"""Every CUDA source compiles, for every element type, with warnings as errors; and what it costs in registers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from micrograd_cuda import geometry, kernels, units
+from micrograd_cuda.geometry import Place
+from micrograd_cuda.runtime import OPTIONS
+from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
+from tests.cuda import nvrtc
+
+pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason=nvrtc.MISSING)
+ARCHITECTURES = ("sm_80", "sm_90")
+REPORT: list[str] = []
+
+
+def elementwise_units(dtype: str) -> Iterator[Unit]:
+    """Each function in packs; each way of walking with one function."""
+    pack, element = 16 // geometry.ITEMSIZE[dtype], ELEMENT[dtype]
+    for functor in {*kernels.UNARY.values(), "Gelu", "GeluTanh"}:
+        yield from _walks("unary", functor, element, "", [(1, pack, "int")])
+    for functor in {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}:
+        yield from _walks("binary", functor, element, "NEITHER", [(1, pack, "int")])
+    for scalar in ("FIRST", "SECOND", "NEITHER"):
+        yield from _walks("binary", "Add", element, scalar, [(1, 1, "int"), (3, pack, "int"), (8, 1, "Long")])
+    yield from _walks("unary", "Exp", element, "", [(2, 1, "int"), (8, 1, "Long")])
+
+
+def _walks(family: str, functor: str, element: str, scalar: str, walks: list[tuple[int, int, str]]) -> Iterator[Unit]:
+    for ndim, pack, index in walks:
+        arguments = (functor, element, index, str(ndim), str(pack), *([scalar] if scalar else []))
+        yield Unit(family, arguments, 256, element, "", (("Index", index), ("NDIM", str(ndim))))
+
+
+def row_units(dtype: str) -> Iterator[Unit]:
+    """Rows in part of a warp, in a block, too long for registers, and not aligned."""
+    families = [name for name, family in FAMILIES.items() if family.file == "rows"]
+    for family, columns in itertools.product(families, (10, 4096, 100_000, 4097)):
+        operands = 2 if family.endswith("x_gradient") or family == "layer_norm_gradient" else 1
+        launch = geometry.row_launch(1000, columns, dtype, operands, True)
+        yield launch.unit(family, ELEMENT[dtype], "Long" if "cross_entropy" in family else "")
+
+
+def other_units(dtype: str) -> Iterator[Unit]:
+    """All that have no shape among their arguments."""
+    element = ELEMENT[dtype]
+    for name, family in FAMILIES.items():
+        if family.file not in ("elementwise", "rows") and name != "uniform":
+            index = "Long" if name == "scatter_add" else ""
+            yield Unit(name, (element, *([index] if index else [])), 256, element, index)
+
+
+def all_units() -> dict[str, Unit]:
+    found = [Unit("uniform", (), 256)]
+    for dtype in ELEMENT:
+        found += [*elementwise_units(dtype), *row_units(dtype), *other_units(dtype)]
+    return {f"{units.call(unit)}@{unit.block}": unit for unit in found}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _report() -> Iterator[None]:
+    yield
+    if REPORT:
+        print("\nkernel, architecture: registers, bytes spilled, bytes of shared memory", *REPORT, sep="\n")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None:
+    """Without a warning. Nothing is spilled, but for the slow path of float64 functions."""
+    found = {name: unit for name, unit in all_units().items() if unit.family == family}
+    assert found
+    for name, unit in found.items():
+        if architecture == "sm_80" and "Half" not in unit.arguments and unit.family in ("unary", "binary"):
+            continue  # one type of each function is enough for the older one
+        made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
+        REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
+        assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
+        if unit.element != "double":
+            assert made.spilled == 0, f"{name} spills {made.spilled} bytes"
+
+
+@pytest.mark.parametrize("dtype", ELEMENT)
+def test_packs_travel_in_16_bytes(dtype: str) -> None:
+    shape, strides = (1024, 1024), (1024, 1)
+    place = Place(shape, strides, True)
+    found = geometry.elementwise("Add", dtype, "NEITHER", (place, place))
+    assert found is not None
+    ptx = nvrtc.compile_text(units.text(found.unit), "sm_90", OPTIONS).ptx
+    wide = [line.split()[0] for line in ptx.splitlines() if ".global.v" in line]
+    narrow_stores = [line for line in ptx.splitlines() if "st.global." in line and ".v" not in line]
+    assert [each[:9] for each in wide] == ["ld.global"] * 2 + ["st.global"], wide
+    assert all(each.endswith((".v4.f32", ".v4.u32", ".v4.b32", ".v2.f64")) for each in wide), wide
+    assert not narrow_stores  # the loads that remain are those of an element that a whole pack repeats
+
+
+def test_a_mistake_in_a_source_is_seen() -> None:
+    unit = Unit("uniform", (), 256)
+    with pytest.raises(RuntimeError, match="undefined"):
+        nvrtc.compile_text(units.text(unit).replace("unit(random", "unity(random"), "sm_90", OPTIONS)
+    unused = units.text(unit).replace("{ uniform(", "{ int unused; uniform(")
+    with pytest.raises(RuntimeError, match="never used|never referenced"):
+        nvrtc.compile_text(unused, "sm_90", OPTIONS)

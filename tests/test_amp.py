@@ -1,0 +1,190 @@
+"""Mixed precision: which operations autocast casts, float32 master weights, and gradients that survive float16."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import micrograd_core as mg
+from micrograd_core import Device, GradScaler, Tensor, amp, autocast, nn, optim
+from micrograd_core.errors import DTypeError
+from micrograd_core.ops import TABLE
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return Tensor(np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4))
+
+
+def test_products_are_half_and_exponentials_float32(x: Tensor) -> None:
+    with autocast("float16"):
+        y = x @ x.mT
+        assert str(y.dtype) == "float16"
+        assert str(y.softmax().dtype) == "float32"
+        assert str(y.exp().dtype) == "float32"
+        assert str(y.sum().dtype) == "float32"
+        assert str(y.relu().dtype) == "float16"  # not in the policy: as it comes
+        assert str((y + x[:, :3]).dtype) == "float32"  # promoted
+        assert str(mg.linear(x, x, 0.0).dtype) == "float16"
+    assert str((x @ x.mT).dtype) == "float32"
+
+
+def test_float64_and_integers_are_left_alone() -> None:
+    with autocast("float16"):
+        assert str((Tensor([[1.0]], dtype="float64") @ Tensor([[1.0]], dtype="float64")).dtype) == "float64"
+        assert str(mg.sum(mg.arange(3)).dtype) == "int64"
+
+
+def test_gradients_arrive_in_the_parameters_dtype(x: Tensor) -> None:
+    with autocast("float16"):
+        loss = ((x @ x.mT) * 0.5).sum()
+    loss.backward()
+    assert x.grad is not None
+    assert str(x.grad.dtype) == "float32"
+    array = np.asarray(x.tolist())
+    np.testing.assert_allclose(np.asarray(x.grad.tolist()), np.tile(array.sum(axis=0), (3, 1)), atol=2e-3)
+
+
+def test_a_loss_in_half_precision_is_computed_in_float32(device: Device) -> None:
+    logits = Tensor([[1.0, 2.0, 3.0]], device=device)
+    with autocast("float16"):
+        loss = nn.cross_entropy(logits.astype("float16"), mg.asarray([2], device=device))
+    assert str(loss.dtype) == "float32"
+    assert loss.item() == pytest.approx(-math.log(math.exp(3) / sum(map(math.exp, (1, 2, 3)))), rel=1e-3)
+
+
+def test_off_within_on_and_as_a_decorator(x: Tensor) -> None:
+    @autocast("float16")
+    def product() -> Tensor:
+        with autocast(enabled=False):
+            assert str((x @ x.mT).dtype) == "float32"
+        return x @ x.mT
+
+    assert str(product().dtype) == "float16"
+    assert str(product().dtype) == "float16"
+    assert amp.contexts == []
+
+
+def test_other_threads_and_tasks_do_not_see_it(x: Tensor) -> None:
+    found: list[str] = []
+    with autocast("float16"):
+        thread = threading.Thread(target=lambda: found.append(str((x @ x.mT).dtype)))
+        thread.start()
+        thread.join()
+    assert found == ["float32"]
+
+    async def inside() -> None:
+        with autocast("float16"):
+            await asyncio.sleep(0.01)
+            found.append(str((x @ x.mT).dtype))
+
+    async def outside() -> None:
+        await asyncio.sleep(0.005)
+        found.append(str((x @ x.mT).dtype))
+
+    async def both() -> None:
+        await asyncio.gather(inside(), outside())
+
+    asyncio.run(both())
+    assert found == ["float32", "float32", "float16"]
+
+
+def test_only_half_types() -> None:
+    with pytest.raises(DTypeError, match="autocast: the dtype is float16 or bfloat16; got float64"):
+        autocast("float64")
+
+
+def test_the_policy_names_no_operation_of_integers_or_views() -> None:
+    for name in amp.POLICY:
+        op = TABLE.get(name)  # some come with other versions of the table
+        assert op is None or (op.differentiable and not op.view), name
+    assert amp.POLICY["matmul"] == amp.HALF
+    assert amp.POLICY["softmax"] == amp.FULL
+
+
+# ── precision of products ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_precision_belongs_to_the_context() -> None:
+    assert amp.matmul_precision() == "highest"
+    mg.set_matmul_precision("high")
+    try:
+        assert amp.matmul_precision() == "high"
+        seen: list[str] = []
+        thread = threading.Thread(target=lambda: seen.append(amp.matmul_precision()))
+        thread.start()
+        thread.join()
+        assert seen == ["highest"]
+    finally:
+        mg.set_matmul_precision("highest")
+    with pytest.raises(ValueError, match=r"the precision is 'highest', 'high' or 'medium'; got 'low'"):
+        mg.set_matmul_precision("low")
+
+
+# ── GradScaler ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_small_gradients_survive_float16() -> None:
+    tiny = 2.0**-20
+    for scale, expected in ((1.0, 0.0), (2.0**16, tiny * 2.0**-8)):
+        w = Tensor([1.0], dtype="float32")
+        scaler, rule = GradScaler(scale), optim.SGD([w], lr=1.0)
+        loss = (w.astype("float16") * 2.0**-8).astype("float32").sum() * tiny
+        scaler.scale(loss).backward()
+        scaler.unscale(rule)
+        assert w.grad is not None
+        assert w.grad.item() == expected
+
+
+def test_a_step_with_an_infinite_gradient_is_left_out(device: Device) -> None:
+    w = Tensor([1.0, 2.0], device=device)
+    scaler, rule = GradScaler(8.0, interval=2), optim.SGD([w], lr=0.5)
+    for bad in (math.inf, math.nan):
+        w.grad = mg.asarray([1.0, bad], device=device)
+        assert not scaler.step(rule)
+        scaler.update()
+    assert w.tolist() == [1.0, 2.0]
+    assert scaler.factor == 2.0
+    for expected in (2.0, 4.0, 4.0, 8.0):  # it doubles after every two good steps
+        w.grad = mg.asarray([0.0, 4.0 * scaler.factor], device=device)
+        before = w.tolist()[1]
+        assert scaler.step(rule)
+        scaler.update()
+        assert w.tolist()[1] == before - 2.0  # the gradient was divided again
+        assert scaler.factor == expected
+
+
+def test_mistakes_get_a_sentence() -> None:
+    with pytest.raises(ValueError, match="growth above 1"):
+        GradScaler(growth=0.5)
+    w = Tensor([1.0])
+    scaler, rule = GradScaler(), optim.SGD([w], lr=0.5)
+    with pytest.raises(ValueError, match=r"call step\(\) before update\(\)"):
+        scaler.update()
+    (w * 2).sum().backward()
+    scaler.unscale(rule)
+    with pytest.raises(ValueError, match="already unscaled"):
+        scaler.unscale(rule)
+
+
+def test_a_network_learns_in_float16_with_float32_weights() -> None:
+    import random
+
+    rng = random.Random(0)
+    model = nn.Sequential(nn.Linear(2, 16, generator=rng), nn.ReLU(), nn.Linear(16, 2, generator=rng))
+    x = Tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype="float32", requires_grad=False)
+    t = Tensor([0, 1, 1, 0])
+    scaler, rule = GradScaler(), optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(100):
+        rule.zero_grad()
+        with autocast("float16"):
+            loss = nn.cross_entropy(model(x), t)
+        scaler.scale(loss).backward()
+        scaler.step(rule)
+        scaler.update()
+    assert loss.item() < 0.05
+    assert {str(p.dtype) for p in model.parameters()} == {"float32"}
