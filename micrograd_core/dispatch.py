@@ -19,6 +19,7 @@ from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, Micro
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
+from micrograd_core.ops.reductions import accumulator
 from micrograd_core.writing import Storage, refuse_leaf, share, storage, write
 
 if TYPE_CHECKING:
@@ -464,7 +465,7 @@ def reduction(name: str) -> Callable[..., Tensor]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
-        if op.cast is not None and "dtype" in others:
+        if op.cast is accumulator and "dtype" in others:
             return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
         return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
 

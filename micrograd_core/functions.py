@@ -10,6 +10,7 @@ from micrograd_core.device import Device
 from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
 from micrograd_core.dtypes import DType, float32, integer_range
 from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops.reductions import accumulator
 from micrograd_core.tensor import Tensor, asarray
 
 
@@ -32,7 +33,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
             x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x, device=_beside(args) if i else None)
             for i, x in enumerate(args[:count])
         )
-        if op.cast is not None and "dtype" in kwargs:
+        if op.cast is accumulator and "dtype" in kwargs:
             return accumulated(op, asarray(args[0]), **kwargs)
         return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
@@ -68,6 +69,12 @@ def _one(x: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
 def _two(x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
 def _choice(condition: Tensor, x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
 def _three(x1: Tensor | complex, x2: Tensor | complex, x3: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _total(  # type: ignore[empty-body]
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor: ...
+def _running(  # type: ignore[empty-body]
+    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor: ...
 def _many(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
 
 
@@ -77,6 +84,8 @@ def _shape_of(op: Op) -> Callable[..., Any]:
         return _many
     if op.parameters is None:
         return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
+    if op.cast is accumulator:
+        return _running if "include_initial" in op.parameters.__code__.co_varnames else _total
     op.parameters.__annotations__["return"] = "Tensor"
     return op.parameters
 
@@ -89,8 +98,6 @@ def _signature(op: Op) -> Any:
         found[1:] = [
             each for each in inspect.signature(op.parameters).parameters.values() if each.kind is each.KEYWORD_ONLY
         ]
-    if op.cast is not None:
-        found.insert(2, inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
     return inspect.Signature(found)
 
 
