@@ -11,6 +11,7 @@ import pytest
 from micrograd_core import plugins
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import cases, is_differentiable
+from micrograd_core.conformance.matrix import facts
 from micrograd_core.device import Device
 from micrograd_core.ops import TABLE
 
@@ -55,6 +56,7 @@ class Suite:
     """Parametrizes its tests by the device, and applies the device's known failures to them."""
 
     device: ClassVar[str] = ""
+    told: ClassVar[bool] = False
     names: ClassVar[set[str]] = set()  # of all tests for this device, selected or not
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
@@ -89,6 +91,9 @@ class Suite:
         """Older backends skip newer tests; known failures are strict. The matrix is told which device this is."""
         backend, test = Device(self.device).kernels.backend, request.node
         test.user_properties.append(("micrograd device", str(self.device)))
+        if "told" not in type(self).__dict__:  # once in each process
+            type(self).told = True
+            test.user_properties.append(("micrograd facts", facts(Device(self.device))))
         arrived = getattr(request.function, "since", 1)
         if backend.protocol < arrived:
             pytest.skip(f"this test came with protocol {arrived}; the backend speaks {backend.protocol}")

@@ -10,17 +10,33 @@ from typing import Any, Final
 
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.device import Device
-from micrograd_core.ops import CORE_KERNELS, TABLE
+from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 
 OUTCOMES: Final = ("passed", "failed", "known failure", "skipped")
 LEGEND: Final = {"native": "a kernel of its own", "composed": "made of others", "missing": "neither"}
 
 
+def facts(device: Device) -> dict[str, Any]:
+    """What a matrix says of a device beside its tests, as plain data: the process that prints need not have it."""
+    kernels = device.kernels
+
+    def provided(op: Op) -> str:
+        if kernels.is_native(op.name):
+            return "native"
+        return "composed" if kernels.provides(op) and op.compose is not None else "missing"
+
+    return {
+        "device": str(device),
+        "unclaimed": sorted(set(CAPABILITIES) - device.capabilities),
+        "provided": {name: provided(op) for name, op in TABLE.items()},
+    }
+
+
 class Matrix:
     """Counts outcomes by operation and by level."""
 
-    def __init__(self, device: str) -> None:
-        self.device = str(Device(device))
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
         self.by_op: dict[str, Counter[str]] = {name: Counter() for name in TABLE}
         self.by_level: dict[str, Counter[str]] = {}
         self.reasons: list[str] = []
@@ -42,29 +58,22 @@ class Matrix:
             lines = [line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith("E  ")]
             self.reasons.append(lines[0] if lines else report.nodeid)
 
-    def provided(self, op: str) -> str:
-        """How the device comes by an operation."""
-        kernels = Device(self.device).kernels
-        if kernels.is_native(op):
-            return "native"
-        return "composed" if kernels.provides(TABLE[op]) and TABLE[op].compose is not None else "missing"
-
     def summary(self) -> dict[str, Any]:
         """Everything, as data."""
         failed = sum(counts["failed"] for counts in self.by_level.values())
-        unclaimed = sorted(set(CAPABILITIES) - Device(self.device).capabilities)
+        device, unclaimed, provided = self.facts["device"], self.facts["unclaimed"], self.facts["provided"]
         return {
-            "device": self.device,
-            "verdict": f"{failed} tests failed: {self.device} does not conform"
+            "device": device,
+            "verdict": f"{failed} tests failed: {device} does not conform"
             if failed
-            else f"{self.device} conforms" + (f"; it does not claim {', '.join(unclaimed)}" if unclaimed else ""),
+            else f"{device} conforms" + (f"; it does not claim {', '.join(unclaimed)}" if unclaimed else ""),
             "levels": {
                 name: {each: counts[each] for each in OUTCOMES}
                 for name, counts in self.by_level.items()
                 if name not in unclaimed
             },
             "operations": {
-                name: {"provided": self.provided(name), **{each: counts[each] for each in OUTCOMES}}
+                name: {"provided": provided[name], **{each: counts[each] for each in OUTCOMES}}
                 for name, counts in self.by_op.items()
             },
         }

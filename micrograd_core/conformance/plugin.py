@@ -34,18 +34,20 @@ class Matrices:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Count one test."""
-        device = dict(report.user_properties).get("micrograd device")
+        told = dict(report.user_properties)
+        device = told.get("micrograd device")
         if device is not None:
             if device not in self.by_device:
                 from micrograd_core.conformance.matrix import Matrix
 
-                self.by_device[device] = Matrix(device)
+                self.by_device[device] = Matrix()
+            self.by_device[device].facts.update(told.get("micrograd facts", {}))
             self.by_device[device].count(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Levels, operations and the verdict; files if asked."""
         for matrix in self.by_device.values():
-            terminalreporter.section(f"conformance of {matrix.device}")
+            terminalreporter.section(f"conformance of {matrix.facts['device']}")
             terminalreporter.write_line(
                 matrix.text(terminalreporter._tw.fullwidth, colour=terminalreporter._tw.hasmarkup)
             )
