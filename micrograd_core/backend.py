@@ -19,8 +19,8 @@ PROTOCOL: Final = 1
 """The protocol version this core speaks. It changes when a member is added that backends must have, or one changes."""
 
 CAPABILITIES: Final = {
-    "array-api": "every function of the array API standard's main namespace works",
-    "boolean-indexing": "getitem accepts a boolean mask",
+    "array-api": "every function of the array API standard's main namespace works, on complex numbers too",
+    "boolean-indexing": "x[mask] selects, and x[mask] = values writes",
     "complex": "the complex dtypes work in every numeric operation",
     "data-dependent-shapes": "nonzero and unique_* work",
     "dlpack": "handles have __dlpack__ and __dlpack_device__, and from_dlpack() takes what has",
@@ -31,6 +31,9 @@ CAPABILITIES: Final = {
     "strided": "layout() tells real strides, and views share memory",
 }
 """The fixed vocabulary of `Backend.capabilities`, with what each word promises."""
+
+STANDS_ON: Final = {"array-api": frozenset({"boolean-indexing", "complex", "data-dependent-shapes"})}
+"""Words that a word cannot be claimed without."""
 
 
 class Backend(Protocol):
@@ -213,4 +216,4 @@ def probe(backend: Any) -> list[str]:
     return found
 
 
-__all__ = ["CAPABILITIES", "PROTOCOL", "Backend", "faults", "member", "probe"]
+__all__ = ["CAPABILITIES", "PROTOCOL", "STANDS_ON", "Backend", "faults", "member", "probe"]

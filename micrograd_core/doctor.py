@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core import plugins
+from micrograd_core.backend import STANDS_ON
 from micrograd_core.device import Device
 from micrograd_core.errors import BackendBroken, DeviceUnavailable, MicrogradError
 from micrograd_core.ops import TABLE
@@ -72,7 +73,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""
         shown = {**row, "native ops": native, "dtypes": len(row["dtypes"]) if "dtypes" in row else ""}
-        shown["capabilities"] = " ".join(row.get("capabilities", ()))
+        implied = set().union(*(STANDS_ON.get(word, ()) for word in row.get("capabilities", ())))
+        shown["capabilities"] = " ".join(word for word in row.get("capabilities", ()) if word not in implied)
         cells.append(tuple(str(shown.get(column, "")) for column in COLUMNS))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

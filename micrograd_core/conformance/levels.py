@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import pytest
 
+import micrograd_core
+from micrograd_core.backend import STANDS_ON
 from micrograd_core.conformance.base import Suite, claim, since
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.ops import TABLE
+from micrograd_core.program import Program, Ref, Step, straight_line
 from micrograd_core.tensor import asarray, shares_memory
 
 
@@ -65,8 +67,85 @@ def random(device: Device) -> None:
     assert not missing, f"'random' is claimed, but there is no kernel for {', '.join(dict.fromkeys(missing))}"
 
 
-LEVELS: Final[dict[str, Callable[[Device], None]]] = {"strided": strided, "dlpack": dlpack, "random": random}
-"""Word to test. A word that is not here is a promise that nothing in this core relies on yet."""
+MAIN_NAMESPACE: Final = """
+    abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and
+    bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to
+    can_cast ceil clip concat conj copysign cos cosh count_nonzero cumulative_prod cumulative_sum diff divide empty
+    empty_like equal exp expand_dims expm1 eye finfo flip floor floor_divide from_dlpack full full_like greater
+    greater_equal hypot iinfo imag isdtype isfinite isinf isnan less less_equal linspace log log10 log1p log2
+    logaddexp logical_and logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min
+    minimum moveaxis multiply negative nextafter nonzero not_equal ones ones_like permute_dims positive pow prod real
+    reciprocal remainder repeat reshape result_type roll round searchsorted sign signbit sin sinh sort sqrt square
+    squeeze stack std subtract sum take take_along_axis tan tanh tensordot tile tril triu trunc unique_all
+    unique_counts unique_inverse unique_values unstack var vecdot where zeros zeros_like
+""".split()
+"""The functions of the array API standard 2024.12, without its extensions."""
+
+
+def array_api(device: Device) -> None:
+    """No function is missing; each is tested with its samples."""
+    missing = [name for name in MAIN_NAMESPACE if not callable(getattr(micrograd_core, name, None))]
+    missing += [name for name in MAIN_NAMESPACE if name in TABLE and not device.kernels.provides(TABLE[name])]
+    assert not missing, f"'array-api' is claimed, but {', '.join(missing)} cannot be computed"
+
+
+def boolean_indexing(device: Device) -> None:
+    """A mask selects, in C order, and names what is written."""
+    array = np.arange(12.0).astype("float32").reshape(3, 4)
+    x = asarray(array, device=device)
+    for mask in (array > 4, array[:, 0] > 3, np.zeros((3, 4), "bool")):
+        selected = x[asarray(mask, device=device)]
+        assert selected.device is device
+        assert selected.tolist() == array[mask].tolist(), (
+            f"a mask selects {selected.tolist()}, not {array[mask].tolist()}"
+        )
+    written = array.copy()
+    written[array > 4] = -1.0
+    x[x > 4] = -1.0
+    assert x.tolist() == written.tolist(), f"writing through a mask gives {x.tolist()}, not {written.tolist()}"
+
+
+def data_dependent_shapes(device: Device) -> None:
+    """How many results there are depends on the numbers."""
+    array = np.array([3, 0, 3, 1, 0, 0])
+    x = asarray(array, device=device)
+    (positions,) = micrograd_core.nonzero(x)
+    values, counts = micrograd_core.unique_counts(x)
+    assert positions.tolist() == [0, 2, 3], f"nonzero gives {positions.tolist()}"
+    found = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    assert found == {0: 3, 1: 1, 3: 2}, f"unique_counts gives {found}"
+
+
+def jit(device: Device) -> None:
+    """A compiled program computes what its kernels in a row do."""
+    steps = (
+        Step("multiply", (Ref(0), Ref(1)), {}),
+        Step("add", (Ref(2), 0.5), {}),
+        Step("exp", (Ref(3),), {}),
+        Step("sum", (Ref(4),), {"axis": (1,), "keepdims": False}),
+    )
+    program = Program(2, steps, (Ref(5), Ref(3)))
+    array = np.linspace(-1, 1, 12).astype("float32").reshape(3, 4)
+    handles = [asarray(each, device=device)._handle for each in (array, array[::-1].copy())]
+    compiled, kernels = device.kernels.compile(program)(*handles), device.kernels
+    for found, expected in zip(
+        compiled, straight_line(program, lambda op: getattr(kernels, op))(*handles), strict=True
+    ):
+        first, second = (np.frombuffer(kernels.to_host(each), "float32") for each in (found, expected))
+        near = np.allclose(first, second, rtol=1e-5)
+        assert near, "a compiled program gives other numbers than its kernels in a row"
+
+
+LEVELS: Final[dict[str, Callable[[Device], None]]] = {
+    "array-api": array_api,
+    "boolean-indexing": boolean_indexing,
+    "data-dependent-shapes": data_dependent_shapes,
+    "dlpack": dlpack,
+    "jit": jit,
+    "random": random,
+    "strided": strided,
+}
+"""Word to test. `complex`, `linalg` and `fft` are tested by the samples of the operations that need them."""
 
 
 class Levels(Suite):
@@ -76,9 +155,14 @@ class Levels(Suite):
     def test_level(self, word: str, opened: Device) -> None:
         """What `CAPABILITIES` promises for the word, if it is claimed."""
         claim(opened, word)
-        if word not in LEVELS:
-            pytest.skip(f"this core asks nothing of {word!r}")
-        LEVELS[word](opened)
+        unclaimed = sorted(STANDS_ON.get(word, frozenset()) - opened.capabilities)
+        assert not unclaimed, f"{word!r} is claimed without {', '.join(unclaimed)}"
+        if word in LEVELS:
+            LEVELS[word](opened)
+            return
+        needing = [op for op in TABLE.values() if op.capability == word]
+        for op in needing:
+            assert getattr(opened.kernels, op.name) is not None, f"{word!r} is claimed, but there is no {op.name}"
 
     @since(1)
     def test_random_numbers(self, opened: Device) -> None:

@@ -28,7 +28,10 @@ DTYPES: Final = {
 class CPUBackend(ArrayAPIBackend):
     """The host's memory and processor, through NumPy."""
 
-    capabilities = frozenset({"complex", "dlpack", "fft", "linalg", "random", "strided"})
+    capabilities = frozenset({
+        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "linalg", "random",
+        "strided",
+    })  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)

@@ -71,6 +71,8 @@ class Namespace(NamedTuple):
     known_failures: Mapping[str, str] = MappingProxyType({})  # tests of the suite -> what the library lacks
 
 
+STANDARD: Final = frozenset({"array-api", "boolean-indexing", "complex", "data-dependent-shapes", "fft", "linalg"})
+
 NAMESPACES: Final = {
     "strict": Namespace(
         "array_api_strict",
@@ -78,7 +80,7 @@ NAMESPACES: Final = {
         ("0",),
         writable=lambda x: bool(seen_by_numpy(x).flags.writeable),
         span=strict_span,
-        capabilities=frozenset({"complex", "fft", "linalg"}),
+        capabilities=STANDARD,
     ),
     "torch": Namespace(
         "torch",
@@ -89,18 +91,13 @@ NAMESPACES: Final = {
         on_host=lambda x: x.cpu().resolve_conj(),
         writable=lambda x: 0 not in [s for n, s in zip(x.shape, x.stride(), strict=True) if n > 1],
         span=torch_span,
-        capabilities=frozenset({"complex", "fft", "linalg"}),
+        capabilities=STANDARD,
         layout=lambda x: Layout(tuple(x.shape), x.stride(), x.storage_offset()),
     ),
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each
     # computation rather than for the process, where it would change what the user's own JAX code computes.
     "jax": Namespace(
-        "jax",
-        "jax.numpy",
-        ("cpu",),
-        jax_device,
-        scope=lambda jax: partial(jax.enable_x64, True),
-        capabilities=frozenset({"complex", "fft", "linalg"}),
+        "jax", "jax.numpy", ("cpu",), jax_device, scope=lambda jax: partial(jax.enable_x64, True), capabilities=STANDARD
     ),
     # `x[key] = values` gives `x` a new graph, which its views do not see: as good as immutable.
     "dask": Namespace("dask", "array_api_compat.dask.array", ("0",)),
