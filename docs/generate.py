@@ -65,8 +65,7 @@ def members_table() -> str:
 def described(member: str) -> str:
     """The first sentence of its documentation."""
     if member in Backend.__annotations__:
-        assert Backend.__doc__ is not None
-        found = re.search(rf"^    {member} : .*\n((?:        .*\n)+)", Backend.__doc__, re.M)
+        found = re.search(rf"^{member} : .*\n((?:    .*\n)+)", inspect.cleandoc(Backend.__doc__ or ""), re.M)
         assert found is not None, f"Backend's docstring does not describe {member}"
         text = " ".join(found[1].split())
     else:
