@@ -328,6 +328,10 @@ class Micrograd(Modules):
     def constant(self, array: Any) -> Any:
         return self.library.asarray(array)
 
+    def scalars(self, case: Case, arrays: Arrays) -> Prepared:
+        """Scalars are Values here: Python floats instead of arrays."""
+        return Scalars("micrograd_core").gradient(case, arrays)
+
     def host(self, x: Any) -> np.ndarray:
         return np.asarray(x.tolist(), "float32")
 
@@ -504,14 +508,11 @@ def flattened(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-class Karpathy(Tape):
-    """karpathy/micrograd, the scalar engine this project is named after."""
+class Scalars(Tape):
+    """An engine of scalars, whose class is `Value`."""
 
-    name, module, distribution = "karpathy", "micrograd.engine", "micrograd"
-    kinds = ("scalars",)
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, module: str) -> None:
+        self.library = import_module(module)
         self.relu = self.library.Value.relu
 
     def leaf(self, array: Any) -> Any:
@@ -524,13 +525,17 @@ class Karpathy(Tape):
         return np.asarray(getattr(x, "data", x), "float32")
 
 
-class Value(Karpathy):
-    """The scalars of micrograd_core: Python floats instead of arrays."""
+class Karpathy(Scalars):
+    """karpathy/micrograd, the scalar engine this project is named after."""
 
-    name, module, distribution = "value", "micrograd_core", "micrograd-core"
+    name, module, distribution = "karpathy", "micrograd.engine", "micrograd"
+    kinds = ("scalars",)
+
+    def __init__(self) -> None:
+        super().__init__(self.module)
 
 
 PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (NumPy, Micrograd, Value, Torch, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+    peer.name: peer for peer in (NumPy, Micrograd, Torch, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
 }
 """In the order of the columns."""
