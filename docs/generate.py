@@ -65,7 +65,7 @@ def members_table() -> str:
 def described(member: str) -> str:
     """The first sentence of its documentation."""
     if member in Backend.__annotations__:
-        found = re.search(rf"^{member} : .*\n((?:    .*\n)+)", inspect.cleandoc(Backend.__doc__ or ""), re.M)
+        found = re.search(rf"^{member} : .*((?:\n    .*)+)", inspect.cleandoc(Backend.__doc__ or ""), re.M)
         assert found is not None, f"Backend's docstring does not describe {member}"
         text = " ".join(found[1].split())
     else:
