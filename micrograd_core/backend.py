@@ -24,15 +24,19 @@ CAPABILITIES: Final = {
     "complex": "the complex dtypes work in every numeric operation",
     "data-dependent-shapes": "nonzero and unique_* work",
     "dlpack": "handles have __dlpack__ and __dlpack_device__, and from_dlpack() takes what has",
+    "eig": "eig and eigvals of the linalg extension work",
     "fft": "the fft extension works",
     "jit": "compile() does better than straight-line Python",
-    "linalg": "the linalg extension works",
+    "linalg": "the linalg extension works, eig and eigvals aside",
     "random": "random numbers are made on the device",
     "strided": "layout() tells real strides, and views share memory",
 }
 """The fixed vocabulary of `Backend.capabilities`, with what each word promises."""
 
-STANDS_ON: Final = {"array-api": frozenset({"boolean-indexing", "complex", "data-dependent-shapes"})}
+STANDS_ON: Final = {
+    "array-api": frozenset({"boolean-indexing", "complex", "data-dependent-shapes"}),
+    "eig": frozenset({"complex", "linalg"}),
+}
 """Words that a word cannot be claimed without."""
 
 

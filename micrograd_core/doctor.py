@@ -73,8 +73,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""
         shown = {**row, "native ops": native, "dtypes": len(row["dtypes"]) if "dtypes" in row else ""}
-        implied = set().union(*(STANDS_ON.get(word, ()) for word in row.get("capabilities", ())))
-        shown["capabilities"] = " ".join(word for word in row.get("capabilities", ()) if word not in implied)
+        claimed = row.get("capabilities", ())
+        implied = STANDS_ON["array-api"] if "array-api" in claimed else ()
+        shown["capabilities"] = " ".join(word for word in claimed if word not in implied)
         cells.append(tuple(str(shown.get(column, "")) for column in COLUMNS))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, fft, grad, gradcheck, gradgradcheck, linalg, value_and_grad
+from micrograd_core import Device, Tensor, asarray, fft, grad, gradcheck, gradgradcheck, linalg, real, value_and_grad
 from micrograd_core.errors import DTypeError, GraphError, LinAlgError, ShapeError, UnsupportedOp
 
 
@@ -138,6 +139,99 @@ def test_the_pseudo_inverse_of_a_matrix_without_full_rank_has_a_gradient() -> No
     assert gradgradcheck(f, [left, right], rtol=1e-3)
 
 
+# ── eigenvalues of any matrix ────────────────────────────────────────────────────────────────────────────────
+
+ROTATION = [[0.6, -0.9, 0.2], [0.8, 0.5, -0.3], [0.1, 0.4, 2.0]]  # a complex pair and a real eigenvalue
+
+
+def spread_of(x: Tensor) -> Any:
+    """The sum of ``|λ|²``, which is no function of traces."""
+    return (abs(linalg.eigvals(x)) ** 2).sum()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_any_square_matrix_has_complex_eigenvalues(dtype: str) -> None:
+    x = asarray(ROTATION, dtype=dtype)
+    values, vectors = linalg.eig(x)
+    assert linalg.eig(x)._fields == ("eigenvalues", "eigenvectors")
+    single = dtype in ("float32", "complex64")
+    assert {str(part.dtype) for part in (values, vectors)} == {"complex64" if single else "complex128"}
+    rtol = 1e-5 if single else 1e-12
+    np.testing.assert_allclose((x @ vectors).numpy(), (vectors * values).numpy(), rtol, rtol)
+    np.testing.assert_allclose((abs(vectors) ** 2).sum(axis=0).numpy(), np.ones(3), rtol)
+    np.testing.assert_allclose(linalg.eigvals(x).numpy(), values.numpy(), rtol, rtol)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        spread_of,
+        lambda x: linalg.eigvals(x).exp().sum(),
+        lambda x: (abs(linalg.eig(x).eigenvectors) ** 3).sum(),
+        lambda x: (abs(linalg.eig(x).eigenvectors[0]) ** 2 * linalg.eig(x).eigenvalues).sum(),
+    ],
+    ids=["values", "holomorphic", "vectors", "both"],
+)
+@pytest.mark.parametrize("imaginary", [0, 0.3j], ids=["real", "complex"])
+def test_losses_that_no_phase_changes_have_gradients_to_second_order(f: Any, imaginary: complex) -> None:
+    x = np.array(ROTATION) + (imaginary * np.arange(9).reshape(3, 3) if imaginary else 0)
+    assert gradcheck(f, Tensor(x))
+    assert gradgradcheck(f, Tensor(x))
+
+
+def test_the_gradient_of_a_trace_is_the_identity_however_it_is_found() -> None:
+    x = Tensor(ROTATION, dtype="float64")
+    real(linalg.eigvals(x).sum()).backward()
+    assert str(x.grad.dtype) == "float64"
+    np.testing.assert_allclose(x.grad.numpy(), np.eye(3), atol=1e-14)
+
+
+def test_a_spectral_radius_descends_below_one() -> None:
+    x = Tensor(np.random.default_rng(2).normal(size=(5, 5)), dtype="float64")
+    for _ in range(100):
+        radius, g = value_and_grad(lambda x: abs(linalg.eigvals(x)).max())(x)
+        x = Tensor(x.detach() - 0.05 * g) if radius.item() > 0.9 else x
+    assert np.abs(np.linalg.eigvals(x.detach().numpy())).max() < 1
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_vectors_of_repeated_eigenvalues_have_no_gradient_and_values_of_defective_matrices_neither() -> None:
+    identity = Tensor(np.eye(3), dtype="float64")
+    np.testing.assert_array_equal(grad(lambda x: abs(linalg.eigvals(x)).sum())(identity).numpy(), np.eye(3))
+    assert grad(lambda x: abs(linalg.eig(x).eigenvectors).sum())(identity).isnan().any()
+    jordan = Tensor([[1.0, 1.0], [0.0, 1.0]], dtype="float64")
+    with suppress(LinAlgError):  # where rounding leaves the two vectors exactly parallel
+        assert abs(grad(lambda x: abs(linalg.eigvals(x)[0]))(jordan)).max().item() > 1e12
+
+
+def test_gradients_of_eigenvalues_equal_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    for x in (np.array(ROTATION), np.array(ROTATION) + 0.2j * np.arange(9).reshape(3, 3)):
+        ours, theirs = Tensor(x), torch.tensor(x, requires_grad=True)
+        for xp, each in ((linalg, ours), (torch.linalg, theirs)):
+            values, vectors = xp.eig(each)
+            (abs(values) ** 2 * abs(vectors[0]) + abs(vectors[1]) ** 3).sum().backward()
+        np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_a_device_may_have_linear_algebra_without_eig() -> None:
+    import array_api_compat.numpy as xp
+
+    from micrograd_core.adapters.array_api import ArrayAPIBackend
+    from micrograd_core.kernels import Kernels
+    from micrograd_core.ops import TABLE
+
+    class Older(ArrayAPIBackend):
+        capabilities = frozenset({"complex", "linalg"})
+
+    kernels = Kernels(Older(xp, "older:0"))
+    assert kernels.eigh(np.eye(2))[0].tolist() == [1.0, 1.0]
+    for name in ("eig", "eigvals"):
+        assert not kernels.provides(TABLE[name])
+        with pytest.raises(UnsupportedOp, match=rf"{name} is not supported on older:0: .* capability 'eig'"):
+            getattr(kernels, name)(np.eye(2))
+
+
 # ── norms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -211,6 +305,7 @@ SINGULAR = [[1.0, 2.0], [2.0, 4.0]]
         (lambda x: linalg.solve(x, asarray([1.0, 1.0])), r"solve: the matrix is singular.*pinv.*\(2, 2\) and \(2,\)"),
         (lambda x: linalg.cholesky(x - 3.0), r"cholesky: the matrix is not positive definite; got shape \(2, 2\)"),
         (lambda x: linalg.matrix_power(x, -1), r"matrix_power: the matrix is singular"),
+        (lambda x: linalg.eig(x * float("nan")), r"eig: the iteration did not converge"),
         (lambda x: linalg.svd(x * float("nan")), r"svd: the iteration did not converge"),
     ],
 )
@@ -225,6 +320,7 @@ def test_numbers_without_an_answer_get_a_sentence(call: Any, words: str) -> None
     ("call", "error", "words"),
     [
         (lambda x: linalg.inv(x), ShapeError, r"inv: the matrix must be square; got shape \(2, 3\)"),
+        (lambda x: linalg.eig(x), ShapeError, r"eig: the matrix must be square; got shape \(2, 3\)"),
         (lambda x: linalg.svd(x[0]), ShapeError, r"svd: a matrix has two axes.*got shape \(3,\)"),
         (lambda x: linalg.solve(x[:, :2], x.mT), ShapeError, r"solve: shapes \(2, 2\) and \(3, 2\) do not fit"),
         (lambda x: linalg.qr(x, mode="full"), ValueError, r"qr: mode is 'reduced' or 'complete'; got 'full'"),

@@ -27,10 +27,11 @@ STANDARD = frozenset(
 )
 
 EXTENSIONS = {
-    "linalg": frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split()),
-    "fft": frozenset("fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split()),
+    "linalg": ("linalg", frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())),
+    "eig": ("linalg", frozenset({"eig", "eigvals"})),
+    "fft": ("fft", frozenset("fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split())),
 }
-"""Likewise, of the extensions."""
+"""Likewise, of the extensions: for each capability, the extension and its functions that a claim means."""
 
 ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
@@ -184,9 +185,9 @@ class ArrayAPIBackend:
         """The namespace's own function, or one of `kernels`."""
         if op in self.kernels:
             return self.kernels[op]
-        for name, functions in EXTENSIONS.items():
-            if op in functions and name in self.capabilities:
-                return getattr(getattr(self.xp, name), op)  # type: ignore[no-any-return]
+        for word, (extension, functions) in EXTENSIONS.items():
+            if op in functions and word in self.capabilities:
+                return getattr(getattr(self.xp, extension), op)  # type: ignore[no-any-return]
         return getattr(self.xp, op, None) if op in STANDARD else None
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:

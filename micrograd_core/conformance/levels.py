@@ -145,7 +145,7 @@ LEVELS: Final[dict[str, Callable[[Device], None]]] = {
     "random": random,
     "strided": strided,
 }
-"""Word to test. `complex`, `linalg` and `fft` are tested by the samples of the operations that need them."""
+"""Word to test. `complex`, `linalg`, `eig` and `fft` are tested by the samples of the operations that need them."""
 
 
 class Levels(Suite):

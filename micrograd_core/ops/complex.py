@@ -24,6 +24,11 @@ def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
     return REAL_OF.get(dtype, dtype)
 
 
+def complex_dtype(dtype: DType, params: Any = None) -> DType:
+    """The one whose parts are of a real dtype; a complex one itself."""
+    return COMPLEX_OF.get(dtype, dtype)
+
+
 def as_complex(k: Any, x: Any) -> Any:
     """`x` with an imaginary part of 0, if it is real."""
     dtype = k.dtype(x)

@@ -12,17 +12,13 @@ from functools import partial
 from operator import index
 from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, DType, float32, int64
+from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
-from micrograd_core.ops.complex import real_dtype
+from micrograd_core.ops.complex import complex_dtype, real_dtype
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Array, Op, Sample
 
 NORMS = ("backward", "ortho", "forward")
-
-
-def _complex_dtype(dtype: DType, params: Any = None) -> DType:
-    return COMPLEX_OF.get(dtype, dtype)
 
 
 def _at_least_single(dtype: DType) -> DType:
@@ -213,9 +209,9 @@ def _transform(name: str, doc: str, **facts: Any) -> Op:
     return Op(name, f"{doc} {_DIFFERENT}", extension="fft", capability="fft", reference=reference, **facts)
 
 
-_complex = partial(_transform, accepts=INEXACT, cast=_complex_dtype)
-_from_real = partial(_transform, accepts=FLOATING, cast=_at_least_single, result=_complex_dtype)
-_to_real = partial(_transform, accepts=INEXACT, cast=_complex_dtype, result=real_dtype)
+_complex = partial(_transform, accepts=INEXACT, cast=complex_dtype)
+_from_real = partial(_transform, accepts=FLOATING, cast=_at_least_single, result=complex_dtype)
+_to_real = partial(_transform, accepts=INEXACT, cast=complex_dtype, result=real_dtype)
 
 
 def _shifting(name: str, doc: str, *, inverse: bool) -> Op:

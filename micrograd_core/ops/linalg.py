@@ -12,10 +12,17 @@ from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import matrix_calculus as calculus
-from micrograd_core.ops.complex import real_dtype
+from micrograd_core.ops.complex import complex_dtype, real_dtype
 from micrograd_core.ops.record import INEXACT, Array, Op, Sample
 
 # ── what is returned ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues in any order, and eigenvectors of length 1 as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
 
 
 class EighResult(NamedTuple):
@@ -130,6 +137,8 @@ matrix = partial(Array, low=-0.125, high=0.125, kind="dominant")
 _symmetric = partial(Array, low=-0.125, high=0.125, kind="symmetric")
 _SQUARE = tuple(Sample(matrix(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
 _SYMMETRIC = tuple(Sample(_symmetric(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
+_turning = partial(Array, low=-0.125, high=0.125, kind="turning")
+_TURNING = tuple(Sample(_turning(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
 _ANY_SHAPE = tuple(Sample(matrix(shape)) for shape in ((3, 3), (4, 2), (2, 3), (2, 3, 2), (0, 2, 2)))
 
 LINALG = partial(Op, extension="linalg", capability="linalg", accepts=INEXACT, cast=_at_least_single)
@@ -151,6 +160,31 @@ OPS = (
         undefined="the matrix is not positive definite",
         samples=(*_SYMMETRIC, Sample(_symmetric((3, 3)), upper=True)),
         reference=lambda np, x, upper=False: np.linalg.cholesky(x, upper=upper),
+    ),
+    LINALG(
+        "eig",
+        "Eigenvalues, in no particular order, and eigenvectors of length 1 of a square matrix; complex, also where "
+        "they are real. The gradient of vectors is NaN where an eigenvalue repeats.",
+        capability="eig",
+        parameters=_plain("eig", square=True),
+        parts=EigResult,
+        result=complex_dtype,
+        gradient=(calculus.conjugate_calculus(calculus.eig_rule),),
+        undefined=STUCK,
+        samples=(*_TURNING, _SQUARE[0]),
+        observe=lambda xp, w, v: _flip_free(v, w * w + w, xp.conj(v).mT),
+        reference=lambda np, x: [part + 0j for part in np.linalg.eig(x)],
+    ),
+    LINALG(
+        "eigvals",
+        "Eigenvalues of a square matrix, in no particular order; complex, also where they are real.",
+        capability="eig",
+        parameters=_plain("eigvals", square=True),
+        result=complex_dtype,
+        compose=lambda k, x: k.copy(k.eig(x)[0]),
+        undefined=STUCK,
+        samples=(*_TURNING, _SQUARE[0]),
+        reference=lambda np, x: np.linalg.eigvals(x) + 0j,
     ),
     LINALG(
         "eigh",

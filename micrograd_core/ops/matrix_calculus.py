@@ -6,6 +6,8 @@ Matrices are the last two axes; everything is batched over the others. Sources:
 - Murray 2016, "Differentiation of the Cholesky decomposition";
 - Walter and Lehmann 2010, "Algorithmic differentiation of linear algebra functions" (QR); Roberts and Roberts 2020,
   "QR and LQ decomposition matrix backpropagation algorithms" (wide matrices);
+- Boeddeker et al. 2017, "On the computation of complex-valued gradients with application to statistically optimum
+  beamforming" (eigenvectors of any matrix);
 - Wan and Zhang 2019, "Automatic differentiation for complex valued SVD";
 - Golub and Pereyra 1973, "The differentiation of pseudo-inverses".
 
@@ -94,8 +96,6 @@ def conjugate_calculus(rule: Any) -> Any:
     """A rule from the literature, where ``dL = Re tr(G^H dX)``, for the sweep, where ``dL = Re sum(g dX)``."""
 
     def bilinear(k: Any, g: Any, out: Any, x: Any, **params: Any) -> Any:
-        if not k.dtype(x).is_complex:
-            return rule(k, g, out, x, **params)
         g = tuple(each if each is None else conj(k, each) for each in g) if isinstance(g, tuple) else conj(k, g)
         return conj(k, rule(k, g, out, x, **params))
 
@@ -227,6 +227,27 @@ def eigh_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
         turned = k.multiply(k.matmul(adjoint, g_vectors), _reciprocal_gaps(k, values, x))
         terms.append(_hermitian(k, product(k, vectors, turned, adjoint)))
     return _sum_of(k, terms)
+
+
+def eig_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    """``V^-H (diag(g) + M / conj(gaps)) V^H``, ``M = V^H G - V^H V diag(Re(V^H G))`` (Boeddeker et al., 4.77).
+
+    What is taken off in M keeps the vectors' lengths; of their phases the rule says that they do not turn.
+    """
+    (values, vectors), (g_values, g_vectors) = out, g
+    adjoint = _h(k, vectors)
+    diagonal = k.equal(*_position(k, *x.shape[-2:]))
+    terms = []
+    if g_values is not None:
+        terms.append(k.where(diagonal, _per_column(k, g_values), 0))
+    if g_vectors is not None:
+        turned = k.matmul(adjoint, g_vectors)
+        along = k.where(diagonal, in_dtype_of(k, k.real(turned), vectors), 0)
+        turned = k.subtract(turned, product(k, adjoint, vectors, along))
+        gaps = k.subtract(_per_column(k, values), k.reshape(values, shape=(*values.shape, 1)))
+        terms.append(k.where(diagonal, 0, k.divide(turned, conj(k, k.where(diagonal, 1, gaps)))))
+    total = k.solve(adjoint, k.matmul(_sum_of(k, terms), adjoint))
+    return total if k.dtype(x).is_complex else k.real(total)
 
 
 def svd_rule(k: Any, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:

@@ -48,7 +48,9 @@ class Array(NamedTuple):
     low: float = -2.0
     high: float = 2.0
     dtype: str = ""  # default: that of the test
-    kind: str = ""  # "dominant": matrices with `high` times 4, 8, 12 … added to their diagonals; "symmetric" ones
+    # "dominant": matrices with `high` times 4, 8, 12 … added to their diagonals; "symmetric": such matrices, symmetric;
+    # "turning": also with `high` times 8 added above the diagonal and -8 below, for complex eigenvalues.
+    kind: str = ""
 
     def shaped(self, values: list[Any]) -> list[Any]:
         """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
@@ -60,6 +62,8 @@ class Array(NamedTuple):
             matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
             if self.kind == "symmetric":
                 value = (value + values[matrix + j * columns + i]) / 2
+            if self.kind == "turning":
+                value += 8 * self.high * ((j > i) - (j < i))
             made.append(value + 4 * self.high * (i + 1) if i == j else value)
         return made
 

@@ -29,8 +29,8 @@ class CPUBackend(ArrayAPIBackend):
     """The host's memory and processor, through NumPy."""
 
     capabilities = frozenset({
-        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "linalg", "random",
-        "strided",
+        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "eig", "fft", "linalg",
+        "random", "strided",
     })  # fmt: skip
 
     def __init__(self) -> None:
