@@ -205,7 +205,9 @@ def eye(
 ) -> Tensor:
     """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default."""
     kernels = _kernels(device)
-    rows, columns = _counted(n_rows, kernels), _counted(n_rows if n_cols is None else n_cols, kernels)
+    n_cols = n_rows if n_cols is None else n_cols
+    rows, columns = _counted(n_rows, kernels), _counted(n_cols, kernels)
+    k = max(-n_rows, min(k, n_cols))  # any diagonal further out is as empty, and may be beyond int64
     on = rows.reshape((-1, 1) if n_rows else (0, 1)) + k == columns
     return _finish(on.astype(dtype or float32), requires_grad)
 

@@ -303,3 +303,13 @@ def test_products_with_zeros_have_right_gradients_to_second_order(device: Device
             assert mg.gradgradcheck(function, Tensor(data, dtype="float64", device=device))
     with pytest.raises(ShapeError, match="cumulative_sum: say along which axis"):
         mg.cumulative_sum(mg.ones((2, 2), device=device))
+
+
+@pytest.mark.parametrize("k", [2**63, -(2**70), 3, -3])
+def test_diagonals_beyond_the_matrix_are_empty(k: int) -> None:
+    x = mg.ones((2, 3))
+    assert mg.eye(2, 3, k=k).tolist() == [[0.0] * 3] * 2
+    kept, dropped = (mg.tril, mg.triu) if k > 0 else (mg.triu, mg.tril)
+    assert kept(x, k=k).tolist() == x.tolist()
+    assert dropped(x, k=k).tolist() == mg.zeros((2, 3)).tolist()
+    assert mg.eye(0, k=k).shape == (0, 0)

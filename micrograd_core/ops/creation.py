@@ -13,7 +13,8 @@ def _diagonal(name: str) -> Any:
     def parameters(x: Any, /, *, k: int = 0) -> dict[str, Any]:
         if len(x.shape) < 2:
             raise ShapeError(f"{name} is for matrices; this tensor has shape {x.shape}")
-        return {"diagonal": k}
+        rows, columns = x.shape[-2:]
+        return {"diagonal": max(-rows, min(k, columns))}  # no diagonal is further out; k may be beyond int64
 
     return parameters
 
