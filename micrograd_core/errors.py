@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 __all__ = [
+    "AxisError",
     "BackendBroken",
     "BackendIncompatible",
     "BackendNotFound",
@@ -173,6 +174,10 @@ class ShapeError(MicrogradError, ValueError):
 
 class LinAlgError(MicrogradError, ValueError):
     """The numbers of a matrix leave an operation without an answer: a singular one has no inverse."""
+
+
+class AxisError(ShapeError, IndexError):
+    """An operation was given an axis that the tensor does not have. As NumPy's, it can be caught as either kind."""
 
 
 class MissingAxes(ShapeError, AttributeError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
-from micrograd_core.errors import IndexingError, ShapeError
+from micrograd_core.errors import AxisError, IndexingError, ShapeError
 
 Shape = tuple[int, ...]
 
@@ -88,7 +88,7 @@ def resolve_axis(op: str, axis: Any, ndim: int) -> int:
         raise ShapeError(f"{op}: an axis is an integer; got {axis!r}") from None
     if not -ndim <= resolved < ndim:
         possible = f"axes {-ndim} to {ndim - 1}" if ndim else "no axes (it is 0-d)"
-        raise ShapeError(f"{op}: axis {resolved} is out of range; a tensor of {ndim} dimensions has {possible}")
+        raise AxisError(f"{op}: axis {resolved} is out of range; a tensor of {ndim} dimensions has {possible}")
     return resolved + ndim if resolved < 0 else resolved
 
 

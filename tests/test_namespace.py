@@ -313,3 +313,11 @@ def test_diagonals_beyond_the_matrix_are_empty(k: int) -> None:
     assert kept(x, k=k).tolist() == x.tolist()
     assert dropped(x, k=k).tolist() == mg.zeros((2, 3)).tolist()
     assert mg.eye(0, k=k).shape == (0, 0)
+
+
+def test_an_axis_that_is_not_there_is_an_index_error_and_a_value_error() -> None:
+    x = mg.ones((2, 3))
+    for call in (lambda: mg.expand_dims(x, axis=3), lambda: mg.expand_dims(x, axis=-4), lambda: mg.sum(x, axis=2)):
+        for kind in (IndexError, ValueError):
+            with pytest.raises(kind, match=r"(expand_dims|sum): axis -?\d is out of range"):
+                call()
