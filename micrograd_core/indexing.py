@@ -198,10 +198,11 @@ def _span(entry: Any) -> int:
 
 def _true_positions(mask: Tensor, shape: Shape, axis: int) -> list[Tensor]:
     """Where a mask that stands at `axis` is true: indices along each of its axes (along a new one, if it is 0-d)."""
-    if mask.shape != shape[axis : axis + mask.ndim]:
+    lengths = shape[axis : axis + mask.ndim]
+    if len(lengths) < mask.ndim or any(own not in (0, n) for own, n in zip(mask.shape, lengths, strict=True)):
         raise IndexingError(
             f"getitem: a boolean index of shape {mask.shape} does not fit the axes from {axis} on of shape {shape}; "
-            "the lengths must be equal"
+            "the lengths must be equal, or 0"
         )
     found = apply_single(TABLE["argwhere"], mask if mask.ndim else mask.reshape(1))
     return [found[:, each] for each in range(max(mask.ndim, 1))]

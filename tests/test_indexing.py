@@ -495,3 +495,15 @@ def test_where_indices_come_from(device: Device) -> None:
     assert rows.dtype is int64
     assert x[rows[:, 0], rows[:, 1]].tolist() == [2.0, 3.0]
     assert mg.asarray(x[rows[:, 0], rows[:, 1]]).device is device
+
+
+@pytest.mark.parametrize(
+    ("shape", "mask"), [((1,), (0,)), ((2, 3), (0,)), ((2, 3), (2, 0)), ((2, 3), (0, 0)), ((0,), (0,))]
+)
+def test_a_mask_may_have_no_length_along_an_axis(shape: tuple[int, ...], mask: tuple[int, ...], device: Device) -> None:
+    x, key = mg.ones(shape, device=device), mg.zeros(mask, dtype="bool", device=device)
+    assert x[key].shape == (0, *shape[len(mask) :])
+    x[key] = 5.0
+    assert x.tolist() == mg.ones(shape).tolist()
+    with pytest.raises(IndexError, match=r"boolean index of shape \(2, 1\) .* must be equal, or 0"):
+        mg.ones((2, 3), device=device)[mg.zeros((2, 1), dtype="bool", device=device)]
