@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.device import Device
 from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
-from micrograd_core.dtypes import DType, float32, integer_range
+from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
 from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.reductions import accumulator
 from micrograd_core.tensor import Tensor, asarray
@@ -30,7 +30,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         if op.optional:
             args = _completed(op, args, kwargs)
         operands = tuple(
-            x if isinstance(x, (Tensor, *SCALARS)) and i else asarray(x, device=_beside(args) if i else None)
+            (x if isinstance(x, (Tensor, *SCALARS)) else asarray(x, device=_beside(args))) if i else _first(op, args)
             for i, x in enumerate(args[:count])
         )
         if op.cast is accumulator and "dtype" in kwargs:
@@ -47,6 +47,17 @@ def _function(op: Op) -> Callable[..., Tensor]:
     # `inspect` finds the signature there when it is asked for; importing it here would cost more than all the rest.
     function.__wrapped__ = _shape_of(op)
     return function  # type: ignore[no-any-return]
+
+
+def _first(op: Op, args: tuple[Any, ...]) -> Tensor:
+    """The first operand as a tensor; a Python number takes dtype and device from one that it promotes with."""
+    x = args[0]
+    if isinstance(x, SCALARS) and 0 not in op.separate:
+        for i, other in enumerate(args[1 : op.operands], 1):
+            if isinstance(other, Tensor) and i not in op.separate:
+                check_scalar(op.name, x, other.dtype)
+                return asarray(x, dtype=other.dtype, device=other.device)
+    return asarray(x)
 
 
 def _beside(operands: Any) -> Device | None:

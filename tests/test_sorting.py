@@ -196,3 +196,14 @@ def test_ordering_refuses_what_has_no_order(device: Device) -> None:
         mg.searchsorted(asarray([1.0], device=device), asarray([1.0], device=device), side="up")
     with pytest.raises(DTypeError, match="isin: .*undefined"):
         mg.isin(asarray([1], device=device), asarray([1.0], device=device))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint64", "float64"])
+def test_a_number_is_sought_in_the_dtype_of_the_tensor(dtype: str, device: Device) -> None:
+    values = asarray([0, 3], dtype=dtype, device=device)
+    assert mg.isin(3, values).item() is True
+    assert mg.isin(4, values, invert=True).item() is True
+    assert mg.isin(3, values).device is device
+    assert mg.searchsorted(values, 2).item() == 1
+    with pytest.raises(DTypeError, match=f"isin: the Python complex 1j does not go with a {dtype} tensor"):
+        mg.isin(1j, values)

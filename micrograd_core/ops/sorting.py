@@ -14,6 +14,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, integer_range
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
+from micrograd_core.ops.common import arrays, is_scalar
 from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -150,13 +151,14 @@ def _sort_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, descending: bool,
 
 def _searchsorted(k: Any, x: Any, y: Any, *, side: str) -> Any:
     """How many elements come before: the position where a new one keeps the order."""
+    x, y = arrays(k, x, y)
     y = k.expand_dims(y, axis=(len(y.shape),))
     before = _before(k, x, y) if side == "left" else k.logical_not(_before(k, y, x))
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
 
 
 def _isin(k: Any, x: Any, y: Any, *, invert: bool) -> Any:
-    if type(y) in (bool, int, float, complex):
+    if is_scalar(y):
         found = k.equal(x, y)
     else:
         flat = k.reshape(y, shape=(math.prod(y.shape),))
