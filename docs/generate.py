@@ -113,7 +113,7 @@ def capabilities_table() -> str:
 
     rows = []
     for word, promise in CAPABILITIES.items():
-        test = first_sentence(LEVELS[word].__doc__ or "") if word in LEVELS else "nothing in this version"
+        test = first_sentence(LEVELS[word].__doc__ or "") if word in LEVELS else "Its operations, with their samples"
         rows.append((f"`{word}`", re.sub(r"([_*])", r"\\\1", promise), test))
     return table(("word", "what it promises", "what `test_level` checks"), rows)
 
