@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.device import Device
 from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
 from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
 from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops.common import to_bool, to_int64
+from micrograd_core.ops.complex import complex_dtype, real_dtype
+from micrograd_core.ops.movement import requested
 from micrograd_core.ops.reductions import accumulator
 from micrograd_core.tensor import Tensor, asarray
 
@@ -140,16 +143,31 @@ class _Shaped(NamedTuple):
     dtype: DType = float32
 
 
+RESULTS: Final[dict[Any, str]] = {
+    SAME: "the operands' common dtype",
+    requested: "the dtype asked for",
+    to_bool: "bool dtype",
+    to_int64: "int64 dtype",
+    real_dtype: "the dtype of the operands' real parts",
+    complex_dtype: "the complex dtype that goes with the operands'",
+}
+"""`Op.result` in words."""
+
+
 def _docstring(op: Op) -> str:
     kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
-    result = "the operands' common dtype" if op.result is SAME else "bool, or the dtype asked for"
-    kind = "Tensor" if op.parts is None else f"named tuple of Tensor: {', '.join(op.parts._fields)}"
+    if op.parts is None:
+        kind, result = "Tensor", f"Of {RESULTS.get(op.result, 'the dtype told above')}."
+        if op.result is SAME and op.cast is not None:
+            result = "Of the dtype that the operands are computed in."
+    else:
+        kind, result = f"named tuple of Tensor: {', '.join(op.parts._fields)}", op.parts.__doc__ or ""
     undefined = f"\nLinAlgError\n    When {op.undefined}." if op.undefined else ""
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
     return (
         f"{op.doc}\n\n{grad}\n\n"
         f"Parameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
-        f"Returns\n-------\n{kind}\n    Of {result}.\n\n"
+        f"Returns\n-------\n{kind}\n    {result}\n\n"
         f"Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory{undefined}\n"
     )
 

@@ -220,3 +220,25 @@ def test_every_function_documents_itself(name: str) -> None:
     doc = functions.FUNCTIONS[name].__doc__ or ""
     for section in ("Parameters", "Returns", "Raises"):
         assert section in doc
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exp", "Tensor\n    Of the operands' common dtype."),
+        ("sum", "Tensor\n    Of the dtype that the operands are computed in."),
+        ("equal", "Tensor\n    Of bool dtype."),
+        ("argmax", "Tensor\n    Of int64 dtype."),
+        ("abs", "Tensor\n    Of the dtype of the operands' real parts."),
+        ("rfft", "Tensor\n    Of the complex dtype that goes with the operands'."),
+        ("one_hot", "Tensor\n    Of the dtype asked for."),
+        ("trace", "Tensor\n    Of the dtype told above."),
+        ("qr", "named tuple of Tensor: Q, R\n    A matrix with orthonormal columns, and an upper triangular one."),
+    ],
+)
+def test_a_docstring_tells_what_is_returned(name: str, words: str) -> None:
+    assert f"-------\n{words}\n" in (functions.FUNCTIONS[name].__doc__ or "")
+
+
+def test_the_dtype_of_every_result_has_words() -> None:
+    assert [op.name for op in TABLE.values() if op.result not in functions.RESULTS] == ["trace"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.dtypes import DType, bool_
+from micrograd_core.dtypes import DType, bool_, int64
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import Array, Op, Sample
 
@@ -28,6 +28,11 @@ def arrays(k: Any, *operands: Any) -> tuple[Any, ...]:
 def to_bool(dtype: DType, params: dict[str, Any]) -> DType:
     """The result is true or false."""
     return bool_
+
+
+def to_int64(dtype: DType, params: dict[str, Any]) -> DType:
+    """The result is a position or a count."""
+    return int64
 
 
 def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:

@@ -132,7 +132,7 @@ OPS = (
         "The complex number of real part ``x1`` and imaginary part ``x2``, as torch's.",
         operands=2,
         accepts=FLOATING,
-        result=lambda dtype, params: COMPLEX_OF[dtype],
+        result=complex_dtype,
         check=broadcast_shapes,
         gradient=(lambda k, g, out, x, y: k.real(g), lambda k, g, out, x, y: k.negative(k.imag(g))),
         compose=_complex,

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import DType, bool_, int64, pack, uint64, unpack
+from micrograd_core.dtypes import bool_, int64, pack, uint64, unpack
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
+from micrograd_core.ops.common import to_int64
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -73,10 +74,6 @@ def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
 
 
 # ── compositions ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _int64(dtype: DType, params: dict[str, Any]) -> DType:
-    return int64
 
 
 def _from_start(k: Any, indices: Any, length: int) -> Any:
@@ -262,7 +259,7 @@ OPS = (
         "For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere.",
         parameters=_last_parameters,
         accepts=INTEGER,
-        result=_int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_last_position,
         samples=(
@@ -280,7 +277,7 @@ OPS = (
         operands=-1,
         parameters=_linear_parameters,
         accepts=INTEGER,
-        result=_int64,
+        result=to_int64,
         check=lambda name, *shapes, shape: broadcast_shapes(name, *shapes),
         gradient="indices are not differentiable",
         compose=_linear_index,
@@ -297,7 +294,7 @@ OPS = (
         "The indices of the elements that are not 0, one row each, in C order. The number of rows depends on the "
         "elements: a device without a kernel of that name sends the truth values, and nothing else, to the host.",
         accepts=ANY,
-        result=_int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_argwhere,
         samples=(

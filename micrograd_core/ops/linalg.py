@@ -8,10 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from micrograd_core.dtypes import DType, float32, int64
+from micrograd_core.dtypes import DType, float32
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import matrix_calculus as calculus
+from micrograd_core.ops.common import to_int64
 from micrograd_core.ops.complex import complex_dtype, real_dtype
 from micrograd_core.ops.record import INEXACT, Array, Op, Sample
 
@@ -284,7 +285,7 @@ OPS = (
         "matrix_rank",
         "The number of singular values greater than ``rtol`` times the largest, as int64.",
         parameters=_rank_parameters("matrix_rank"),
-        result=lambda dtype, params: int64,
+        result=to_int64,
         gradient="a rank is an integer",
         compose=calculus.matrix_rank,
         undefined=STUCK,

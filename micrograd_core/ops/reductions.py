@@ -8,6 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
+from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
 
 
@@ -310,7 +311,7 @@ OPS = (
         "Whether any element over `axis` is true (nonzero).",
         parameters=_reduction("any"),
         accepts=ANY,
-        result=lambda dtype, params: bool_,
+        result=to_bool,
         gradient="booleans are not differentiable",
         compose=lambda k, x, *, axis, keepdims: k.not_equal(
             k.sum(
@@ -325,7 +326,7 @@ OPS = (
         "Whether all elements over `axis` are true (nonzero).",
         parameters=_reduction("all"),
         accepts=ANY,
-        result=lambda dtype, params: bool_,
+        result=to_bool,
         gradient="booleans are not differentiable",
         compose=lambda k, x, **params: k.logical_not(k.any(k.equal(x, False if k.dtype(x) is bool_ else 0), **params)),
         samples=_QUANTIFIER,
@@ -335,7 +336,7 @@ OPS = (
         "Position of the first maximum along `axis` (of the flattened tensor for ``None``), as int64.",
         parameters=_position("argmax"),
         accepts=REAL,
-        result=lambda dtype, params: int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_argmax,
         samples=(
@@ -349,7 +350,7 @@ OPS = (
         "Position of the first minimum along `axis` (of the flattened tensor for ``None``), as int64.",
         parameters=_position("argmin"),
         accepts=REAL,
-        result=lambda dtype, params: int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_argmin,
         samples=(
@@ -363,7 +364,7 @@ OPS = (
         "How many elements over `axis` are not 0, as int64.",
         parameters=_reduction("count_nonzero"),
         accepts=ANY,
-        result=lambda dtype, params: int64,
+        result=to_int64,
         gradient="counts are not differentiable",
         compose=lambda k, x, **params: k.sum(
             k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params

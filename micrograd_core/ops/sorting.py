@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import DType, bool_, int64, integer_range
+from micrograd_core.dtypes import bool_, int64, integer_range
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.common import arrays, is_scalar
+from micrograd_core.ops.common import arrays, is_scalar, to_bool, to_int64
 from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -183,10 +183,6 @@ def _diff(k: Any, x: Any, *, axis: int, n: int) -> Any:
     return k.copy(x) if difference is x else difference
 
 
-def _int64(dtype: DType, params: dict[str, Any]) -> DType:
-    return int64
-
-
 def _sorting_reference(name: str) -> Any:
     def reference(np: Any, x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         key = x if not descending else -x if x.dtype.kind in "fc" else ~x
@@ -213,7 +209,7 @@ OPS = (
         "numbers are ordered by their real parts, then by their imaginary ones.",
         parameters=_sort_parameters("argsort"),
         accepts=ANY,
-        result=_int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_argsort,
         samples=_SAMPLES,
@@ -236,7 +232,7 @@ OPS = (
         operands=2,
         parameters=_search_parameters,
         accepts=REAL | BOOLEAN,
-        result=_int64,
+        result=to_int64,
         gradient="positions are not differentiable",
         compose=_searchsorted,
         samples=(
@@ -253,7 +249,7 @@ OPS = (
         operands=2,
         parameters=_isin_parameters,
         accepts=ANY,
-        result=lambda dtype, params: bool_,
+        result=to_bool,
         gradient="booleans are not differentiable",
         compose=_isin,
         samples=(
