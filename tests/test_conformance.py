@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from micrograd_core import Device, plugins, zeros
+from micrograd_core.backend import STANDS_ON
 from micrograd_core.conformance.cases import LAYOUTS, Case, cases
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.errors import BackendBroken, BackendIncompatible, DeviceUnavailable
@@ -198,6 +200,13 @@ def test_faults_that_the_suite_catches_with_a_message_that_points_there(fault: s
     failure = first_failure(test, about, Device(f"faulty:{fault}"))
     assert re.search(words, str(failure))
     assert first_failure(test, about, Device("cpu")) is None
+
+
+@pytest.mark.parametrize("word", STANDS_ON)
+def test_no_word_is_claimed_without_those_it_stands_on(word: str) -> None:
+    device: Any = SimpleNamespace(capabilities=frozenset({word}))
+    with pytest.raises(AssertionError, match=f"'{word}' is claimed without {', '.join(sorted(STANDS_ON[word]))}"):
+        Conformance().test_level(word, device)
 
 
 def test_every_fault_is_tested() -> None:
