@@ -99,6 +99,15 @@ def test_special_values_of_complex_functions(z: complex, expm1: complex, tanh: c
             assert (math.isnan(a) and math.isnan(b)) or a == b, (name, z, found)
 
 
+@pytest.mark.parametrize("angle", [1.0, 2.0, 1.8e153, 5e-324])
+def test_the_complex_tanh_of_infinity_has_the_sign_of_the_angle(angle: float) -> None:
+    for real in (INF, -INF):
+        for imag in (angle, -angle):
+            found = F["tanh"](asarray([complex(real, imag)])).tolist()[0]
+            assert found == complex(math.copysign(1, real), 0)
+            assert math.copysign(1, found.imag) == math.copysign(1, imag)
+
+
 def test_complex_functions_keep_their_digits() -> None:
     z = np.array([1e-12 + 1e-12j, 1e-9 - 2j, 30 + 1j, -20 - 3j, 400 + 2j, 1.5 + 1.5j])
     exact = np.array([complex(1e-12, 1e-12), *np.expm1(z[1:])])

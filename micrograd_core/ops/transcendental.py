@@ -108,8 +108,8 @@ def _complex_tanh(k: Any, x: Any) -> Any:
     below = k.add(k.square(cosine), k.square(k.multiply(t, sine)))
     real = k.divide(t, below)
     imag = k.divide(k.multiply(k.multiply(sine, cosine), k.square(sech)), below)
-    flat = k.equal(k.abs(a), math.inf)  # 1 + 0i, whatever the angle
-    real, imag = k.where(flat, t, real), k.where(flat, k.multiply(k.multiply(sine, cosine), 0), imag)
+    flat = k.equal(k.abs(a), math.inf)  # 1 + 0i, whatever the angle: its 0 has the sign of b, not that of sin(2b)
+    real, imag = k.where(flat, t, real), k.where(flat, k.copysign(0.0, b), imag)
     lost = k.logical_not(k.logical_or(finite, flat))
     real = k.where(k.logical_and(lost, k.not_equal(a, 0)), math.nan, real)
     real = k.where(k.equal(a, 0), a, real)
