@@ -63,7 +63,7 @@ class StridedBackend:
     """
 
     protocol = PROTOCOL
-    capabilities: frozenset[str] = frozenset({"strided"})
+    capabilities: frozenset[str] = frozenset({"boolean-indexing", "data-dependent-shapes", "strided"})
 
     def __init__(
         self, device: str, dtypes: Mapping[str, Any], kernels: Mapping[str, Callable[..., Any]] | None = None
