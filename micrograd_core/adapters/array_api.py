@@ -64,6 +64,8 @@ def steps_back(xp: Any) -> bool:
 
 def put(xp: Any, x: Any, values: Any, key: Key) -> None:
     """``x[key] = values``, in place. The standard has new axes in keys that read, but not in keys that write."""
+    if 0 in getattr(values, "shape", ()):
+        return  # nothing to write, which Dask refuses
     if None in key:
         axes = [entry for entry in key if not isinstance(entry, int)]
         aligned = axes[len(axes) - len(getattr(values, "shape", ())) :]
