@@ -103,6 +103,9 @@ template <class A> A __shfl_xor_sync(unsigned, A value, int distance) {
     host::wait();
     return other;
 }
+inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
+}
 template <class A> A atomicAdd(A* to, A value) { const A old = *to; *to += value; return old; }
 
 inline float from_bits(unsigned x) { float out; std::memcpy(&out, &x, 4); return out; }

@@ -21,7 +21,7 @@ from tests.cuda.host import Arrays, HostRuntime
 class PlayedBackend(Composing):
     """NumPy arrays, aligned as a GPU's memory is; the kernels and launches of the cuda backend."""
 
-    capabilities = frozenset({"complex", "strided"})
+    capabilities = frozenset({"complex", "random", "strided"})
 
     def __init__(self) -> None:
         self.runtime = HostRuntime()

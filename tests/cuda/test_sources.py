@@ -49,13 +49,19 @@ def other_units(dtype: str) -> Iterator[Unit]:
     """All that have no shape among their arguments."""
     element = ELEMENT[dtype]
     for name, family in FAMILIES.items():
-        if family.file not in ("elementwise", "rows") and name != "uniform":
+        if family.file not in ("elementwise", "rows") and name not in UNTYPED:
             index = "Long" if name == "scatter_add" else ""
             yield Unit(name, (element, *([index] if index else [])), 256, element, index)
 
 
+UNTYPED = {
+    "marked": [Unit("marked", (), 256)],
+    "integers": [Unit("integers", (index,), 256, "", index) for index in units.INDEX.values()],
+}
+
+
 def all_units() -> dict[str, Unit]:
-    found = [Unit("uniform", (), 256)]
+    found = [*itertools.chain(*UNTYPED.values())]
     for dtype in ELEMENT:
         found += [*elementwise_units(dtype), *row_units(dtype), *other_units(dtype)]
     return {f"{units.call(unit)}@{unit.block}": unit for unit in found}
@@ -99,9 +105,9 @@ def test_packs_travel_in_16_bytes(dtype: str) -> None:
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:
-    unit = Unit("uniform", (), 256)
+    unit = Unit("marked", (), 256)
     with pytest.raises(RuntimeError, match="undefined"):
-        nvrtc.compile_text(units.text(unit).replace("unit(random", "unity(random"), "sm_90", OPTIONS)
-    unused = units.text(unit).replace("{ uniform(", "{ int unused; uniform(")
+        nvrtc.compile_text(units.text(unit).replace("= philox(", "= philos("), "sm_90", OPTIONS)
+    unused = units.text(unit).replace("{ marked(", "{ int unused; marked(")
     with pytest.raises(RuntimeError, match="never used|never referenced"):
         nvrtc.compile_text(unused, "sm_90", OPTIONS)

@@ -13,10 +13,10 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.geometry import BLOCK, Place
+from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, place, wide
+from micrograd_cuda.random import Random
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
-
-Kernel = Callable[..., Any]
 
 UNARY: Final = {
     "negative": "Negative", "square": "Square", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
@@ -49,29 +49,10 @@ def table(xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "hig
     found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
+    found |= Random(xp, runtime).table()
     found |= {"patches": Windows(runtime).patches, "patches_gradient": Windows(runtime).patches_gradient}
     found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
     return found
-
-
-def of_elements(kernel: Kernel) -> Kernel:
-    """A kernel for the dtypes of `ELEMENT`; ``NotImplemented`` for others, which the op table composes."""
-
-    def checked(x: Any, *others: Any, **params: Any) -> Any:
-        return kernel(x, *others, **params) if x.dtype.name in ELEMENT else NotImplemented
-
-    return checked
-
-
-def place(runtime: Runtime, x: Any) -> Place:
-    """Where an array lies, for the geometry."""
-    itemsize = x.dtype.itemsize
-    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), runtime.address(x) % 16 == 0)
-
-
-def is_number(x: Any) -> bool:
-    """A Python number that a floating dtype takes."""
-    return x.__class__ is float or x.__class__ is int
 
 
 # ── elementwise ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -244,11 +225,6 @@ class Sums:
         second = Unit("sum_bands", (element,), BLOCK, element)
         self.runtime.bind(second)((geometry.blocks(columns), 1), (out, partial, launch.bands, columns))
         return out
-
-
-def wide(xp: Any, dtype: Any) -> Any:
-    """The dtype in which elements of `dtype` are added up."""
-    return dtype if dtype.name == "float64" else xp.float32
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -449,11 +425,6 @@ class Windows:
         struct = self._struct(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
         return self._launch("col2im", out, contiguous(g), (struct,))
-
-
-def contiguous(x: Any) -> Any:
-    """`x` itself, or a copy in C order."""
-    return x if x.flags.c_contiguous else x.copy()
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────

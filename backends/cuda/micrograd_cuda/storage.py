@@ -66,7 +66,7 @@ class Composing(ArrayAPIBackend):
 class CUDABackend(Composing):
     """One GPU, through CuPy."""
 
-    capabilities = frozenset({"complex", "dlpack", "strided"})
+    capabilities = frozenset({"complex", "dlpack", "random", "strided"})
 
     def __init__(self, cupy: Any, xp: Any, index: int) -> None:
         self.cupy, self.index = cupy, index

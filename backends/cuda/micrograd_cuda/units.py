@@ -62,8 +62,11 @@ FAMILIES: Final = {
         "const Table table, double step, double beta1, double beta2, double eps, double decay, double shrink, "
         "Long fresh",
     ),
-    "dropout": Family("random", "T* out, const T* x, double rate, Long seed, Long size"),
-    "uniform": Family("random", "float* out, Long seed, Long offset, Long size"),
+    "uniform": Family("random", "T* out, const Stream stream, Long size"),
+    "normal": Family("random", "T* out, const Stream stream, Long size"),
+    "dropout": Family("random", "T* out, const T* x, double rate, const Stream stream, Long size"),
+    "integers": Family("random", "I* out, const Stream stream, Long low, Long span, Long size"),
+    "marked": Family("random", "Word* out, const Stream stream, Long mask, Long size"),
     "scatter_add": Family("indexing", "Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns"),
     "sorted_add": Family(
         "indexing", "T* to, const T* g, const Long* order, const Long* first, Long rows, Long columns"

@@ -1,54 +1,143 @@
-// Random numbers by counting: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). A number
-// depends on the seed and its position only, so that a mask can be made again rather than kept.
+// Random numbers by counting: Philox4x64-10, as `micrograd_core.ops.random` specifies it. A number depends on the key and
+// on its position only, so that a mask can be made again rather than kept.
 #include "common.cuh"
 
-struct Four { unsigned at[4]; };
+typedef unsigned long long Word;
 
-__device__ __forceinline__ unsigned upper(unsigned x, unsigned y) {
-    return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
-}
+struct Four { Word at[4]; };
+struct Stream { Long key[2]; Long counter[4]; };  // lowest word first
 
-__device__ __forceinline__ Four philox(unsigned long long counter, unsigned long long seed) {
-    Four c = {{static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), 0u, 0u}};
-    unsigned k0 = static_cast<unsigned>(seed), k1 = static_cast<unsigned>(seed >> 32);
+__device__ __forceinline__ Four philox(const Stream& stream, Word block) {
+    Word carry = block;
+    Four c;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        c.at[i] = static_cast<Word>(stream.counter[i]) + carry;
+        carry = c.at[i] < carry ? 1 : 0;
+    }
+    Word low = static_cast<Word>(stream.key[0]), high = static_cast<Word>(stream.key[1]);
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
-        const unsigned h0 = upper(0xD2511F53u, c.at[0]), l0 = 0xD2511F53u * c.at[0];
-        const unsigned h1 = upper(0xCD9E8D57u, c.at[2]), l1 = 0xCD9E8D57u * c.at[2];
-        c = {{h1 ^ c.at[1] ^ k0, l1, h0 ^ c.at[3] ^ k1, l0}};
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        const Word first = 0xD2E7470EE14C6C93ull, second = 0xCA5A826395121157ull;
+        c = {{__umul64hi(second, c.at[2]) ^ c.at[1] ^ low, second * c.at[2],
+              __umul64hi(first, c.at[0]) ^ c.at[3] ^ high, first * c.at[0]}};
+        low += 0x9E3779B97F4A7C15ull;
+        high += 0xBB67AE8584CAA73Bull;
     }
     return c;
 }
 
-__device__ __forceinline__ float unit(unsigned bits) {  // in [0, 1), the upper 24 bits
-    return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f;
+// Calls body(number of the block) for every block of `each` elements that `size` of them take.
+template <class F> __device__ __forceinline__ void for_each_block(Long size, int each, F body) {
+    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i * each < size; i += step) body(i);
 }
 
-// Each thread takes four elements, one counter. x where the number is at least `rate`, scaled up by 1 / (1 - rate); else 0.
-template <class T>
-__device__ __forceinline__ void dropout(T* out, const T* x, double rate, Long seed, Long size) {
-    const Wide<T> scale = static_cast<Wide<T>>(1 / (1 - rate));
-    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
-    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i * 4 < size; i += step) {
-        const Four random = philox(static_cast<unsigned long long>(i), static_cast<unsigned long long>(seed));
+// ── fractions ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+// Fractions in [0, 1) are the leading bits: of a word, or for narrower types of half a word, the lower half first.
+template <class T> struct Bits { static constexpr int of = 24; };
+template <> struct Bits<double> { static constexpr int of = 53; };
+template <> struct Bits<Half> { static constexpr int of = 11; };
+template <> struct Bits<Bfloat16> { static constexpr int of = 8; };
+
+// How many numbers a block of four words makes.
+template <class T> constexpr int EACH = sizeof(T) == 8 ? 4 : 8;
+
+template <class T> __device__ __forceinline__ Wide<T> fraction(const Four& words, int i) {
+    constexpr int bits = Bits<T>::of;
+    if constexpr (sizeof(T) == 8) {
+        return static_cast<double>(words.at[i] >> (64 - bits)) * (1.0 / (1ull << bits));
+    } else {
+        const unsigned half = static_cast<unsigned>(i % 2 ? words.at[i / 2] >> 32 : words.at[i / 2]);
+        return static_cast<float>(half >> (32 - bits)) * (1.0f / (1u << bits));
+    }
+}
+
+// The numbers of one block, in packs where they are complete. `out` is at a multiple of 16 bytes.
+template <class T> __device__ __forceinline__ void put(T* out, Long block, Long size, const T (&numbers)[EACH<T>]) {
+    constexpr int V = 16 / sizeof(T);
+    const Long start = block * EACH<T>;
+    if (start + EACH<T> <= size) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const Long at = i * 4 + j;
+        for (int j = 0; j < EACH<T>; j += V) {
+            Pack<T, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = numbers[j + v];
+            store<T, V>(out + start + j, pack);
+        }
+    } else {
+        for (int j = 0; j < EACH<T> && start + j < size; ++j) out[start + j] = numbers[j];
+    }
+}
+
+template <class T> __device__ __forceinline__ void uniform(T* out, const Stream& stream, Long size) {
+    for_each_block(size, EACH<T>, [&](Long block) {
+        const Four words = philox(stream, static_cast<Word>(block));
+        T numbers[EACH<T>];
+#pragma unroll
+        for (int j = 0; j < EACH<T>; ++j) numbers[j] = narrowed<T>(fraction<T>(words, j));
+        put(out, block, size, numbers);
+    });
+}
+
+// Box and Muller's: two from each pair of fractions, in the wide type.
+template <class T> __device__ __forceinline__ void normal(T* out, const Stream& stream, Long size) {
+    typedef Wide<T> A;
+    for_each_block(size, EACH<A>, [&](Long block) {
+        const Four words = philox(stream, static_cast<Word>(block));
+#pragma unroll
+        for (int j = 0; j < EACH<A>; j += 2) {
+            const A radius = sqrt(log(A(1) - fraction<A>(words, j)) * A(-2));
+            const A angle = fraction<A>(words, j + 1) * A(6.283185307179586477);
+            const Long at = block * EACH<A> + j;
+            if (at < size) out[at] = narrowed<T>(radius * cos(angle));
+            if (at + 1 < size) out[at + 1] = narrowed<T>(radius * sin(angle));
+        }
+    });
+}
+
+// 0 with probability `rate`, else x times 1 / (1 - rate). The mask is drawn in float32 for every type.
+template <class T>
+__device__ __forceinline__ void dropout(T* out, const T* x, double rate, const Stream& stream, Long size) {
+    const Wide<T> scale = weak<T>(1 / (1 - rate));
+    for_each_block(size, EACH<float>, [&](Long block) {
+        const Four words = philox(stream, static_cast<Word>(block));
+#pragma unroll
+        for (int j = 0; j < EACH<float>; ++j) {
+            const Long at = block * EACH<float> + j;
             if (at >= size) break;
-            const bool kept = unit(random.at[j]) >= static_cast<float>(rate);
+            const bool kept = fraction<float>(words, j) >= static_cast<float>(rate);
             out[at] = narrowed<T>(kept ? widen(x[at]) * scale : Wide<T>(0));
         }
-    }
+    });
 }
 
-__device__ __forceinline__ void uniform(float* out, Long seed, Long offset, Long size) {
-    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
-    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i * 4 < size; i += step) {
-        const Four random = philox(static_cast<unsigned long long>(offset + i), static_cast<unsigned long long>(seed));
+// ── integers ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+// low + word * span / 2^64, modulo what the type holds; a span of 0 stands for 2^64.
+template <class I>
+__device__ __forceinline__ void integers(I* out, const Stream& stream, Long low, Long span, Long size) {
+    for_each_block(size, 4, [&](Long block) {
+        const Four words = philox(stream, static_cast<Word>(block));
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-            if (i * 4 + j < size) out[i * 4 + j] = unit(random.at[j]);
-    }
+        for (int j = 0; j < 4; ++j) {
+            const Long at = block * 4 + j;
+            if (at >= size) break;
+            const Word part = span == 0 ? words.at[j] : __umul64hi(words.at[j], static_cast<Word>(span));
+            out[at] = static_cast<I>(static_cast<Word>(low) + part);
+        }
+    });
+}
+
+// Words in whose lowest bits, those of `mask`, stands their position: sorted, they are a permutation.
+__device__ __forceinline__ void marked(Word* out, const Stream& stream, Long mask, Long size) {
+    for_each_block(size, 4, [&](Long block) {
+        const Four words = philox(stream, static_cast<Word>(block));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const Long at = block * 4 + j;
+            if (at < size) out[at] = (words.at[j] & ~static_cast<Word>(mask)) | static_cast<Word>(at);
+        }
+    });
 }

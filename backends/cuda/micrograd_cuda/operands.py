@@ -1,0 +1,42 @@
+"""What kernels ask of their operands, and the few ways to make them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_cuda.geometry import Place
+from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.units import ELEMENT
+
+Kernel = Callable[..., Any]
+
+
+def of_elements(kernel: Kernel) -> Kernel:
+    """A kernel for the dtypes of `ELEMENT`; ``NotImplemented`` for others, which the op table composes."""
+
+    def checked(x: Any, *others: Any, **params: Any) -> Any:
+        return kernel(x, *others, **params) if x.dtype.name in ELEMENT else NotImplemented
+
+    return checked
+
+
+def place(runtime: Runtime, x: Any) -> Place:
+    """Where an array lies, for the geometry."""
+    itemsize = x.dtype.itemsize
+    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), runtime.address(x) % 16 == 0)
+
+
+def is_number(x: Any) -> bool:
+    """A Python number that a floating dtype takes."""
+    return x.__class__ is float or x.__class__ is int
+
+
+def contiguous(x: Any) -> Any:
+    """`x` itself, or a copy in C order."""
+    return x if x.flags.c_contiguous else x.copy()
+
+
+def wide(xp: Any, dtype: Any) -> Any:
+    """The dtype in which elements of `dtype` are added up."""
+    return dtype if dtype.name == "float64" else xp.float32

@@ -1,0 +1,81 @@
+"""Random kernels: own Philox4x64-10, the bits of `micrograd_core.ops.random`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from micrograd_core.layout import Shape
+from micrograd_cuda import geometry
+from micrograd_cuda.geometry import BLOCK
+from micrograd_cuda.operands import Kernel, contiguous
+from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.units import ELEMENT, INDEX, Unit
+
+OPERATIONS: Final = "uniform", "integers", "permutation", "normal"  # after "random_"
+
+
+def signed(word: int) -> int:
+    """The lowest 64 bits, as kernels are passed them."""
+    return (word + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+class Random:
+    """Numbers without operands, and `dropout`. Each thread makes one block of four words, and what these give."""
+
+    def __init__(self, xp: Any, runtime: Runtime) -> None:
+        self.xp, self.runtime = xp, runtime
+
+    def table(self) -> dict[str, Kernel]:
+        """By operation."""
+        return {f"random_{name}": getattr(self, name) for name in OPERATIONS} | {"dropout": self.dropout}
+
+    def _stream(self, key: int, block: int) -> Any:
+        """The struct Stream."""
+        places = (key, key >> 64, *(block >> shift for shift in (0, 64, 128, 192)))
+        return self.runtime.struct([signed(word) for word in places], "Long")
+
+    def _launch(self, unit: Unit, out: Any, each: int, *arguments: Any) -> Any:
+        """Fill `out`, of which a block of words makes `each` elements."""
+        if out.size:
+            blocks = geometry.blocks(geometry.ceil_div(out.size, each))
+            self.runtime.bind(unit)((blocks, 1), (out, *arguments, out.size))
+        return out
+
+    def _floating(self, family: str, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
+        element = ELEMENT[dtype.name]
+        return self._launch(
+            Unit(family, (element,), BLOCK, element), self.runtime.empty(shape, dtype), each, *arguments
+        )
+
+    def uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """Exact."""
+        return self._floating("uniform", dtype, 4 if dtype.itemsize == 8 else 8, shape, self._stream(key, block))
+
+    def normal(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """Through the GPU's ``log``, ``sin`` and ``cos``; narrow dtypes are rounded from float32."""
+        return self._floating("normal", dtype, 4 if dtype.itemsize == 8 else 8, shape, self._stream(key, block))
+
+    def dropout(self, x: Any, *, p: float, key: int, block: int) -> Any:
+        """One read, one write; the mask is nowhere."""
+        if p == 0:
+            return x.copy()
+        if x.dtype.name not in ELEMENT:
+            return NotImplemented
+        return self._floating("dropout", x.dtype, 8, x.shape, contiguous(x), float(p), self._stream(key, block))
+
+    def integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
+        """Exact; a span of 2**64 travels as 0."""
+        index = INDEX[dtype.name]
+        unit = Unit("integers", (index,), BLOCK, "", index)
+        out = self.runtime.empty(shape, dtype)
+        return self._launch(unit, out, 4, self._stream(key, block), signed(low), signed(high - low))
+
+    def permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """The namespace sorts words in whose lowest bits stands their position."""
+        xp, size = self.xp, math.prod(shape)
+        mask = (1 << (size - 1).bit_length()) - 1 if size else 0
+        words = self.runtime.empty(shape, xp.uint64)
+        self._launch(Unit("marked", (), BLOCK), words, 4, self._stream(key, block), mask)
+        marks = xp.bitwise_and(xp.sort(words), xp.full((), mask, dtype=xp.uint64))
+        return marks.astype(dtype)
