@@ -50,8 +50,9 @@ def other_units(dtype: str) -> Iterator[Unit]:
     element = ELEMENT[dtype]
     for name, family in FAMILIES.items():
         if family.file not in ("elementwise", "rows") and name not in UNTYPED:
-            index = "Long" if name == "scatter_add" else ""
-            yield Unit(name, (element, *([index] if index else [])), 256, element, index)
+            index = "Long" if name in ("gather", "scatter_add") else ""
+            packs = [str(16 // geometry.ITEMSIZE[dtype])] if name == "gather" else []
+            yield Unit(name, (element, *([index] if index else []), *packs), 256, element, index)
 
 
 UNTYPED = {

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import gemm, geometry
+from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
+from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, place, wide
 from micrograd_cuda.random import Random
 from micrograd_cuda.runtime import Runtime
@@ -33,8 +35,14 @@ IGNORED: Final = -100  # the class number that a loss leaves out unless told oth
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
-def table(xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "highest") -> dict[str, Kernel]:
-    """The kernels by operation. `precision` says in what float32 products are computed, at each call."""
+def table(
+    xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "highest", *, atomic: bool = False
+) -> dict[str, Kernel]:
+    """The kernels by operation.
+
+    `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
+    added in the order in which threads arrive.
+    """
     elementwise, rows = Elementwise(xp, runtime), Rows(xp, runtime)
     multiply_matrices = Matmul(xp, runtime, precision)
     sums = Sums(xp, runtime)
@@ -49,8 +57,8 @@ def table(xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "hig
     found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
-    found |= Random(xp, runtime).table()
-    found |= {"patches": Windows(runtime).patches, "patches_gradient": Windows(runtime).patches_gradient}
+    found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
+    found |= Convolution(xp, runtime, multiply_matrices, found["add"]).table()
     found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
     return found
 
@@ -374,57 +382,6 @@ class Rows:
         out = self.runtime.empty(rows.shape, x.dtype)
         self._run("layer_norm", out, (rows, *operands), math.prod(shape), (eps,))
         return self._back(out, axis)
-
-
-# ── convolution ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Windows:
-    """What a kernel sees of an image, for one or two spatial axes; the product is `matmul`'s."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-
-    def _struct(self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, *rest: Shape) -> Any:
-        """The struct Windows; one spatial axis is a height of 1."""
-        flat = len(size) == 1
-        pairs = [((value[0],) if not flat else ()) + value[-1:] for value in (kernel, lengths)]
-        kernel, lengths = ((1, *each) if flat else each for each in pairs)
-        stride, padding, dilation = ((n, *each) if flat else each for n, each in zip((1, 0, 1), rest, strict=True))
-        size = (1, *size) if flat else size
-        return self.runtime.struct([*outer, *size, *kernel, *lengths, *stride, *padding, *dilation], "Long")
-
-    def _launch(self, family: str, out: Any, x: Any, more: tuple[Any, ...]) -> Any:
-        element = ELEMENT[x.dtype.name]
-        if out.size:
-            run = self.runtime.bind(Unit(family, (element,), BLOCK, element))
-            run((geometry.blocks(out.size), 1), (out, x, *more))
-        return out
-
-    def patches(
-        self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
-    ) -> Any:
-        """(batch, channels, *kernel, *positions)."""
-        if x.dtype.name not in ELEMENT or len(kernel_size) > 2:
-            return NotImplemented
-        lengths = tuple(
-            (n + 2 * p - d * (each - 1) - 1) // s + 1
-            for n, each, s, p, d in zip(x.shape[2:], kernel_size, stride, padding, dilation, strict=True)
-        )
-        struct = self._struct(x.shape[:2], x.shape[2:], lengths, kernel_size, stride, padding, dilation)
-        out = self.runtime.empty((*x.shape[:2], *kernel_size, *lengths), x.dtype)
-        return self._launch("im2col", out, contiguous(x), (fill, struct))
-
-    def patches_gradient(
-        self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
-        """Back to (batch, channels, *size), each element the sum of the patches it was in."""
-        if g.dtype.name not in ELEMENT or len(kernel_size) > 2:
-            return NotImplemented
-        lengths = g.shape[2 + len(kernel_size) :]
-        struct = self._struct(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
-        out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
-        return self._launch("col2im", out, contiguous(g), (struct,))
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────

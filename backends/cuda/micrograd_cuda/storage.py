@@ -6,6 +6,7 @@ Every member makes its GPU the current one for as long as it runs, and costs not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ NAMES: Final = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
+
+ATOMIC: Final = "MICROGRAD_CUDA_ATOMIC"
+"""The environment variable that, at 1, trades repeatable sums over indices for faster ones."""
 
 
 def asked_bytes(message: str) -> int | None:
@@ -71,7 +75,7 @@ class CUDABackend(Composing):
     def __init__(self, cupy: Any, xp: Any, index: int) -> None:
         self.cupy, self.index = cupy, index
         self.runtime = CuPyRuntime(cupy)
-        own = table(xp, self.runtime, matmul_precision)
+        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
         self.partial = frozenset(own)
         dtypes = {name: cupy.dtype(name) for name in NAMES}
         try:

@@ -47,11 +47,7 @@ FAMILIES: Final = {
     ),
     "layer_norm": Family("rows", f"T* out, const T* x, const T* weight, const T* bias, double eps, {_ROW}"),
     "layer_norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
-    "row_moments": Family("rows", f"Wide<T>* to, const T* x, double eps, {_ROW}"),
     "column_sum": Family("columns", f"Wide<T>* to, const T* x, {_ROW}, Long band"),
-    "normalised_column_sum": Family(
-        "columns", f"Wide<T>* to, const T* g, const T* x, const Wide<T>* moments, {_ROW}, Long band"
-    ),
     "sum_bands": Family("columns", "T* to, const Wide<T>* partial, Long bands, Long columns"),
     "sgd": Family(
         "optimizer",
@@ -67,11 +63,12 @@ FAMILIES: Final = {
     "dropout": Family("random", "T* out, const T* x, double rate, const Stream stream, Long size"),
     "integers": Family("random", "I* out, const Stream stream, Long low, Long span, Long size"),
     "marked": Family("random", "Word* out, const Stream stream, Long mask, Long size"),
+    "gather": Family("indexing", "T* to, const T* weight, const I* indices, Long count, Long rows, Long columns"),
     "scatter_add": Family("indexing", "Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns"),
     "sorted_add": Family(
-        "indexing", "T* to, const T* g, const Long* order, const Long* first, Long rows, Long columns"
+        "indexing", "T* to, const T* base, const T* g, const Long* order, const Long* first, Long rows, Long columns"
     ),
-    "im2col": Family("indexing", "T* to, const T* x, double fill, const Windows windows"),
+    "im2col": Family("indexing", "T* to, const T* x, double fill, Long images_inside, const Windows windows"),
     "col2im": Family("indexing", "T* to, const T* columns, const Windows windows"),
 }
 

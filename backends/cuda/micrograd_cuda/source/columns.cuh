@@ -27,16 +27,6 @@ template <class T> __device__ __forceinline__ void column_sum(Wide<T>* to, const
     sum_band(to, rows, columns, band, [&](Long row, Long column) { return widen(x[row * columns + column]); });
 }
 
-// sum(g * (x - mean) * scale): the gradient of layer normalisation's weight
-template <class T>
-__device__ __forceinline__ void normalised_column_sum(
-    Wide<T>* to, const T* g, const T* x, const Wide<T>* moments, Long rows, Long columns, Long band) {
-    sum_band(to, rows, columns, band, [&](Long row, Long column) {
-        const Long at = row * columns + column;
-        return widen(g[at]) * (widen(x[at]) - moments[2 * row]) * moments[2 * row + 1];
-    });
-}
-
 // The bands of a matrix of partial sums, one after the other, in the elements' own type.
 template <class T> __device__ __forceinline__ void sum_bands(T* to, const Wide<T>* partial, Long bands, Long columns) {
     const Long column = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -3,6 +3,23 @@
 
 // ── embedding ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+// to[i] = weight[indices[i]], in packs; NaN where an index names no row.
+template <class T, class I, int V>
+__device__ __forceinline__ void gather(T* to, const T* weight, const I* indices, Long count, Long rows, Long columns) {
+    const Long packs = columns / V, step = static_cast<Long>(gridDim.x) * blockDim.x;
+    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count * packs; i += step) {
+        const Long row = static_cast<Long>(indices[i / packs]);
+        Pack<T, V> pack;
+        if (row >= 0 && row < rows) {
+            pack = load<T, V>(weight + row * columns + i % packs * V);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(nan_of<Wide<T>>());
+        }
+        store<T, V>(to + i * V, pack);
+    }
+}
+
 // to[indices[i]] += g[i], in the wide type, in whatever order the threads arrive. Indices outside are left out.
 template <class T, class I>
 __device__ __forceinline__ void scatter_add(Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns) {
@@ -13,15 +30,17 @@ __device__ __forceinline__ void scatter_add(Wide<T>* to, const T* g, const I* in
     }
 }
 
-// The same in one order: `order` sorts the indices, `first` says where in it each row of the result begins. One thread per
-// element of the result.
+// `base` (zeros where it is null) and the same in one order: `order` sorts the indices, `first` says where in it each row of
+// the result begins. One thread per element of the result.
 template <class T>
-__device__ __forceinline__ void sorted_add(T* to, const T* g, const Long* order, const Long* first, Long rows, Long columns) {
+__device__ __forceinline__ void sorted_add(
+    T* to, const T* base, const T* g, const Long* order, const Long* first, Long rows, Long columns) {
     const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
-        const Long row = i / columns, column = i % columns;
-        Wide<T> total = 0;
-        for (Long at = first[row]; at < first[row + 1]; ++at) total += widen(g[order[at] * columns + column]);
+        const Long row = i / columns, column = i % columns, end = first[row + 1];
+        Wide<T> total = base == nullptr ? Wide<T>(0) : widen(base[i]);
+#pragma unroll 4  // the loads do not wait for each other
+        for (Long at = first[row]; at < end; ++at) total += widen(g[order[at] * columns + column]);
         to[i] = narrowed<T>(total);
     }
 }
@@ -35,12 +54,15 @@ struct Windows {
 };
 
 // (images, channels * kernel height * kernel width, out height * out width): each column is one window; `fill` in the padding.
-template <class T> __device__ __forceinline__ void im2col(T* to, const T* x, double fill, const Windows& w) {
+// With `images_inside` the images are not the first axis, but the one before the positions.
+template <class T> __device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows& w) {
     const Long positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
     const Long size = w.images * w.channels * taps * positions;
     const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const Long position = i % positions, tap = i / positions % taps, plane = i / positions / taps;
+        const Long position = i % positions, outer = i / positions;
+        const Long tap = (images_inside ? outer / w.images : outer) % taps;
+        const Long plane = images_inside ? outer % w.images * w.channels + outer / w.images / taps : outer / taps;
         const Long row = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
         const Long column = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
         const bool inside = row >= 0 && row < w.height && column >= 0 && column < w.width;

@@ -282,16 +282,3 @@ __device__ __forceinline__ void layer_norm_gradient(
         });
     });
 }
-
-// Mean and scale of each row, for the sums over columns.
-template <class T, int G, int ITEMS, int V>
-__device__ __forceinline__ void row_moments(Wide<T>* to, const T* x, double eps, Long rows, Long columns) {
-    typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
-        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
-        if (share.lane == 0 && row < rows) {
-            to[2 * row] = m.mean;
-            to[2 * row + 1] = m.scale;
-        }
-    });
-}

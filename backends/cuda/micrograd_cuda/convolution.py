@@ -1,0 +1,134 @@
+"""Convolutions as products with patches, in their own dtype: half types are added up in float32 by cuBLAS."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.layout import Shape
+from micrograd_core.ops.patches import lengths_of
+from micrograd_cuda import geometry
+from micrograd_cuda.geometry import BLOCK
+from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements
+from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.units import ELEMENT, Unit
+
+
+class Convolution:
+    """Over one or two spatial axes, all three members of the core's family. The products are `matmul`'s."""
+
+    def __init__(self, xp: Any, runtime: Runtime, matmul: Kernel, add: Kernel) -> None:
+        self.xp, self.runtime, self.matmul, self.add = xp, runtime, matmul, add
+
+    def table(self) -> dict[str, Kernel]:
+        """By operation."""
+        found: dict[str, Kernel] = {"patches": self.patches, "patches_gradient": self.patches_gradient}
+        for rank in (1, 2):
+            found[f"conv{rank}d"] = of_elements(self.forward)
+            found[f"conv_transpose{rank}d"] = of_elements(self.transpose)
+            found[f"conv{rank}d_weight_gradient"] = of_elements(self.weight_gradient)
+        return found
+
+    # products
+
+    def forward(self, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Any) -> Any:
+        """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
+        outputs, kernel = weight.shape[0], weight.shape[2:]
+        patches = self.patches(x, kernel_size=kernel, fill=0.0, **windows)
+        positions = patches.shape[2 + len(kernel) :]
+        matrix = self._matrices(weight, groups, x.shape[0])
+        product = self.matmul(matrix, self._rows(patches, groups, math.prod(positions)))
+        return self._with_bias(product.reshape(x.shape[0], outputs, *positions), bias)
+
+    def transpose(self, x: Any, weight: Any, bias: Any, *, groups: int, output_padding: Shape, **windows: Any) -> Any:
+        """Each group's transposed weight times its input gives patches, which are added up."""
+        kernel, positions = weight.shape[2:], x.shape[2:]
+        size = tuple(
+            (n - 1) * s - 2 * p + d * (each - 1) + 1 + more
+            for n, each, s, p, d, more in zip(
+                positions,
+                kernel,
+                windows["stride"],
+                windows["padding"],
+                windows["dilation"],
+                output_padding,
+                strict=True,
+            )
+        )
+        matrix = self._matrices(weight, groups, x.shape[0]).swapaxes(-1, -2)
+        product = self.matmul(matrix, self._rows(contiguous(x), groups, math.prod(positions)))
+        patches = product.reshape(x.shape[0], weight.shape[1] * groups, *kernel, *positions)
+        return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
+
+    def weight_gradient(self, g: Any, x: Any, *, groups: int, kernel_size: Shape, **windows: Any) -> Any:
+        """One product for each group, over all images: its sums are never rounded in between."""
+        patches = self._patches(x, 0.0, kernel_size, windows, images_inside=True)
+        count = math.prod(g.shape[:1] + g.shape[2:])
+        rows = contiguous(g.swapaxes(0, 1)).reshape(groups, g.shape[1] // groups, count)
+        columns = patches.reshape(groups, math.prod((x.shape[1], *kernel_size)) // groups, count)
+        product = self.matmul(rows, columns.swapaxes(-1, -2))
+        return product.reshape(g.shape[1], x.shape[1] // groups, *kernel_size)
+
+    def _matrices(self, weight: Any, groups: int, images: int) -> Any:
+        """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
+        rows = weight.shape[0] // groups
+        matrices = contiguous(weight).reshape(groups, rows, math.prod(weight.shape[1:]))
+        if groups == 1:
+            return matrices
+        return self.xp.ascontiguousarray(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
+
+    def _rows(self, x: Any, groups: int, positions: int) -> Any:
+        """(batch, channels, …, positions) as (batch, groups, rows of a group, positions)."""
+        return x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups // max(positions, 1), positions)
+
+    def _with_bias(self, out: Any, bias: Any) -> Any:
+        if is_number(bias):
+            return self.add(out, bias) if bias else out
+        return self.add(out, bias.reshape(-1, *(1,) * (len(out.shape) - 2)) if bias.shape else bias, out=out)
+
+    # patches
+
+    def _struct(self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, *rest: Shape) -> Any:
+        """The struct Windows; one spatial axis is a height of 1."""
+        flat = len(size) == 1
+        pairs = [((value[0],) if not flat else ()) + value[-1:] for value in (kernel, lengths)]
+        kernel, lengths = ((1, *each) if flat else each for each in pairs)
+        stride, padding, dilation = ((n, *each) if flat else each for n, each in zip((1, 0, 1), rest, strict=True))
+        size = (1, *size) if flat else size
+        return self.runtime.struct([*outer, *size, *kernel, *lengths, *stride, *padding, *dilation], "Long")
+
+    def _launch(self, family: str, out: Any, x: Any, more: tuple[Any, ...]) -> Any:
+        if out.size:
+            element = ELEMENT[x.dtype.name]
+            run = self.runtime.bind(Unit(family, (element,), BLOCK, element))
+            run((geometry.blocks(out.size), 1), (out, x, *more))
+        return out
+
+    def patches(self, x: Any, *, kernel_size: Shape, fill: float, **windows: Any) -> Any:
+        """(batch, channels, *kernel, *positions)."""
+        if x.dtype.name not in ELEMENT or len(kernel_size) > 2:
+            return NotImplemented
+        return self._patches(x, fill, kernel_size, windows)
+
+    def _patches(
+        self, x: Any, fill: float, kernel: Shape, windows: dict[str, Shape], *, images_inside: bool = False
+    ) -> Any:
+        """The same, or (channels, *kernel, batch, *positions)."""
+        stride, padding, dilation = windows["stride"], windows["padding"], windows["dilation"]
+        lengths = lengths_of("patches", x.shape[2:], kernel, stride, padding, dilation)
+        struct = self._struct(x.shape[:2], x.shape[2:], lengths, kernel, stride, padding, dilation)
+        images, channels = x.shape[:2]
+        shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
+        out = self.runtime.empty(shape, x.dtype)
+        return self._launch("im2col", out, contiguous(x), (fill, int(images_inside), struct))
+
+    def patches_gradient(
+        self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
+        """Back to (batch, channels, *size), each element the sum of the patches it was in."""
+        if g.dtype.name not in ELEMENT or len(kernel_size) > 2:
+            return NotImplemented
+        lengths = g.shape[2 + len(kernel_size) :]
+        struct = self._struct(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
+        out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
+        return self._launch("col2im", out, contiguous(g), (struct,))
