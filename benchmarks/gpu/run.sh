@@ -4,6 +4,7 @@
 # Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
 # as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. DEVICE=cpu runs what can be run without a GPU.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
+# STEPS names those to run, in any order; the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 device=${DEVICE:-cuda:0}
@@ -15,6 +16,7 @@ site=$(mktemp -d)
 workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 end=$((SECONDS + ${LIMIT:-525}))
+steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck conformance tests} "
 failed=()
 summary=()
 
@@ -28,6 +30,7 @@ export PYTHONPATH
 step() {
   local name=$1 limit=$2 start=$SECONDS status left=$((end - SECONDS))
   shift 2
+  [[ "$steps" == *" $name "* ]] || return
   [ "$left" -lt 5 ] && { failed+=("$name"); summary+=("$name|not started: no time was left"); return; }
   printf '\n── %s\n' "$name"
   timeout "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1
@@ -41,19 +44,20 @@ parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
 pytest() { echo "$python" -m pytest -q -p no:cacheprovider "$@"; }
 
+# What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 "$python" -m micrograd_core.cli devices
 step kernels 120 $(pytest tests/cuda/test_gpu.py)
-step conformance 200 $(pytest --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}")
-LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=60 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
+LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
 if [ "$device" != cpu ] && command -v compute-sanitizer >/dev/null; then
   step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 $(pytest tests/cuda/test_gpu.py -k "layouts or rows")
 else
   summary+=("memcheck|left out: compute-sanitizer is not on the PATH, or this is the cpu")
 fi
+step conformance 240 $(pytest --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}")
 step tests 150 $(pytest tests "${parallel[@]}")
 
 printf '\n%-18s %s\n' step outcome

@@ -50,8 +50,12 @@ def _log_softmax(k: Any, x: Any, *, axis: int) -> Any:
     return k.subtract(shifted, k.log(k.sum(k.exp(shifted), axis=(axis,), keepdims=True)))
 
 
-@in_float32
 def _log_softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    return k.log_softmax_gradient(g, out, axis=axis)
+
+
+@in_float32
+def _log_softmax_gradient(k: Any, g: Any, out: Any, *, axis: int) -> Any:
     return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
 
 
@@ -74,10 +78,34 @@ def _standardize_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = -
     return {"axis": axes_of("standardize", x, axis), "eps": float(eps)}
 
 
-def _standardize_gradient_parameters(
-    g: Any, x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5
-) -> dict[str, Any]:
-    return {"axis": axes_of("standardize_gradient", x, axis), "eps": float(eps)}
+def _gradient_parameters(name: str, default: float) -> Any:
+    """Of a gradient's operation: those of the operation, of which `x` is the second operand."""
+
+    def parameters(
+        g: Any, x: Any, /, weight: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
+    ) -> dict[str, Any]:
+        axes = axes_of(name, x, axis)
+        _check_parameter(name, "weight", weight, x, axes)
+        return {"axis": axes, "eps": float(eps)}
+
+    return parameters
+
+
+def _weight_gradient_parameters(name: str, default: float) -> Any:
+    """The same without a weight, which its own gradient does not depend on."""
+
+    def parameters(
+        g: Any, x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
+    ) -> dict[str, Any]:
+        return {"axis": axes_of(name, x, axis), "eps": float(eps)}
+
+    return parameters
+
+
+def _over_other_axes(k: Any, x: Any, axis: Shape) -> Any:
+    """The sum over all but those axes."""
+    others = tuple(each for each in range(len(x.shape)) if each not in axis)
+    return k.sum(x, axis=others, keepdims=False) if others else x
 
 
 def _deviation(k: Any, x: Any, axis: Shape, eps: float) -> Any:
@@ -90,9 +118,9 @@ def _standardize(k: Any, x: Any, *, axis: Shape, eps: float) -> Any:
 
 
 @in_float32
-def _standardize_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _standardize_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
-    y = k.standardize(x, axis=axis, eps=eps)
+    y, g = k.standardize(x, axis=axis, eps=eps), times(k, g, weight)
     along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
     free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), along)
     return k.divide(free, _deviation(k, x, axis, eps))
@@ -125,11 +153,16 @@ def _layer_norm(k: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: flo
 
 
 def _layer_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    return k.standardize_gradient(times(k, g, weight), x, axis=axis, eps=eps)
+    return k.standardize_gradient(g, x, weight, axis=axis, eps=eps)
 
 
 def _layer_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    return k.multiply(g, k.standardize(x, axis=axis, eps=eps))
+    return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
+
+
+@in_float32
+def _layer_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
 
 
 def _rms_norm_parameters(
@@ -149,8 +182,16 @@ def _rms_norm(k: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return times(k, k.divide(x, _root_mean_square(k, x, axis, eps)), weight)
 
 
-@in_float32
 def _rms_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    return k.rms_norm_gradient(g, x, weight, axis=axis, eps=eps)
+
+
+def _rms_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    return k.rms_norm_weight_gradient(g, x, axis=axis, eps=eps)
+
+
+@in_float32
+def _rms_norm_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
     rms = _root_mean_square(k, x, axis, eps)
     y, g = k.divide(x, rms), times(k, g, weight)
@@ -159,8 +200,8 @@ def _rms_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, e
 
 
 @in_float32
-def _rms_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    return k.multiply(g, k.divide(x, _root_mean_square(k, x, axis, eps)))
+def _rms_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    return _over_other_axes(k, k.multiply(g, k.divide(x, _root_mean_square(k, x, axis, eps))), axis)
 
 
 def _batch_norm_parameters(
@@ -218,11 +259,34 @@ def _batch_norm_reference(
     return (x - mean) / np.sqrt(var + eps) * weight + bias
 
 
-def _standardize_gradient_reference(np: Any, g: Any, x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
-    y = _normalized(np, x, axis, eps)
+def _standardize_gradient_reference(
+    np: Any, g: Any, x: Any, weight: Any = 1.0, axis: Any = -1, eps: float = 1e-5
+) -> Any:
+    y, g = _normalized(np, x, axis, eps), g * weight
     free = g - np.mean(g, axis=axis, keepdims=True) - y * np.mean(g * y, axis=axis, keepdims=True)
     return free / np.sqrt(np.var(x, axis=axis, keepdims=True) + eps)
 
+
+def _root(np: Any, x: Any, axis: Any, eps: float) -> Any:
+    return np.sqrt(np.mean(x**2, axis=axis, keepdims=True) + eps)
+
+
+def _rms_norm_gradient_reference(np: Any, g: Any, x: Any, weight: Any, axis: Any = -1, eps: float = 1e-6) -> Any:
+    root, g = _root(np, x, axis, eps), g * weight
+    return (g - x / root * np.mean(g * x / root, axis=axis, keepdims=True)) / root
+
+
+def _weight_gradient_reference(np: Any, product: Any, axis: Any) -> Any:
+    axis = (axis,) if isinstance(axis, int) else axis
+    kept = {each % product.ndim for each in axis}
+    return np.sum(product, axis=tuple(each for each in range(product.ndim) if each not in kept))
+
+
+_WEIGHT_GRADIENT_SAMPLES = (
+    Sample(Array((3, 4)), Array((3, 4)), eps=1e-2),
+    Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
+    Sample(Array((4,)), Array((4,)), eps=1e-2),
+)
 
 OPS = (
     Op(
@@ -256,11 +320,21 @@ OPS = (
         reference=lambda np, x, axis=-1: np.log(softmax_reference(np, x, axis)),
     ),
     Op(
+        "log_softmax_gradient",
+        "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
+        operands=2,
+        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
+        accepts=FLOATING,
+        compose=_log_softmax_gradient,
+        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
+        reference=lambda np, g, x, axis=-1: g - np.exp(x) * np.sum(g, axis=axis, keepdims=True),
+    ),
+    Op(
         "standardize",
         "``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1.",
         parameters=_standardize_parameters,
         accepts=REAL_FLOATING,
-        gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, axis=axis, eps=eps),),
+        gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
         compose=_standardize,
         samples=(
             Sample(Array((3, 4))),
@@ -271,14 +345,16 @@ OPS = (
     ),
     Op(
         "standardize_gradient",
-        "The vector-Jacobian product of `standardize` at ``x2`` with ``x1``.",
-        operands=2,
-        parameters=_standardize_gradient_parameters,
+        "The vector-Jacobian product of ``standardize(x2) * weight`` with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_gradient_parameters("standardize_gradient", 1e-5),
         accepts=REAL_FLOATING,
         compose=_standardize_gradient,
         samples=(
-            Sample(Array((3, 4)), Array((3, 4)), eps=1e-2),
-            Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=(0, 2), eps=1e-2),
+            Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
+            Sample(Array((2, 3, 2)), Array((2, 3, 2)), 1.0, axis=(0, 2), eps=1e-2),
+            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
         ),
         reference=_standardize_gradient_reference,
     ),
@@ -315,8 +391,44 @@ OPS = (
             Sample(Array((2, 2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-3),
             Sample(Array((2, 3)), 1.0),
         ),
-        reference=lambda np, x, weight, axis=-1, eps=1e-6: (
-            x / np.sqrt(np.mean(x**2, axis=axis, keepdims=True) + eps) * weight
+        reference=lambda np, x, weight, axis=-1, eps=1e-6: x / _root(np, x, axis, eps) * weight,
+    ),
+    Op(
+        "layer_norm_weight_gradient",
+        "The vector-Jacobian product of `layer_norm` of ``x2``, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_weight_gradient_parameters("layer_norm_weight_gradient", 1e-5),
+        accepts=REAL_FLOATING,
+        compose=_layer_norm_weight_gradient,
+        samples=_WEIGHT_GRADIENT_SAMPLES,
+        reference=lambda np, g, x, axis=-1, eps=1e-5: _weight_gradient_reference(
+            np, g * _normalized(np, x, axis, eps), axis
+        ),
+    ),
+    Op(
+        "rms_norm_gradient",
+        "The vector-Jacobian product of `rms_norm` at ``x2`` with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_gradient_parameters("rms_norm_gradient", 1e-6),
+        accepts=REAL_FLOATING,
+        compose=_rms_norm_gradient,
+        samples=(
+            Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
+            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
+        ),
+        reference=_rms_norm_gradient_reference,
+    ),
+    Op(
+        "rms_norm_weight_gradient",
+        "The vector-Jacobian product of `rms_norm` of ``x2``, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_weight_gradient_parameters("rms_norm_weight_gradient", 1e-6),
+        accepts=REAL_FLOATING,
+        compose=_rms_norm_weight_gradient,
+        samples=_WEIGHT_GRADIENT_SAMPLES,
+        reference=lambda np, g, x, axis=-1, eps=1e-6: _weight_gradient_reference(
+            np, g * x / _root(np, x, axis, eps), axis
         ),
     ),
     Op(

@@ -66,7 +66,7 @@ def host_text(found: list[Unit]) -> str:
 
 def siblings(unit: Unit) -> list[Unit]:
     """What is compiled together: a unit of an elementwise function with all others that differ in the function only."""
-    if unit.family == "unary":
+    if unit.family == "unary" and unit.arguments[1] == unit.arguments[2]:
         functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "Copy"}
     elif unit.family == "binary":
         functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}

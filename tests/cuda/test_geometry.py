@@ -21,9 +21,10 @@ def walked(walk: geometry.Walk) -> list[list[int]]:
     do."""
     found: list[list[int]] = [[] for _ in walk.strides]
     for position in itertools.product(*map(range, walk.shape)):
+        count = min(walk.pack, walk.length - position[-1] * walk.pack)
         for offsets, strides in zip(found, walk.strides, strict=True):
             start = sum(i * s for i, s in zip(position, strides, strict=True))
-            offsets += [start + (v if strides[-1] else 0) for v in range(walk.pack)]
+            offsets += [start + (v if strides[-1] else 0) for v in range(count)]
     return found
 
 
@@ -37,10 +38,11 @@ def views(draw: Any) -> tuple[tuple[int, ...], list[np.ndarray]]:
         lengths = tuple(n if draw(st.booleans()) else 1 for n in shape)
         lengths = lengths[draw(st.integers(0, ndim)) :] if draw(st.booleans()) else lengths
         order = draw(st.permutations(range(len(lengths))))
-        base = np.zeros([lengths[i] * 2 for i in order], "float32")
+        doubled, start = [lengths[i] * 2 for i in order], draw(st.integers(0, 3))
+        base = np.zeros(math.prod(doubled) + 3, "float32")[start:][: math.prod(doubled)].reshape(doubled)
         view = base.transpose(np.argsort(order)) if order else base
         steps = [draw(st.sampled_from([1, 2, -1])) for _ in lengths]
-        arrays.append(view[tuple(_part(n, s) for n, s in zip(lengths, steps, strict=True))])
+        arrays.append(view[(..., *(_part(n, s) for n, s in zip(lengths, steps, strict=True)))])
     return shape, arrays
 
 
@@ -51,7 +53,7 @@ def _part(length: int, step: int) -> slice:
 
 def place(x: np.ndarray) -> Place:
     strides = tuple(s // x.itemsize for s in x.strides)
-    return Place(x.shape, strides, True)
+    return Place(x.shape, strides, geometry.power_of_two(x.ctypes.data, 16))
 
 
 @given(views())
@@ -60,50 +62,71 @@ def test_a_walk_meets_what_broadcasting_meets(case: tuple[tuple[int, ...], list[
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     walk = geometry.walk(shape, tuple(map(place, arrays)), 4)
     assert walk is not None
-    assert walk.packs * walk.pack == math.prod(shape)
-    for x, offsets in zip(arrays, walked(walk), strict=True):
+    assert walk.packs * walk.pack == math.prod(shape) or len(walk.shape) == 1
+    for x, offsets, strides, access in zip(arrays, walked(walk), walk.strides, walk.accesses, strict=True):
+        if strides[-1]:
+            parts = [x.ctypes.data + offset * 4 for offset in offsets[:: walk.pack]]
+            assert all(address % (access * 4) == 0 for address in parts)
         wide = np.broadcast_to(x, shape)
         expected = [sum(i * s // 4 for i, s in zip(at, wide.strides, strict=True)) for at in np.ndindex(*shape)]
         assert offsets == expected
 
 
 def test_contiguous_operands_become_one_axis_of_packs() -> None:
-    same = Place((2, 3, 4), (12, 4, 1), True)
+    same = Place((2, 3, 4), (12, 4, 1), 16)
     found = geometry.elementwise("Add", "float32", "NEITHER", (same, same))
     assert found is not None
-    assert found.walk == geometry.Walk("int", 4, (6,), ((4,), (4,)))
-    assert found.unit.arguments == ("Add", "float", "int", "1", "4", "NEITHER")
+    assert found.walk == geometry.Walk("int", 4, 24, (6,), ((4,), (4,)), (4, 4))
+    assert found.unit.arguments == ("Add", "float", "NEITHER", "int", "1", "4", "4", "4")
 
 
 def test_a_bias_is_read_in_packs_and_a_column_once_per_pack() -> None:
-    x, bias, column = Place((64, 32), (32, 1), True), Place((32,), (1,), True), Place((64, 1), (1, 1), True)
+    x, bias, column = Place((64, 32), (32, 1), 16), Place((32,), (1,), 16), Place((64, 1), (1, 1), 16)
     rows = geometry.walk((64, 32), (x, bias), 4)
-    assert rows == geometry.Walk("int", 4, (64, 8), ((32, 4), (0, 4)))
-    assert geometry.walk((64, 32), (x, column), 4) == geometry.Walk("int", 4, (64, 8), ((32, 4), (1, 0)))
+    assert rows == geometry.Walk("int", 4, 32, (64, 8), ((32, 4), (0, 4)), (4, 4))
+    assert geometry.walk((64, 32), (x, column), 4) == geometry.Walk("int", 4, 32, (64, 8), ((32, 4), (1, 0)), (4, 4))
 
 
-@pytest.mark.parametrize("change", ["misaligned", "odd length", "step 2", "odd row"])
-def test_what_does_not_fit_packs_goes_one_by_one(change: str) -> None:
-    shape, strides, aligned = (8, 8), (8, 1), True
-    if change == "misaligned":
-        aligned = False
-    if change == "odd length":
-        shape, strides = (8, 7), (8, 1)
-    if change == "step 2":
-        strides = (16, 2)
-    if change == "odd row":
-        strides = (9, 1)
-    walk = geometry.walk(shape, (Place(shape, strides, aligned),), 4)
+@pytest.mark.parametrize(
+    ("shape", "strides", "alignment", "pack", "access"),
+    [
+        ((8, 8), (8, 1), 16, 4, 4),
+        ((8, 8), (8, 1), 4, 4, 1),  # from x[1:]
+        ((8, 8), (8, 1), 8, 4, 2),
+        ((9, 7), (7, 1), 16, 4, 4),  # the last pack is not whole
+        ((8, 7), (8, 1), 16, 1, 1),
+        ((8, 6), (8, 1), 16, 2, 2),
+        ((8, 8), (9, 1), 16, 4, 1),
+        ((8, 8), (10, 1), 16, 4, 2),
+        ((8, 8), (16, 2), 16, 1, 1),
+        ((8, 8), (-8, -1), 16, 1, 1),
+        ((8, 8), (0, 1), 16, 4, 4),
+    ],
+)
+def test_packs_are_as_wide_as_shape_and_place_allow(
+    shape: tuple[int, ...], strides: tuple[int, ...], alignment: int, pack: int, access: int
+) -> None:
+    walk = geometry.walk(shape, (Place(shape, strides, alignment),), 4)
     assert walk is not None
-    assert walk.pack == 1
+    assert (walk.pack, walk.accesses) == (pack, (access,))
+
+
+def test_a_cast_writes_16_bytes_at_a_time() -> None:
+    place = Place((64,), (1,), 16)
+    narrowing, widening = (geometry.elementwise("Copy", *dtypes) for dtypes in (
+        ("float32", "", (place,), "bfloat16"), ("float16", "", (place,), "float32")))  # fmt: skip
+    assert narrowing is not None
+    assert widening is not None
+    assert narrowing.unit.arguments == ("Copy", "float", "Bfloat16", "int", "1", "8", "4")
+    assert widening.unit.arguments == ("Copy", "Half", "float", "int", "1", "8", "8")
 
 
 def test_large_tensors_are_counted_in_64_bits() -> None:
     for size, counter in ((2**29, "int"), (2**30, "Long"), (2**33, "Long")):
-        walk = geometry.walk((size,), (Place((size,), (1,), True),), 2)
+        walk = geometry.walk((size,), (Place((size,), (1,), 16),), 2)
         assert walk is not None
         assert walk.counter == counter
-    far = geometry.walk((2,), (Place((2,), (2**31,), True),), 4)
+    far = geometry.walk((2,), (Place((2,), (2**31,), 16),), 4)
     assert far is not None
     assert far.counter == "Long"  # few elements, far from each other
     assert geometry.blocks(2**45) == 2**31 - 1
@@ -111,38 +134,41 @@ def test_large_tensors_are_counted_in_64_bits() -> None:
 
 def test_shapes_that_do_not_broadcast_are_the_cores_sentence() -> None:
     with pytest.raises(ShapeError, match=r"add: shapes \(2, 3\) and \(2, 4\) do not broadcast"):
-        geometry.elementwise("Add", "float32", "NEITHER", (Place((2, 3), (3, 1), True), Place((2, 4), (4, 1), True)))
+        geometry.elementwise("Add", "float32", "NEITHER", (Place((2, 3), (3, 1), 16), Place((2, 4), (4, 1), 16)))
 
 
 def test_too_many_axes_are_left_to_others() -> None:
     shape = (2,) * 9
     strides = tuple(3 * 4**i for i in range(9))
-    assert geometry.elementwise("Exp", "float32", "", (Place(shape, strides, True),)) is None
+    assert geometry.elementwise("Exp", "float32", "", (Place(shape, strides, 16),)) is None
 
 
 @pytest.mark.parametrize("dtype", units.ELEMENT)
 @pytest.mark.parametrize("columns", [1, 2, 10, 31, 32, 100, 1000, 1024, 4096, 50257, 200_000])
 def test_rows_are_shared_out_completely(columns: int, dtype: str) -> None:
-    for operands in (1, 2):
-        launch = geometry.row_launch(1000, columns, dtype, operands, True)
+    for operands, alignment in ((1, 16), (2, 16), (2, 8), (1, geometry.ITEMSIZE[dtype])):
+        launch = geometry.row_launch(1000, columns, dtype, operands, alignment)
         assert launch.group & (launch.group - 1) == 0
         assert launch.block % launch.group == 0
         assert launch.block <= 1024
         assert columns % launch.pack == 0
+        assert alignment % (launch.pack * geometry.ITEMSIZE[dtype]) == 0
         assert launch.grid[0] * (launch.block // launch.group) >= 1000
         if launch.items:
             assert launch.group * launch.items * launch.pack >= columns
             assert launch.items * launch.pack * operands <= 32
 
 
-@pytest.mark.parametrize("rows", [1, 63, 64, 65, 8192, 1_000_000])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 8192, 1_000_000])
 @pytest.mark.parametrize("columns", [1, 32, 33, 4096])
-def test_bands_cover_all_rows(rows: int, columns: int) -> None:
-    launch = geometry.column_launch(rows, columns)
+def test_bands_cover_all_rows(rows: int, columns: int, whole: bool) -> None:
+    launch = geometry.column_launch(rows, columns, 4, 16, whole=whole)
     assert launch.band * launch.bands >= rows
     assert launch.band * (launch.bands - 1) < rows
-    assert launch.grid[0] * 32 >= columns
-    assert launch.bands <= 65535
+    assert launch.grid[0] * 32 * launch.pack >= columns
+    assert columns % launch.pack == 0
+    assert launch.bands <= (1 if whole else 4096)
 
 
 def test_the_struct_of_an_optimisers_tensors_fits_a_kernels_parameters() -> None:
@@ -167,8 +193,8 @@ def test_overlap_is_of_bytes() -> None:
 
 
 def test_transposed_operands_are_not_copied() -> None:
-    a, b = Place((5, 7), (7, 1), True), Place((7, 3), (3, 1), True)
-    a_t, b_t = Place((5, 7), (1, 5), True), Place((7, 3), (1, 7), True)
+    a, b = Place((5, 7), (7, 1), 16), Place((7, 3), (3, 1), 16)
+    a_t, b_t = Place((5, 7), (1, 5), 16), Place((7, 3), (1, 7), 16)
     for x, y in itertools.product((a, a_t), (b, b_t)):
         call = gemm.product(x, y)
         assert isinstance(call, gemm.Product)
@@ -177,28 +203,28 @@ def test_transposed_operands_are_not_copied() -> None:
 
 
 def test_rows_of_a_larger_matrix_are_read_where_they_are() -> None:
-    call = gemm.product(Place((4, 5), (100, 1), True), Place((5, 6), (1, 200), True))
+    call = gemm.product(Place((4, 5), (100, 1), 16), Place((5, 6), (1, 200), 16))
     assert isinstance(call, gemm.Product)
     assert (call.second.leading, call.first.leading) == (100, 200)
 
 
 def test_what_has_no_neighbours_is_copied() -> None:
-    assert gemm.product(Place((4, 5), (20, 2), True), Place((5, 6), (6, 1), True)) == 0
-    assert gemm.product(Place((4, 5), (5, 1), True), Place((5, 6), (0, 0), True)) == 1
-    assert gemm.product(Place((4, 5), (-5, 1), True), Place((5, 6), (6, 1), True)) == 0
+    assert gemm.product(Place((4, 5), (20, 2), 16), Place((5, 6), (6, 1), 16)) == 0
+    assert gemm.product(Place((4, 5), (5, 1), 16), Place((5, 6), (0, 0), 16)) == 1
+    assert gemm.product(Place((4, 5), (-5, 1), 16), Place((5, 6), (6, 1), 16)) == 0
 
 
 def test_one_matrix_serves_a_whole_batch() -> None:
-    call = gemm.product(Place((8, 4, 5), (20, 5, 1), True), Place((5, 6), (6, 1), True))
+    call = gemm.product(Place((8, 4, 5), (20, 5, 1), 16), Place((5, 6), (6, 1), 16))
     assert isinstance(call, gemm.Product)
     assert (call.batches, call.second.batch, call.first.batch, call.shape) == (8, 20, 0, (8, 4, 6))
 
 
 def test_products_that_the_library_cannot_express_are_left_to_the_namespace() -> None:
-    x = Place((2, 3, 4, 5), (1000, 20, 5, 1), True)  # a batch of two strides
-    assert gemm.product(x, Place((5, 6), (6, 1), True)) is None
+    x = Place((2, 3, 4, 5), (1000, 20, 5, 1), 16)  # a batch of two strides
+    assert gemm.product(x, Place((5, 6), (6, 1), 16)) is None
     huge = 2**31
-    assert gemm.product(Place((huge, 2), (2, 1), True), Place((2, 2), (2, 1), True)) is None
+    assert gemm.product(Place((huge, 2), (2, 1), 16), Place((2, 2), (2, 1), 16)) is None
 
 
 def test_precision() -> None:

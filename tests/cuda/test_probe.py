@@ -81,6 +81,8 @@ def test_a_reason_and_what_to_do(case: str) -> None:
         ("CuPy failed to load libnvrtc.so.12", "NVRTC"),
         ('carray.cuh(4): catastrophic error: cannot open source file "cuda_fp16.h"', "the CUDA headers are missing"),
         ("Failed to find CUDA headers", "the CUDA headers are missing"),
+        ('Failure finding "libcublasLt.so.13": No such file\n  listdir("lib"):\n    libnvrtc.so.13', "cuBLAS"),
+        ('Failure finding "libnvrtc.so.13": No such file\n  listdir("lib"):\n    libcublas.so.13', "NVRTC"),
         ("nvrtc: error: invalid value for --gpu-architecture (-arch)", "too old for it"),
         ("cudaErrorNoKernelImageForDevice: no kernel image is available", "too old for it"),
     ],

@@ -20,39 +20,60 @@ REPORT: list[str] = []
 
 def elementwise_units(dtype: str) -> Iterator[Unit]:
     """Each function in packs; each way of walking with one function."""
-    pack, element = 16 // geometry.ITEMSIZE[dtype], ELEMENT[dtype]
+    matrix, across = Place((64, 64), (64, 1), 16), Place((64, 64), (1, 64), 16)
+    apart, anywhere = Place((2,) * 8, tuple(3**i << 30 for i in range(8)), 16), Place((64, 63), (64, 1), 16)
     for functor in {*kernels.UNARY.values(), "Gelu", "GeluTanh"}:
-        yield from _walks("unary", functor, element, "", [(1, pack, "int")])
+        yield _elementwise(functor, dtype, "", matrix)
     for functor in {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}:
-        yield from _walks("binary", functor, element, "NEITHER", [(1, pack, "int")])
-    for scalar in ("FIRST", "SECOND", "NEITHER"):
-        yield from _walks("binary", "Add", element, scalar, [(1, 1, "int"), (3, pack, "int"), (8, 1, "Long")])
-    yield from _walks("unary", "Exp", element, "", [(2, 1, "int"), (8, 1, "Long")])
+        yield _elementwise(functor, dtype, "NEITHER", matrix, matrix)
+    for place in (across, apart, anywhere, matrix._replace(alignment=geometry.ITEMSIZE[dtype])):
+        yield _elementwise("Exp", dtype, "", place)
+        yield _elementwise("Add", dtype, "NEITHER", place, Place(place.shape[-1:], (1,), 16))
+    yield _elementwise("Add", dtype, "FIRST", None, matrix)
+    yield _elementwise("Add", dtype, "SECOND", anywhere, None)
+    for result in {"float16", "bfloat16", "float32"} - {dtype}:
+        if dtype != "float64":
+            yield _elementwise("Copy", dtype, "", matrix, result=result)
 
 
-def _walks(family: str, functor: str, element: str, scalar: str, walks: list[tuple[int, int, str]]) -> Iterator[Unit]:
-    for ndim, pack, index in walks:
-        arguments = (functor, element, index, str(ndim), str(pack), *([scalar] if scalar else []))
-        yield Unit(family, arguments, 256, element, "", (("Index", index), ("NDIM", str(ndim))))
+def _elementwise(functor: str, dtype: str, scalar: str, *places: Place | None, result: str = "") -> Unit:
+    found = geometry.elementwise(functor, dtype, scalar, places, result)
+    assert found is not None
+    return found.unit
 
 
 def row_units(dtype: str) -> Iterator[Unit]:
     """Rows in part of a warp, in a block, too long for registers, and not aligned."""
-    families = [name for name, family in FAMILIES.items() if family.file == "rows"]
+    families = [name for name, family in FAMILIES.items() if family.file == "rows" and name not in ALONE]
     for family, columns in itertools.product(families, (10, 4096, 100_000, 4097)):
-        operands = 2 if family.endswith("x_gradient") or family == "layer_norm_gradient" else 1
-        launch = geometry.row_launch(1000, columns, dtype, operands, True)
-        yield launch.unit(family, ELEMENT[dtype], "Long" if "cross_entropy" in family else "")
+        operands = RESIDENT.get(family, 1)
+        launch = geometry.row_launch(1000, columns, dtype, operands, 16)
+        index = "Long" if "cross_entropy" in family else ""
+        centered = [str(columns != 10).lower()] if family.startswith("norm") else []
+        yield launch.unit(family, ELEMENT[dtype], index, *centered)
+
+
+ALONE = ("total_loss", "loss_share")
+RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 3}
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
-    """All that have no shape among their arguments."""
-    element = ELEMENT[dtype]
+    """All that have no shape among their arguments, and sums of columns."""
+    element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
+    total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if family.file not in ("elementwise", "rows") and name not in UNTYPED:
+        if family.file not in ("elementwise", "rows", "columns") and name not in UNTYPED:
             index = "Long" if name in ("gather", "scatter_add") else ""
-            packs = [str(16 // geometry.ITEMSIZE[dtype])] if name == "gather" else []
+            packs = [str(16 // itemsize)] if name in ("gather", "sgd", "adam") else []
             yield Unit(name, (element, *([index] if index else []), *packs), 256, element, index)
+    for name in ALONE:
+        yield Unit(name, (element, "Long", "1024"), 1024, element, "Long")
+    for columns in (4096, 4097):
+        yield geometry.column_launch(100_000, columns, itemsize, 16).unit(element, ELEMENT[total])
+        yield geometry.column_launch(100, columns, itemsize, 16).unit(element, element)
+        yield geometry.column_launch(
+            100, columns, geometry.ITEMSIZE[total], 16, whole=True
+        ).unit(ELEMENT[total], element)  # fmt: skip
 
 
 UNTYPED = {
@@ -93,11 +114,8 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
 
 @pytest.mark.parametrize("dtype", ELEMENT)
 def test_packs_travel_in_16_bytes(dtype: str) -> None:
-    shape, strides = (1024, 1024), (1024, 1)
-    place = Place(shape, strides, True)
-    found = geometry.elementwise("Add", dtype, "NEITHER", (place, place))
-    assert found is not None
-    ptx = nvrtc.compile_text(units.text(found.unit), "sm_90", OPTIONS).ptx
+    place = Place((1024, 1024), (2048, 1), 16)
+    ptx = nvrtc.compile_text(units.text(_elementwise("Add", dtype, "NEITHER", place, place)), "sm_90", OPTIONS).ptx
     wide = [line.split()[0] for line in ptx.splitlines() if ".global.v" in line]
     narrow_stores = [line for line in ptx.splitlines() if "st.global." in line and ".v" not in line]
     assert [each[:9] for each in wide] == ["ld.global"] * 2 + ["st.global"], wide

@@ -270,8 +270,10 @@ def standardize(x: Any, *, axis: Shape, eps: float) -> Any:
 
 
 @in_float32
-def standardize_gradient(g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def standardize_gradient(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - mean(g) - y mean(g y)) / deviation``, in the memory of `y`."""
+    if np.ndim(weight) or weight != 1:
+        g = np.multiply(g, weight)
     y, scale = _standardized(x, axis, eps)
     y *= _mean_product(g, y, axis)
     y += _mean(g, axis)

@@ -91,7 +91,7 @@ def product(x: Place, y: Place) -> Product | int | None:
         strides[1] = (*y.strides, 0)
     batch = broadcast_shapes("matmul", left[:-2], right[:-2])
     own = tuple(
-        broadcast_strides(Place(each[:-2], stride[:-2], True), batch)
+        broadcast_strides(Place(each[:-2], stride[:-2], 16), batch)
         for each, stride in zip((left, right), strides, strict=True)
     )
     lengths, steps = collapse(batch, own)

@@ -1,6 +1,7 @@
 """How work is laid over a GPU's threads: pure functions of shapes, strides and alignment. Nothing here has a device.
 
-Strides count elements. `BLOCK` threads make a block; a pack is as many neighbours as 16 bytes hold.
+Strides count elements. `BLOCK` threads make a block; a pack is neighbours that one thread takes together, as many as 16
+bytes hold where the shape allows it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,17 @@ class Place(NamedTuple):
 
     shape: Shape
     strides: Shape
-    aligned: bool  # its first element is at a multiple of 16 bytes
+    alignment: int  # its first element is at a multiple of so many bytes; at most 16
+
+
+def power_of_two(number: int, most: int) -> int:
+    """The largest that divides `number`, and is at most `most`, itself one.
+
+    >>> power_of_two(12, 16), power_of_two(0, 16)
+    (4, 16)
+    """
+    number |= most
+    return number & -number
 
 
 def broadcast_strides(place: Place, shape: Shape) -> Shape:
@@ -69,8 +80,10 @@ class Walk(NamedTuple):
 
     counter: str  # "int" where it can count everything, else "Long"
     pack: int
+    length: int  # of the last axis in elements; only a walk along one axis may end with less than a whole pack
     shape: Shape
     strides: tuple[Shape, ...]
+    accesses: Shape  # for each operand, how many elements of a pack are read at once
 
     @property
     def packs(self) -> int:
@@ -80,25 +93,37 @@ class Walk(NamedTuple):
     @property
     def numbers(self) -> list[int]:
         """The members of the struct in order; all have the type `counter`."""
-        return [self.packs, *self.shape, *(stride for each in self.strides for stride in each)]
+        return [self.packs, self.length, *self.shape, *(stride for each in self.strides for stride in each)]
 
 
-def walk(shape: Shape, places: tuple[Place, ...], itemsize: int) -> Walk | None:
-    """How a kernel walks operands that broadcast to `shape`; ``None`` where that takes more than `MOST_AXES` axes."""
+def walk(shape: Shape, places: tuple[Place, ...], itemsize: int, result_itemsize: int = 16) -> Walk | None:
+    """How a kernel walks operands that broadcast to `shape`; ``None`` where that takes more than `MOST_AXES` axes.
+
+    The result is contiguous and lies at a multiple of 16 bytes. Operands need not: where one starts, or its rows do, at
+    a multiple of fewer bytes, it is read in smaller parts.
+    """
     lengths, strides = collapse(shape, tuple(broadcast_strides(place, shape) for place in places))
     if len(lengths) > MOST_AXES:
         return None
-    pack = 16 // itemsize
-    packs_fit = lengths[-1] % pack == 0 and all(
-        each[-1] == 0 or (each[-1] == 1 and place.aligned and all(stride % pack == 0 for stride in each[:-1]))
-        for place, each in zip(places, strides, strict=True)
-    )
-    if not packs_fit:
+    pack = 16 // min(itemsize, result_itemsize)
+    if len(lengths) > 1:
+        pack = power_of_two(lengths[-1], pack)
+    if any(each[-1] not in (0, 1) for each in strides):
         pack = 1
+    widest = min(pack, 16 // itemsize)
+    accesses = []
+    for place, each in zip(places, strides, strict=True):
+        start = widest if each[-1] == 0 else power_of_two(max(place.alignment // itemsize, 1), widest)
+        accesses.append(start if each[-1] == 0 else min(power_of_two(stride, start) for stride in (*each[:-1], 0)))
     reach = [sum((n - 1) * abs(s) for n, s in zip(lengths, each, strict=True)) for each in strides]
     index = "int" if max(math.prod(lengths), *reach, 0) < NARROW else "Long"
     return Walk(
-        index, pack, (*lengths[:-1], lengths[-1] // pack), tuple((*each[:-1], each[-1] * pack) for each in strides)
+        index,
+        pack,
+        lengths[-1],
+        (*lengths[:-1], ceil_div(lengths[-1], pack)),
+        tuple((*each[:-1], each[-1] * pack) for each in strides),
+        tuple(accesses),
     )
 
 
@@ -112,11 +137,13 @@ class Elementwise(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...]) -> Elementwise | None:
+def elementwise(
+    functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
+) -> Elementwise | None:
     """The launch that maps `functor` over operands; ``None`` stands for the one that is a Python number.
 
-    `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand). ``None`` is
-    returned for more axes than the kernels take.
+    `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand, whose result
+    may have a dtype of its own). ``None`` is returned for more axes than the kernels take.
 
     Raises
     ------
@@ -124,14 +151,17 @@ def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | Non
         For shapes that do not broadcast.
     """
     shape = broadcast_shapes(functor.lower(), *(place.shape for place in places if place is not None))
-    stands_still = Place((), (), True)
-    found = walk(shape, tuple(place or stands_still for place in places), ITEMSIZE[dtype])
+    stands_still = Place((), (), 16)
+    result = result or dtype
+    found = walk(shape, tuple(place or stands_still for place in places), ITEMSIZE[dtype], ITEMSIZE[result])
     if found is None:
         return None
     element, family = ELEMENT[dtype], "binary" if scalar else "unary"
-    arguments = (functor, element, found.counter, str(len(found.shape)), str(found.pack), *([scalar] if scalar else []))
-    values = (("Index", found.counter), ("NDIM", str(len(found.shape))))
-    return Elementwise(Unit(family, arguments, BLOCK, element, "", values), (blocks(found.packs), 1), shape, found)
+    kinds = (scalar,) if scalar else (ELEMENT[result],)
+    numbers = map(str, (len(found.shape), found.pack, *found.accesses))
+    values = (("Index", found.counter), ("NDIM", str(len(found.shape))), ("Result", ELEMENT[result]))
+    unit = Unit(family, (functor, element, *kinds, found.counter, *numbers), BLOCK, element, "", values)
+    return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
 
 class RowLaunch(NamedTuple):
@@ -143,37 +173,43 @@ class RowLaunch(NamedTuple):
     block: int
     grid: tuple[int, int]
 
-    def unit(self, family: str, element: str, index: str = "") -> Unit:
-        """The instance of a template of ``rows.cuh``."""
-        arguments = (element, *([index] if index else []), *map(str, (self.group, self.items, self.pack)))
+    def unit(self, family: str, element: str, index: str = "", *more: str) -> Unit:
+        """The instance of a template of ``rows.cuh``; `more` are arguments of its own."""
+        arguments = (element, *([index] if index else []), *more, *map(str, (self.group, self.items, self.pack)))
         return Unit(family, arguments, self.block, element, index)
+
+    @property
+    def groups(self) -> int:
+        """How many there are; those beyond the last row have nothing to do."""
+        return self.grid[0] * (self.block // self.group)
 
 
 @lru_cache(maxsize=4096)
-def row_launch(rows: int, columns: int, dtype: str, operands: int, aligned: bool) -> RowLaunch:
+def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1) -> RowLaunch:
     """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
-    operands in registers per thread, where more would spill.
+    operands in registers per thread, where more would spill. Each group of threads takes about `each` rows.
     """
-    pack = 16 // ITEMSIZE[dtype]
-    if columns % pack or not aligned:
-        pack = 1
+    itemsize = ITEMSIZE[dtype]
+    pack = power_of_two(columns, max(alignment // itemsize, 1))
     packs = ceil_div(columns, pack)
+    most = max(1, min(4, 32 // (pack * operands)))
     group = 1
-    while group < 1024 and group * 4 < packs:
+    while group < 1024 and group * most < packs:
         group *= 2
     items = ceil_div(packs, group)
     if items * pack * operands > 32:
         items = 0
     block = max(group, 128)
-    return RowLaunch(group, items, pack, block, (blocks(rows * group, block), 1))
+    return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1))
 
 
 class ColumnLaunch(NamedTuple):
-    """How a sum over rows is shared out: each block takes 32 columns and a band of rows."""
+    """How a sum over rows is shared out: each block takes 32 packs of columns, a band of rows, `height` at a time."""
 
-    block: int
+    pack: int
+    height: int
     grid: tuple[int, int]
     band: int  # rows per block
 
@@ -182,14 +218,25 @@ class ColumnLaunch(NamedTuple):
         """How many partial sums there are per column."""
         return self.grid[1]
 
+    def unit(self, element: str, result: str) -> Unit:
+        """The instance of the template in ``columns.cuh``."""
+        arguments = (element, result, str(self.pack), str(self.height))
+        return Unit("column_sum", arguments, 32 * self.height, element, "", (("Result", result),))
+
 
 @lru_cache(maxsize=4096)
-def column_launch(rows: int, columns: int) -> ColumnLaunch:
-    """Enough bands that some 2000 blocks are under way, each of at least 64 rows; the same for a shape on every GPU."""
-    across = ceil_div(columns, 32)
-    bands = max(1, min(ceil_div(rows, 64), ceil_div(2048, across), 65535))
-    band = ceil_div(rows, bands)
-    return ColumnLaunch(BLOCK, (across, max(1, ceil_div(rows, band) if band else 1)), band)
+def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> ColumnLaunch:
+    """Enough bands that some 2000 blocks are under way, each of at least 256 rows; the same for a shape on every GPU.
+
+    With `whole` a single band, for the sum of a few hundred rows or of bands.
+    """
+    pack = power_of_two(columns, max(alignment // itemsize, 1))
+    across = ceil_div(columns, 32 * pack)
+    if whole:
+        return ColumnLaunch(pack, 32, (across, 1), rows)
+    bands = max(1, min(ceil_div(rows, 256), ceil_div(2048, across)))
+    band = max(1, ceil_div(rows, bands))
+    return ColumnLaunch(pack, 8, (across, max(1, ceil_div(rows, band))), band)
 
 
 def spans_overlap(

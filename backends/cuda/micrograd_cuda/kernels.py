@@ -10,15 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
-from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, place, wide
+from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, place
 from micrograd_cuda.random import Random
+from micrograd_cuda.rows import ROW_OPERATIONS, Rows, Sums
 from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, INDEX, Unit
+from micrograd_cuda.units import ELEMENT, Unit
 
 UNARY: Final = {
     "negative": "Negative", "square": "Square", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
@@ -31,7 +31,6 @@ BINARY: Final = {
 }  # fmt: skip
 """Operation to its functor in ``elementwise.cuh``."""
 
-IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
@@ -43,12 +42,11 @@ def table(
     `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
     added in the order in which threads arrive.
     """
-    elementwise, rows = Elementwise(xp, runtime), Rows(xp, runtime)
-    multiply_matrices = Matmul(xp, runtime, precision)
-    sums = Sums(xp, runtime)
+    elementwise, sums = Elementwise(xp, runtime), Sums(xp, runtime)
+    rows, multiply_matrices = Rows(xp, runtime, sums), Matmul(xp, runtime, precision)
     found: dict[str, Kernel] = {name: elementwise.unary(functor, name) for name, functor in UNARY.items()}
     found |= {name: elementwise.binary(functor, name) for name, functor in BINARY.items()}
-    found["pow"] = elementwise.power()
+    found["pow"], found["astype"] = elementwise.power(), elementwise.astype()
     gelus = {"none": elementwise.unary("Gelu", ""), "tanh": elementwise.unary("GeluTanh", "")}
     slopes = {"none": elementwise.binary("GeluGradient", ""), "tanh": elementwise.binary("GeluTanhGradient", "")}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
@@ -73,9 +71,11 @@ class Elementwise:
         self.xp, self.runtime = xp, runtime
         self._kept: dict[Any, Any] = {}
 
-    def _launch(self, key: Any, functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...]) -> Any:
+    def _launch(
+        self, key: Any, functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
+    ) -> Any:
         """(function, grid, shape of the result, struct); the function is ``None`` for an empty result."""
-        found = geometry.elementwise(functor, dtype, scalar, places)
+        found = geometry.elementwise(functor, dtype, scalar, places, result)
         if found is None:
             return None
         walk = found.walk
@@ -142,6 +142,27 @@ class Elementwise:
 
         return kernel
 
+    def astype(self) -> Kernel:
+        """Between the types that are computed in float32; the namespace converts all others."""
+        kept, runtime, xp = self._kept, self.runtime, self.xp
+
+        def kernel(x: Any, *, dtype: Any) -> Any:
+            key = "Copy", dtype, x.dtype, x.shape, x.strides, runtime.address(x) % 16
+            made = kept.get(key)
+            if made is None:
+                names = x.dtype.name, dtype.name
+                if all(name in ELEMENT and name != "float64" for name in names):
+                    made = self._launch(key, "Copy", names[0], "", (place(runtime, x),), names[1])
+                if made is None:
+                    return xp.astype(x, dtype)
+            launch, grid, shape, struct = made
+            out = runtime.empty(shape, dtype)
+            if launch is not None:
+                launch(grid, (out, x, struct))
+            return out
+
+        return kernel
+
     def power(self) -> Kernel:
         """Squares are common, and a multiplication each."""
         general, square = self.binary("Pow", "pow"), self.unary("Square", "square")
@@ -183,7 +204,7 @@ class Matmul:
 def _place(x: Any) -> Place:
     """For cuBLAS, which takes any alignment."""
     itemsize = x.dtype.itemsize
-    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), True)
+    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), 16)
 
 
 def linear(matmul: Kernel, add: Kernel) -> Kernel:
@@ -201,187 +222,6 @@ def linear(matmul: Kernel, add: Kernel) -> Kernel:
         return product.reshape(*x.shape[:-1], weight.shape[0])
 
     return kernel
-
-
-# ── sums ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Sums:
-    """Sums over the leading axes of contiguous arrays (the gradient of a bias) with own kernels; others are CuPy's."""
-
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
-        self.xp, self.runtime = xp, runtime
-
-    def __call__(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-        """As the standard's ``sum``."""
-        leading = axis is not None and 0 < len(axis) < len(x.shape) and sorted(axis) == list(range(len(axis)))
-        if not leading or x.dtype.name not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
-            return self.xp.sum(x, axis=axis, keepdims=keepdims)
-        assert axis is not None
-        rows = math.prod(x.shape[: len(axis)])
-        out = self.columns("column_sum", (x,), rows, x.size // rows, x.dtype)
-        return out.reshape(reduced_shape(x.shape, axis, keepdims))
-
-    def columns(self, family: str, operands: tuple[Any, ...], rows: int, columns: int, dtype: Any) -> Any:
-        """Column sums of a (rows, columns) matrix by one of the kernels of ``columns.cuh``."""
-        element = ELEMENT[dtype.name]
-        launch = geometry.column_launch(rows, columns)
-        partial = self.runtime.empty((launch.bands, columns), wide(self.xp, dtype))
-        out = self.runtime.empty((columns,), dtype)
-        first = Unit(family, (element,), launch.block, element)
-        self.runtime.bind(first)(launch.grid, (partial, *operands, rows, columns, launch.band))
-        second = Unit("sum_bands", (element,), BLOCK, element)
-        self.runtime.bind(second)((geometry.blocks(columns), 1), (out, partial, launch.bands, columns))
-        return out
-
-
-# ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-ROW_OPERATIONS: Final = (
-    "softmax", "log_softmax", "logsumexp", "softmax_gradient", "cross_entropy", "cross_entropy_gradient",
-    "standardize", "standardize_gradient", "layer_norm",
-)  # fmt: skip
-
-
-class Rows:
-    """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
-
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
-        self.xp, self.runtime = xp, runtime
-
-    def _last(self, x: Any, axes: Shape) -> Any:
-        """`x`, contiguous, with `axes` last; in their order."""
-        order = (*(each for each in range(len(x.shape)) if each not in axes), *axes)
-        return self.xp.ascontiguousarray(x.transpose(order))
-
-    def _back(self, out: Any, axes: Shape) -> Any:
-        """A view with the last axes at `axes`."""
-        ndim = len(out.shape)
-        order = (*(each for each in range(ndim) if each not in axes), *axes)
-        return out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
-
-    def _run(
-        self, family: str, out: Any, operands: tuple[Any, ...], columns: int, more: tuple[Any, ...] = (),
-        *, resident: int = 1, dtype: Any = None, index: str = "",
-    ) -> Any:  # fmt: skip
-        """Launch a kernel of ``rows.cuh``: `out`, operands, `more`, then rows and columns.
-
-        Of the operands those of the size of the first, `resident` many, are kept in registers.
-        """
-        dtype = operands[0].dtype if dtype is None else dtype
-        rows = operands[0].size // columns
-        addresses = [self.runtime.address(each) for each in (out, *operands) if hasattr(each, "shape")]
-        aligned = all(address % 16 == 0 for address in addresses)
-        launch = geometry.row_launch(rows, columns, dtype.name, resident, aligned)
-        run = self.runtime.bind(launch.unit(family, ELEMENT[dtype.name], index))
-        run(launch.grid, (out, *operands, *more, rows, columns))
-        return out
-
-    def _along(self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = ()) -> Any:
-        """An operation whose result has the shape of its operands."""
-        first = operands[0]
-        if not first.size:
-            return first.copy()
-        lasts = tuple(self._last(each, axes) for each in operands)
-        out = self.runtime.empty(lasts[0].shape, first.dtype)
-        columns = math.prod(first.shape[each] for each in axes)
-        self._run(family, out, lasts, columns, more, resident=len(operands))
-        return self._back(out, axes)
-
-    def softmax(self, x: Any, *, axis: int) -> Any:
-        """One read, one write."""
-        return self._along("softmax", (x,), (axis,))
-
-    def log_softmax(self, x: Any, *, axis: int) -> Any:
-        """One read, one write."""
-        return self._along("log_softmax", (x,), (axis,))
-
-    def softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
-        """Two reads, one write."""
-        return self._along("softmax_gradient", (g, out), (axis,))
-
-    def logsumexp(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-        """One read; over all axes in the order of memory."""
-        axes = tuple(range(len(x.shape))) if axis is None else axis
-        shape, columns = reduced_shape(x.shape, axis, keepdims), math.prod(x.shape[each] for each in axes)
-        out = self.runtime.empty(shape, x.dtype)
-        return self._run("logsumexp", out, (self._last(x, axes),), columns) if out.size else out
-
-    # cross-entropy
-
-    def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
-        """Logits as rows of classes, class numbers to match, and the type of those."""
-        axis = 1 if len(x.shape) > 1 else 0
-        return self._last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[targets.dtype.name]
-
-    def _counted(self, targets: Any, ignore_index: int, dtype: Any) -> Any:
-        """How many positions take part in a mean; all of them where the dtype cannot hold the number left out."""
-        if targets.dtype.kind == "u" and ignore_index < 0:
-            return self.xp.full((), targets.size, dtype=dtype)
-        return self.xp.sum(self.xp.not_equal(targets, ignore_index).astype(dtype))
-
-    def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
-                      label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
-        """Plain class indices: one read. ``NotImplemented`` for what the op table has to compose."""
-        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
-            return NotImplemented
-        rows, numbers, index = self._classes(x, targets)
-        losses = self.runtime.empty(targets.shape, x.dtype)
-        self._run("cross_entropy", losses, (rows, numbers), rows.shape[-1], (ignore_index,), index=index)
-        if reduction == "none":
-            return losses
-        total = self.xp.sum(losses, dtype=wide(self.xp, x.dtype))
-        if reduction == "mean":
-            total = self.xp.divide(total, self._counted(targets, ignore_index, total.dtype))
-        return total.astype(x.dtype)
-
-    def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
-                               label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
-        """One read, one write. ``NotImplemented`` as above."""
-        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
-            return NotImplemented
-        rows, numbers, index = self._classes(x, targets)
-        share = self.xp.ascontiguousarray(g).astype(wide(self.xp, x.dtype))
-        if reduction == "mean":  # where nothing counts, nothing moves
-            share = self.xp.divide(share, self.xp.maximum(self._counted(targets, ignore_index, share.dtype), 1))
-        axis = 1 if len(x.shape) > 1 else 0
-        out = self.runtime.empty(rows.shape, x.dtype)
-        columns, stride = rows.shape[-1], int(share.size > 1)
-        # g comes first in the signature, and the logits decide the dtype and the number of rows
-        launch = geometry.row_launch(rows.size // columns, columns, x.dtype.name, 1, self._aligned(out, rows))
-        run = self.runtime.bind(launch.unit("cross_entropy_gradient", ELEMENT[x.dtype.name], index))
-        run(launch.grid, (out, share, rows, numbers, stride, ignore_index, rows.size // columns, columns))
-        return self._back(out, (axis,))
-
-    def _aligned(self, *arrays: Any) -> bool:
-        return all(self.runtime.address(each) % 16 == 0 for each in arrays)
-
-    # normalisation
-
-    def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
-        """One read, one write."""
-        return self._along("layer_norm", (x,), axis, (0, 0, eps))
-
-    def standardize_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
-        """Two reads, one write."""
-        return self._along("layer_norm_gradient", (g, x), axis, (0, eps))
-
-    def layer_norm(self, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float) -> Any:
-        """One read, one write, weight and bias on the way. Numbers other than 1 and 0 are spread out first."""
-        if not x.size:
-            return x.copy()
-        shape = tuple(x.shape[each] for each in axis)
-        operands = []
-        for parameter, neutral in ((weight, 1), (bias, 0)):
-            if is_number(parameter):
-                spread = self.xp.full(shape, parameter, dtype=x.dtype)
-                operands.append(0 if parameter == neutral else spread)
-            else:
-                operands.append(self.xp.ascontiguousarray(self.xp.broadcast_to(parameter, shape)))
-        rows = self._last(x, axis)
-        out = self.runtime.empty(rows.shape, x.dtype)
-        self._run("layer_norm", out, (rows, *operands), math.prod(shape), (eps,))
-        return self._back(out, axis)
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -408,8 +248,9 @@ class Updates:
         """The new parameters, from lists of parameters, gradients and states."""
         lists = [[contiguous(x) for x in each] for each in lists[:2]] + lists[2:]
         results = [self.runtime.empty(p.shape, p.dtype) for p in lists[0]]
-        element = ELEMENT[results[0].dtype.name]
-        launch = self.runtime.bind(Unit(family, (element,), BLOCK, element))
+        dtype = results[0].dtype
+        element = ELEMENT[dtype.name]
+        launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
         for start in range(0, len(results), MOST_TENSORS):
             part = slice(start, start + MOST_TENSORS)
             first = pieces([p.size for p in results[part]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from micrograd_cuda.geometry import Place
+from micrograd_cuda.geometry import Place, power_of_two
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
 
@@ -24,7 +24,12 @@ def of_elements(kernel: Kernel) -> Kernel:
 def place(runtime: Runtime, x: Any) -> Place:
     """Where an array lies, for the geometry."""
     itemsize = x.dtype.itemsize
-    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), runtime.address(x) % 16 == 0)
+    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), power_of_two(runtime.address(x), 16))
+
+
+def alignment(runtime: Runtime, *arrays: Any) -> int:
+    """Bytes of which the addresses of all arrays are multiples; at most 16."""
+    return min(power_of_two(runtime.address(x), 16) for x in arrays)
 
 
 def is_number(x: Any) -> bool:

@@ -79,9 +79,11 @@ def verdict(facts: Facts, index: int = 0) -> tuple[str, str] | None:
 
 
 def compiler_verdict(message: str, driver: int | None) -> tuple[str, str] | None:
-    """The same for an error of the first kernel: what is missing to compile; ``None`` for an error of another kind."""
-    text = message.lower()
-    install = f"pip install 'micrograd-cuda[{extra(driver)}]', which brings both, or set CUDA_PATH to a CUDA toolkit"
+    """The same for an error on opening: which of CUDA's libraries is missing; ``None`` for an error of another kind."""
+    text = message.lower().partition("listdir(")[0]  # beyond: what is there
+    install = f"pip install 'micrograd-cuda[{extra(driver)}]', which brings it, or set CUDA_PATH to a CUDA toolkit"
+    if "libcublas" in text:
+        return ("matrices cannot be multiplied: cuBLAS is missing", install)
     if "nvrtc" in text and any(word in text for word in ("libnvrtc", "cannot open shared", "not found", "load")):
         return ("kernels cannot be compiled: NVRTC, CUDA's run-time compiler, is missing", install)
     if "cannot open source file" in text or "failed to find cuda headers" in text or "cuda_fp16.h" in text:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cached_property
 from typing import Any, Final
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
@@ -42,29 +42,40 @@ def asked_bytes(message: str) -> int | None:
 class Composing(ArrayAPIBackend):
     """A backend whose kernels may return ``NotImplemented``: then the op table's composition takes their place."""
 
+    partial: frozenset[str] = frozenset()
+    exhausted: tuple[type[Exception], ...] = ()
+    """What the array library raises for a lack of memory."""
+
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of the kernels, or the namespace's function."""
         found = super().kernel(op)
-        return self.completed(op, found) if found is not None and op in self.partial else found
+        if found is None:
+            return None
+        return self.guarded(found, TABLE[op].compose if op in self.partial and op in TABLE else None)
 
-    partial: frozenset[str] = frozenset()
-    _composed: Kernels | None = None
+    def guarded(self, kernel: Callable[..., Any], compose: Any = None) -> Callable[..., Any]:
+        """`kernel`, the composition where it does not apply, and our words for a lack of memory."""
+        exhausted = self.exhausted
 
-    def completed(self, op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """`kernel`, and the composition where it does not apply."""
-        compose = TABLE[op].compose if op in TABLE else None
-        if compose is None:
-            return kernel
+        def guarded(*operands: Any, **params: Any) -> Any:
+            try:
+                result = kernel(*operands, **params)
+            except exhausted as error:
+                raise self.out_of_memory(error) from error
+            if result is NotImplemented and compose is not None:
+                return compose(self.composing, *operands, **params)
+            return result
 
-        def whole(*operands: Any, **params: Any) -> Any:
-            result = kernel(*operands, **params)
-            if result is not NotImplemented:
-                return result
-            if self._composed is None:
-                self._composed = Kernels(self)
-            return compose(self._composed, *operands, **params)
+        return guarded
 
-        return whole
+    @cached_property
+    def composing(self) -> Kernels:
+        """The table that compositions are written against."""
+        return Kernels(self)
+
+    def out_of_memory(self, error: Exception) -> OutOfMemory:
+        """With what was asked."""
+        return OutOfMemory(self.device, asked_bytes(str(error)))
 
 
 class CUDABackend(Composing):
@@ -74,6 +85,7 @@ class CUDABackend(Composing):
 
     def __init__(self, cupy: Any, xp: Any, index: int) -> None:
         self.cupy, self.index = cupy, index
+        self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
         own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
         self.partial = frozenset(own)
@@ -88,6 +100,7 @@ class CUDABackend(Composing):
         self.pool = cupy.get_default_memory_pool()
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
+        self._upload, self._download = self.guarded(self.uploads.upload), self.guarded(self.uploads.download)
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
 
     @classmethod
@@ -100,26 +113,13 @@ class CUDABackend(Composing):
             (cupy.zeros((), "float16") + 1).get()
             return cls(cupy, xp, index)
 
-    def kernel(self, op: str) -> Callable[..., Any] | None:
-        """The kernel on this GPU, whichever is current; CuPy's words for a lack of memory become ours."""
-        kernel = super().kernel(op)
-        return None if kernel is None else self._here(kernel)
-
-    def _here(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        exhausted = self.cupy.cuda.memory.OutOfMemoryError
-
-        @wraps(function)
-        def single(*operands: Any, **params: Any) -> Any:
-            try:
-                return function(*operands, **params)
-            except exhausted as error:
-                raise self.out_of_memory(error) from error
-
+    def guarded(self, kernel: Callable[..., Any], compose: Any = None) -> Callable[..., Any]:
+        """On this GPU, whichever is current; where there is one only, at no cost."""
+        single = super().guarded(kernel, compose)
         if not self._several:
             return single
         current, device = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.Device
 
-        @wraps(function)
         def placed(*operands: Any, **params: Any) -> Any:
             if current() == self.index:
                 return single(*operands, **params)
@@ -137,11 +137,11 @@ class CUDABackend(Composing):
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
         """Asynchronous; the bytes may change as soon as this returns."""
-        return self._here(self.uploads.upload)(data, shape, dtype)
+        return self._upload(data, shape, dtype)
 
     def to_host(self, x: Any) -> Any:
         """Through pinned memory; returns when the bytes are there."""
-        return self._here(self.uploads.download)(x)
+        return self._download(x)
 
     def receive(self, x: Any, source: Any) -> Any:
         """From another GPU directly, from elsewhere through the host."""
@@ -152,7 +152,7 @@ class CUDABackend(Composing):
 
     def from_dlpack(self, x: Any) -> Any:
         """The memory of another library's array on this GPU, without a copy."""
-        return self._here(self.cupy.from_dlpack)(x)
+        return self.guarded(self.cupy.from_dlpack)(x)
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,7 +173,7 @@ class CUDABackend(Composing):
             return False
         if hasattr(values, "shape") and self.shares_memory(x, values):
             values = values.copy()
-        self._here(put)(self.xp, x, values, key)
+        self.guarded(put)(self.xp, x, values, key)
         return True
 
     def memory(self) -> dict[str, int]:

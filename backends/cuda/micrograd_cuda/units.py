@@ -32,7 +32,7 @@ _ROW: Final = "Long rows, Long columns"
 
 # In the parameters and template arguments T stands for the element type, I for an index type; the rest is literal.
 FAMILIES: Final = {
-    "unary": Family("elementwise", "T* out, const T* x, const Geometry<{Index}, {NDIM}, 1> geometry"),
+    "unary": Family("elementwise", "{Result}* out, const T* x, const Geometry<{Index}, {NDIM}, 1> geometry"),
     "binary": Family(
         "elementwise", "T* out, const T* x, const T* y, double number, const Geometry<{Index}, {NDIM}, 2> geometry"
     ),
@@ -41,14 +41,16 @@ FAMILIES: Final = {
     "logsumexp": Family("rows", f"T* out, const T* x, {_ROW}"),
     "softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
     "log_softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
-    "cross_entropy": Family("rows", f"T* out, const T* x, const I* targets, Long ignored, {_ROW}"),
+    "cross_entropy": Family("rows", f"Wide<T>* out, const T* x, const I* targets, Long ignored, {_ROW}"),
+    "total_loss": Family("rows", "T* out, const Wide<T>* losses, const I* targets, Long ignored, Long mean, Long rows"),
+    "loss_share": Family("rows", "Wide<T>* out, const T* g, const I* targets, Long ignored, Long rows"),
     "cross_entropy_gradient": Family(
         "rows", f"T* to, const Wide<T>* g, const T* x, const I* targets, Long stride, Long ignored, {_ROW}"
     ),
-    "layer_norm": Family("rows", f"T* out, const T* x, const T* weight, const T* bias, double eps, {_ROW}"),
-    "layer_norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
-    "column_sum": Family("columns", f"Wide<T>* to, const T* x, {_ROW}, Long band"),
-    "sum_bands": Family("columns", "T* to, const Wide<T>* partial, Long bands, Long columns"),
+    "norm": Family("rows", f"T* out, const T* x, const T* weight, const T* bias, double eps, {_ROW}"),
+    "norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
+    "norm_weight_gradient": Family("rows", f"Wide<T>* to, const T* g, const T* x, double eps, {_ROW}"),
+    "column_sum": Family("columns", f"{{Result}}* to, const T* x, {_ROW}, Long band"),
     "sgd": Family(
         "optimizer",
         "const Table table, double lr, double momentum, double dampening, double decay, Long nesterov, Long fresh",

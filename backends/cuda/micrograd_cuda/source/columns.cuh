@@ -1,37 +1,34 @@
-// Sums over the rows of a contiguous matrix, in two steps: each block sums a band of rows for 32 columns, and a second
-// launch sums the bands. Which rows a thread adds, and in which order, depends on the shape only.
+// Sums over the rows of a contiguous matrix: each block sums a band of rows for some columns, and a second launch the
+// bands. Which rows a thread adds, and in which order, depends on the shape only.
 #include "common.cuh"
 
-constexpr int WIDTH = 32;  // columns of a block, one per lane: neighbours read neighbours
-constexpr int HEIGHT = 8;  // rows that a block reads at a time
-
-// term(row, column) summed over the rows of this block's band
-template <class A, class F> __device__ __forceinline__ void sum_band(A* to, Long rows, Long columns, Long band, F term) {
-    __shared__ A partial[HEIGHT][WIDTH];
-    const int x = static_cast<int>(threadIdx.x % WIDTH), y = static_cast<int>(threadIdx.x / WIDTH);
-    const Long column = static_cast<Long>(blockIdx.x) * WIDTH + x;
+// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours.
+template <class T, class O, int V, int HEIGHT>
+__device__ __forceinline__ void column_sum(O* to, const T* x, Long rows, Long columns, Long band) {
+    typedef Wide<T> A;
+    __shared__ A partial[HEIGHT][32][V];
+    const int lane = static_cast<int>(threadIdx.x % 32), y = static_cast<int>(threadIdx.x / 32);
+    const Long column = (static_cast<Long>(blockIdx.x) * 32 + lane) * V;
     const Long first = static_cast<Long>(blockIdx.y) * band, last = first + band < rows ? first + band : rows;
-    A total = 0;
-    if (column < columns)
-        for (Long row = first + y; row < last; row += HEIGHT) total += term(row, column);
-    partial[y][x] = total;
-    __syncthreads();
-    if (y == 0 && column < columns) {
+    A total[V] = {};
+    if (column < columns) {
+#pragma unroll 4
+        for (Long row = first + y; row < last; row += HEIGHT) {
+            const Pack<T, V> pack = load<T, V>(x + row * columns + column);
 #pragma unroll
-        for (int other = 1; other < HEIGHT; ++other) total += partial[other][x];
-        to[static_cast<Long>(blockIdx.y) * columns + column] = total;
+            for (int v = 0; v < V; ++v) total[v] += widen(pack.at[v]);
+        }
     }
-}
-
-template <class T> __device__ __forceinline__ void column_sum(Wide<T>* to, const T* x, Long rows, Long columns, Long band) {
-    sum_band(to, rows, columns, band, [&](Long row, Long column) { return widen(x[row * columns + column]); });
-}
-
-// The bands of a matrix of partial sums, one after the other, in the elements' own type.
-template <class T> __device__ __forceinline__ void sum_bands(T* to, const Wide<T>* partial, Long bands, Long columns) {
-    const Long column = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (column >= columns) return;
-    Wide<T> total = 0;
-    for (Long band = 0; band < bands; ++band) total += partial[band * columns + column];
-    to[column] = narrowed<T>(total);
+#pragma unroll
+    for (int v = 0; v < V; ++v) partial[y][lane][v] = total[v];
+    __syncthreads();
+    if (y > 0 || column >= columns) return;
+    Pack<O, V> sums;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+#pragma unroll
+        for (int other = 1; other < HEIGHT; ++other) total[v] += partial[other][lane][v];
+        sums.at[v] = narrowed<O>(total[v]);
+    }
+    store<O, V>(to + static_cast<Long>(blockIdx.y) * columns + column, sums);
 }

@@ -1,4 +1,4 @@
-// What every kernel needs: element types and the type they are computed in, packs of 16 bytes, indices, reductions.
+// What every kernel needs: element types and the type they are computed in, packs, reductions.
 //
 // No CUDA header is included, so that NVRTC needs none, and no library but what the compiler knows by itself. Compiled
 // with MICROGRAD_HOST the same text is C++ for the host, where another header plays the GPU.
@@ -56,28 +56,54 @@ template <class A> __device__ __forceinline__ A nan_of() { return static_cast<A>
 
 // ── packs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-// V neighbours that travel in one instruction: 16 bytes, or a single element.
+// V neighbours that one thread takes together.
 template <class T, int V> struct Pack { T at[V]; };
-struct alignas(16) Words { unsigned at[4]; };
 
-template <class T, int V> __device__ __forceinline__ Pack<T, V> load(const T* from) {
+// What travels in one instruction: 4, 8 or 16 bytes, which lie at a multiple of as many.
+template <int BYTES> struct alignas(BYTES) Words { unsigned at[BYTES / 4]; };
+
+// The most elements of a pack that travel at once; W of them do where a pack may lie anywhere.
+template <class T, int V> constexpr int WIDEST = V * sizeof(T) <= 16 ? V : 16 / static_cast<int>(sizeof(T));
+
+template <class T, int V, int W = WIDEST<T, V>> __device__ __forceinline__ Pack<T, V> load(const T* from) {
     Pack<T, V> pack;
-    if constexpr (V == 1) {
-        pack.at[0] = *from;
-    } else {
-        static_assert(sizeof(T) * V == sizeof(Words), "a pack is 16 bytes");
-        const Words words = *reinterpret_cast<const Words*>(from);
-        memcpy(&pack, &words, sizeof(Words));
+#pragma unroll
+    for (int v = 0; v < V; v += W) {
+        if constexpr (W == 1) {
+            pack.at[v] = from[v];
+        } else {
+            typedef Words<W * static_cast<int>(sizeof(T))> Part;
+            const Part part = *reinterpret_cast<const Part*>(from + v);
+            memcpy(&pack.at[v], &part, sizeof(Part));
+        }
     }
     return pack;
 }
+// Spelled out, as the compiler now and then takes a store apart.
+template <int BYTES> __device__ __forceinline__ void put_words(void* to, const Words<BYTES>& words) {
+#ifndef MICROGRAD_HOST
+    if constexpr (BYTES == 16)
+        asm volatile("{ .reg .u64 at; cvta.to.global.u64 at, %0; st.global.v4.u32 [at], {%1, %2, %3, %4}; }" ::
+            "l"(to), "r"(words.at[0]), "r"(words.at[1]), "r"(words.at[2]), "r"(words.at[3]) : "memory");
+    else if constexpr (BYTES == 8)
+        asm volatile("{ .reg .u64 at; cvta.to.global.u64 at, %0; st.global.v2.u32 [at], {%1, %2}; }" ::
+            "l"(to), "r"(words.at[0]), "r"(words.at[1]) : "memory");
+    else
+#endif
+        *static_cast<Words<BYTES>*>(to) = words;
+}
 template <class T, int V> __device__ __forceinline__ void store(T* to, const Pack<T, V>& pack) {
-    if constexpr (V == 1) {
-        *to = pack.at[0];
-    } else {
-        Words words;
-        memcpy(&words, &pack, sizeof(Words));
-        *reinterpret_cast<Words*>(to) = words;
+    constexpr int W = WIDEST<T, V>;
+#pragma unroll
+    for (int v = 0; v < V; v += W) {
+        if constexpr (W == 1) {
+            to[v] = pack.at[v];
+        } else {
+            typedef Words<W * static_cast<int>(sizeof(T))> Part;
+            Part part;
+            memcpy(&part, &pack.at[v], sizeof(Part));
+            put_words(to + v, part);
+        }
     }
 }
 

@@ -66,9 +66,11 @@ BINARY(SiluGradient, x * silu_slope(y))
 // ── the kernels ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 // The result is contiguous; operand k is at sum(position[d] * stride[k][d]). Counts and strides are in elements, but the
-// last axis is counted in packs: there an operand has stride V, or 0 where one element serves the whole pack.
+// last axis is counted in packs: there an operand has stride V, or 0 where one element serves the whole pack. `length` is
+// that of the last axis in elements: if it is the only one, the last pack may have less than V.
 template <class Index, int NDIM, int ARITY> struct Geometry {
     Index packs;
+    Index length;
     Index shape[NDIM];
     Index stride[ARITY][NDIM];
 };
@@ -90,50 +92,74 @@ __device__ __forceinline__ void locate(const Geometry<Index, NDIM, ARITY>& geome
     }
 }
 
-template <class T, int V> __device__ __forceinline__ void fetch(const T* from, bool repeated, Wide<T> (&to)[V]) {
+// The first `count` elements of a pack, W of which lie at a multiple of their size.
+template <class T, int V, int W>
+__device__ __forceinline__ void fetch(const T* from, bool repeated, int count, Wide<T> (&to)[V]) {
     if (V > 1 && repeated) {
         const Wide<T> one = widen(*from);
 #pragma unroll
         for (int v = 0; v < V; ++v) to[v] = one;
-    } else {
-        const Pack<T, V> pack = load<T, V>(from);
+    } else if (count == V) {
+        const Pack<T, V> pack = load<T, V, W>(from);
 #pragma unroll
         for (int v = 0; v < V; ++v) to[v] = widen(pack.at[v]);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) to[v] = v < count ? widen(from[v]) : Wide<T>(0);
     }
 }
 
-template <class F, class T, class Index, int NDIM, int V>
-__device__ __forceinline__ void unary(T* out, const T* x, const Geometry<Index, NDIM, 1>& geometry) {
+template <class T, int V> __device__ __forceinline__ void put(T* to, int count, const Pack<T, V>& pack) {
+    if (count == V) {
+        store<T, V>(to, pack);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < count) to[v] = pack.at[v];
+    }
+}
+
+// Calls body(number of the pack, how many elements it has, where they lie).
+template <int V, class Index, int NDIM, int ARITY, class B>
+__device__ __forceinline__ void for_each_pack(const Geometry<Index, NDIM, ARITY>& geometry, B body) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < geometry.packs; i += step) {
-        Index offset[1];
+        Index offset[ARITY];
         locate(geometry, i, offset);
-        Wide<T> a[V];
-        fetch<T, V>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, a);
-        Pack<T, V> result;
-#pragma unroll
-        for (int v = 0; v < V; ++v) result.at[v] = narrowed<T>(F::of(a[v]));
-        store<T, V>(out + i * V, result);
+        int count = V;
+        if constexpr (NDIM == 1 && V > 1)
+            if (geometry.length - i * V < V) count = static_cast<int>(geometry.length - i * V);
+        body(i, count, offset);
     }
+}
+
+// T and O: the types of operand and result.
+template <class F, class T, class O, class Index, int NDIM, int V, int W>
+__device__ __forceinline__ void unary(O* out, const T* x, const Geometry<Index, NDIM, 1>& geometry) {
+    for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[1]) {
+        Wide<T> a[V];
+        fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
+        Pack<O, V> result;
+#pragma unroll
+        for (int v = 0; v < V; ++v) result.at[v] = narrowed<O>(F::of(a[v]));
+        put(out + i * V, count, result);
+    });
 }
 
 enum Scalar { NEITHER, FIRST, SECOND };  // which operand is a Python number
 
-template <class F, class T, class Index, int NDIM, int V, Scalar SCALAR>
+template <class F, class T, Scalar SCALAR, class Index, int NDIM, int V, int W, int W2>
 __device__ __forceinline__ void binary(
     T* out, const T* x, const T* y, double number, const Geometry<Index, NDIM, 2>& geometry) {
     const Wide<T> constant = weak<T>(number);
-    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
-    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < geometry.packs; i += step) {
-        Index offset[2];
-        locate(geometry, i, offset);
+    for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[2]) {
         Wide<T> a[V], b[V];
-        if constexpr (SCALAR != FIRST) fetch<T, V>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, a);
-        if constexpr (SCALAR != SECOND) fetch<T, V>(y + offset[1], geometry.stride[1][NDIM - 1] == 0, b);
+        if constexpr (SCALAR != FIRST) fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
+        if constexpr (SCALAR != SECOND) fetch<T, V, W2>(y + offset[1], geometry.stride[1][NDIM - 1] == 0, count, b);
         Pack<T, V> result;
 #pragma unroll
         for (int v = 0; v < V; ++v)
             result.at[v] = narrowed<T>(F::of(SCALAR == FIRST ? constant : a[v], SCALAR == SECOND ? constant : b[v]));
-        store<T, V>(out + i * V, result);
-    }
+        put(out + i * V, count, result);
+    });
 }

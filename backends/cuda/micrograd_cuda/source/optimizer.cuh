@@ -11,54 +11,107 @@ struct Table {
     Long parameter[MOST], gradient[MOST], result[MOST], state1[MOST], state2[MOST];  // addresses
 };
 
-template <class F> __device__ __forceinline__ void for_each_element(const Table& table, F f) {
+// Neighbours from `at` on in one tensor: a WHOLE pack of V at multiples of 16 bytes, or `count` elements anywhere.
+template <int V, bool WHOLE> struct Part {
+    int tensor, count;
+    Long at;
+};
+
+template <class T, int V, bool WHOLE>
+__device__ __forceinline__ void get(Long address, const Part<V, WHOLE>& part, Wide<T> (&to)[V]) {
+    const T* from = reinterpret_cast<const T*>(address) + part.at;
+    if constexpr (WHOLE) {
+        const Pack<T, V> pack = load<T, V>(from);
+#pragma unroll
+        for (int v = 0; v < V; ++v) to[v] = widen(pack.at[v]);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) to[v] = v < part.count ? widen(from[v]) : Wide<T>(0);
+    }
+}
+template <class T, int V, bool WHOLE>
+__device__ __forceinline__ void set(Long address, const Part<V, WHOLE>& part, const Wide<T> (&from)[V]) {
+    T* to = reinterpret_cast<T*>(address) + part.at;
+    if constexpr (WHOLE) {
+        Pack<T, V> pack;
+#pragma unroll
+        for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(from[v]);
+        store<T, V>(to, pack);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < part.count) to[v] = narrowed<T>(from[v]);
+    }
+}
+
+template <int V, class F> __device__ __forceinline__ void for_each_part(const Table& table, F f) {
     int low = 0, high = static_cast<int>(table.count);
     while (high - low > 1) {
         const int middle = (low + high) / 2;
         if (table.first[middle] <= static_cast<Long>(blockIdx.x)) low = middle; else high = middle;
     }
     const Long start = (static_cast<Long>(blockIdx.x) - table.first[low]) * PIECE;
-    const Long end = start + PIECE < table.size[low] ? start + PIECE : table.size[low];
-    for (Long i = start + threadIdx.x; i < end; i += blockDim.x) f(low, i);
+    const Long size = table.size[low], end = start + PIECE < size ? start + PIECE : size;
+    const Long addresses = table.parameter[low] | table.gradient[low] | table.result[low] | table.state1[low] | table.state2[low];
+    for (Long at = start + static_cast<Long>(threadIdx.x) * V; at < end; at += static_cast<Long>(blockDim.x) * V) {
+        const int count = static_cast<int>(end - at < V ? end - at : V);
+        if (addresses % 16 == 0 && count == V) f(Part<V, true>{low, count, at}); else f(Part<V, false>{low, count, at});
+    }
 }
 
-template <class T> __device__ __forceinline__ T* pointer(Long address) { return reinterpret_cast<T*>(address); }
-
 // torch's formulation of momentum; without momentum `state1` is not touched. The first step copies the gradient.
-template <class T>
+template <class T, int V>
 __device__ __forceinline__ void sgd(
     const Table& table, double lr, double momentum, double dampening, double decay, Long nesterov, Long fresh) {
     typedef Wide<T> A;
-    for_each_element(table, [&](int k, Long i) {
-        const A p = widen(pointer<const T>(table.parameter[k])[i]);
-        A g = widen(pointer<const T>(table.gradient[k])[i]) + p * static_cast<A>(decay);
+    for_each_part<V>(table, [&](const auto& part) {
+        const int k = part.tensor;
+        A p[V], g[V], velocity[V];
+        get<T>(table.parameter[k], part, p);
+        get<T>(table.gradient[k], part, g);
+#pragma unroll
+        for (int v = 0; v < V; ++v) g[v] += p[v] * static_cast<A>(decay);
         if (momentum != 0) {
-            T* velocity = pointer<T>(table.state1[k]) + i;
-            const A v = fresh ? g : widen(*velocity) * static_cast<A>(momentum) + g * static_cast<A>(1 - dampening);
-            *velocity = narrowed<T>(v);
-            g = nesterov ? g + v * static_cast<A>(momentum) : v;
+            if (!fresh) get<T>(table.state1[k], part, velocity);
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                velocity[v] = fresh ? g[v] : velocity[v] * static_cast<A>(momentum) + g[v] * static_cast<A>(1 - dampening);
+                g[v] = nesterov ? g[v] + velocity[v] * static_cast<A>(momentum) : velocity[v];
+            }
+            set<T>(table.state1[k], part, velocity);
         }
-        pointer<T>(table.result[k])[i] = narrowed<T>(p - g * static_cast<A>(lr));
+#pragma unroll
+        for (int v = 0; v < V; ++v) p[v] -= g[v] * static_cast<A>(lr);
+        set<T>(table.result[k], part, p);
     });
 }
 
 // `step` and `eps` hold the bias corrections; `decay` is added to the gradient, `shrink` multiplies the parameter.
-template <class T>
+template <class T, int V>
 __device__ __forceinline__ void adam(
     const Table& table, double step, double beta1, double beta2, double eps, double decay, double shrink, Long fresh) {
     typedef Wide<T> A;
     const A b1 = static_cast<A>(beta1), c1 = static_cast<A>(1 - beta1);
     const A b2 = static_cast<A>(beta2), c2 = static_cast<A>(1 - beta2);
-    for_each_element(table, [&](int k, Long i) {
-        const A p = widen(pointer<const T>(table.parameter[k])[i]);
-        const A g = widen(pointer<const T>(table.gradient[k])[i]) + p * static_cast<A>(decay);
-        T* first = pointer<T>(table.state1[k]) + i;
-        T* second = pointer<T>(table.state2[k]) + i;
-        const A m = (fresh ? A(0) : widen(*first) * b1) + g * c1;
-        const A v = (fresh ? A(0) : widen(*second) * b2) + g * g * c2;
-        *first = narrowed<T>(m);
-        *second = narrowed<T>(v);
-        const A moved = p * static_cast<A>(shrink) - static_cast<A>(step) * m / (sqrt(v) + static_cast<A>(eps));
-        pointer<T>(table.result[k])[i] = narrowed<T>(moved);
+    for_each_part<V>(table, [&](const auto& part) {
+        const int k = part.tensor;
+        A p[V], g[V], first[V] = {}, second[V] = {};
+        get<T>(table.parameter[k], part, p);
+        get<T>(table.gradient[k], part, g);
+        if (!fresh) {
+            get<T>(table.state1[k], part, first);
+            get<T>(table.state2[k], part, second);
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const A slope = g[v] + p[v] * static_cast<A>(decay);
+            first[v] = first[v] * b1 + slope * c1;
+            second[v] = second[v] * b2 + slope * slope * c2;
+            p[v] = p[v] * static_cast<A>(shrink)
+                - static_cast<A>(step) * first[v] / (sqrt(second[v]) + static_cast<A>(eps));
+        }
+        set<T>(table.state1[k], part, first);
+        set<T>(table.state2[k], part, second);
+        set<T>(table.result[k], part, p);
     });
 }

@@ -1,4 +1,4 @@
-// Functions of whole rows of a contiguous matrix: softmaxes, cross-entropy, layer normalisation, and their gradients.
+// Functions of whole rows of a contiguous matrix: softmaxes, cross-entropy, normalisation, and their gradients.
 //
 // G threads share a row (a part of a warp, a warp, or the whole block). With ITEMS > 0 each keeps its ITEMS packs of the
 // row in registers: the row is read once. Longer rows (ITEMS == 0) are read again for each pass, from the cache.
@@ -32,19 +32,22 @@ template <class T, int G, int ITEMS, int V, int N> struct Share {
                 if (column(item) < columns) fetch(column(item), kept[item]);
         }
     }
-    // f(column, the operands of its V elements)
-    template <class F> __device__ __forceinline__ void each(F f) const {
+    // f(item, column, the operands of its V elements)
+    template <class F> __device__ __forceinline__ void each_item(F f) const {
         if constexpr (ITEMS > 0) {
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
-                if (column(item) < columns) f(column(item), kept[item]);
+                if (column(item) < columns) f(item, column(item), kept[item]);
         } else {
             for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) {
                 A values[N][V];
                 fetch(at, values);
-                f(at, values);
+                f(0, at, values);
             }
         }
+    }
+    template <class F> __device__ __forceinline__ void each(F f) const {
+        each_item([&](int, Long column, const auto& values) { f(column, values); });
     }
 };
 
@@ -167,7 +170,7 @@ __device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T*
 // Minus the logarithm of the target's probability; 0 for the index `ignored`, NaN for another that names no class.
 template <class T, class I, int G, int ITEMS, int V>
 __device__ __forceinline__ void cross_entropy(
-    T* out, const T* x, const I* targets, Long ignored, Long rows, Long columns) {
+    Wide<T>* out, const T* x, const I* targets, Long ignored, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
         const A top = maximum_of<G>(share);
@@ -176,9 +179,35 @@ __device__ __forceinline__ void cross_entropy(
             const Long target = static_cast<Long>(targets[row]);
             const bool named = target >= 0 && target < columns;
             const A at = named ? widen(x[row * columns + target]) : A(0);
-            out[row] = narrowed<T>(named ? log(total) - (at - top) : target == ignored ? A(0) : nan_of<A>());
+            out[row] = named ? log(total) - (at - top) : target == ignored ? A(0) : nan_of<A>();
         }
     });
+}
+
+// How many targets are not `ignored`; one block of G threads counts.
+template <class A, int G, class I> __device__ __forceinline__ A counted(const I* targets, Long ignored, Long rows) {
+    Long count = 0;
+    for (Long row = threadIdx.x; row < rows; row += G) count += static_cast<Long>(targets[row]) != ignored;
+    return static_cast<A>(reduce<Sum, G>(count));
+}
+
+// The sum of the losses, or their mean over the rows that count. One block of G threads.
+template <class T, class I, int G>
+__device__ __forceinline__ void total_loss(
+    T* out, const Wide<T>* losses, const I* targets, Long ignored, Long mean, Long rows) {
+    typedef Wide<T> A;
+    A total = 0;
+    for (Long row = threadIdx.x; row < rows; row += G) total += losses[row];
+    total = reduce<Sum, G>(total);
+    if (mean) total /= counted<A, G>(targets, ignored, rows);
+    if (threadIdx.x == 0) *out = narrowed<T>(total);
+}
+
+// What each row has of the cotangent of a mean; where no row counts, no row moves. One block of G threads.
+template <class T, class I, int G>
+__device__ __forceinline__ void loss_share(Wide<T>* out, const T* g, const I* targets, Long ignored, Long rows) {
+    const Wide<T> count = counted<Wide<T>, G>(targets, ignored, rows);
+    if (threadIdx.x == 0) *out = widen(*g) / (count > 0 ? count : Wide<T>(1));
 }
 
 // (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0).
@@ -204,18 +233,20 @@ __device__ __forceinline__ void cross_entropy_gradient(
     });
 }
 
-// ── layer normalisation ─────────────────────────────────────────────────────────────────────────────────────────
+// ── normalisation ───────────────────────────────────────────────────────────────────────────────────────────────
 
 template <class A> struct Moments { A mean, scale; };  // scale = 1 / sqrt(variance + eps)
 
-// Of operand K of a row, by the two-pass formula.
-template <int K, int G, class S, class A>
+// Of operand K of a row, by the two-pass formula. What is not CENTERED has mean 0.
+template <bool CENTERED, int K, int G, class S, class A>
 __device__ __forceinline__ Moments<A> moments(const S& share, Long columns, A eps) {
-    A total = 0, squares = 0;
-    share.each([&](Long, const auto& x) {
-        for (const A value : x[K]) total += value;
-    });
-    const A mean = reduce<Sum, G>(total) / static_cast<A>(columns);
+    A mean = 0, squares = 0;
+    if constexpr (CENTERED) {
+        share.each([&](Long, const auto& x) {
+            for (const A value : x[K]) mean += value;
+        });
+        mean = reduce<Sum, G>(mean) / static_cast<A>(columns);
+    }
     share.each([&](Long, const auto& x) {
         for (const A value : x[K]) squares += (value - mean) * (value - mean);
     });
@@ -230,12 +261,12 @@ template <class T, int V> __device__ __forceinline__ void fetch_or(const T* from
     for (int v = 0; v < V; ++v) to[v] = from == nullptr ? otherwise : widen(pack.at[v]);
 }
 
-template <class T, int G, int ITEMS, int V>
-__device__ __forceinline__ void layer_norm(
+template <class T, bool CENTERED, int G, int ITEMS, int V>
+__device__ __forceinline__ void norm(
     T* out, const T* x, const T* weight, const T* bias, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
-        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
+        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         share.each([&](Long column, const auto& values) {
             A w[V], b[V];
             fetch_or<T, V>(weight, column, A(1), w);
@@ -250,12 +281,12 @@ __device__ __forceinline__ void layer_norm(
 }
 
 // With h = (x - mean) * scale and d = g * weight: scale * (d - mean(d) - h * mean(d * h)).
-template <class T, int G, int ITEMS, int V>
-__device__ __forceinline__ void layer_norm_gradient(
+template <class T, bool CENTERED, int G, int ITEMS, int V>
+__device__ __forceinline__ void norm_gradient(
     T* to, const T* g, const T* x, const T* weight, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long row, const auto& share) {
-        const Moments<A> m = moments<0, G>(share, columns, static_cast<A>(eps));
+        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         A plain = 0, weighted = 0;
         share.each([&](Long column, const auto& values) {
             A w[V];
@@ -263,11 +294,11 @@ __device__ __forceinline__ void layer_norm_gradient(
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const A d = values[1][v] * w[v];
-                plain += d;
+                if constexpr (CENTERED) plain += d;
                 weighted += d * (values[0][v] - m.mean) * m.scale;
             }
         });
-        plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
+        if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
         weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
         share.each([&](Long column, const auto& values) {
             A w[V];
@@ -281,4 +312,44 @@ __device__ __forceinline__ void layer_norm_gradient(
             store<T, V>(to + row * columns + column, pack);
         });
     });
+}
+
+// g * h summed over the rows that a group of threads takes: one row of `to` for each group, which `column_sum` adds up.
+// Each operand is read once. A thread keeps the sums of its columns; of rows too long for that they are in `to`.
+template <class T, bool CENTERED, int G, int ITEMS, int V>
+__device__ __forceinline__ void norm_weight_gradient(
+    Wide<T>* to, const T* g, const T* x, double eps, Long rows, Long columns) {
+    typedef Wide<T> A;
+    const int lane = static_cast<int>(threadIdx.x % G);
+    Wide<T>* sums = to + (static_cast<Long>(blockIdx.x) * (blockDim.x / G) + threadIdx.x / G) * columns;
+    A total[ITEMS > 0 ? ITEMS : 1][V] = {};
+    if constexpr (ITEMS == 0)
+        for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) store<A, V>(sums + at, Pack<A, V>{});
+    for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long, const auto& share) {
+        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
+        share.each_item([&](int item, Long column, const auto& values) {
+            A term[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) term[v] = values[1][v] * (values[0][v] - m.mean) * m.scale;
+            if constexpr (ITEMS > 0) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) total[item][v] += term[v];
+            } else {
+                Pack<A, V> pack = load<A, V>(sums + column);
+#pragma unroll
+                for (int v = 0; v < V; ++v) pack.at[v] += term[v];
+                store<A, V>(sums + column, pack);
+            }
+        });
+    });
+    if constexpr (ITEMS > 0) {
+#pragma unroll
+        for (int item = 0; item < ITEMS; ++item) {
+            const Long column = (static_cast<Long>(item) * G + lane) * V;
+            Pack<A, V> pack;
+#pragma unroll
+            for (int v = 0; v < V; ++v) pack.at[v] = total[item][v];
+            if (column < columns) store<A, V>(sums + column, pack);
+        }
+    }
 }

@@ -1,0 +1,242 @@
+"""Rows and columns of matrices: softmaxes, cross-entropy, normalisation, their gradients; sums over leading axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from micrograd_core.layout import Shape, reduced_shape
+from micrograd_cuda import geometry
+from micrograd_cuda.operands import alignment, contiguous, is_number, wide
+from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.units import ELEMENT, INDEX, Unit
+
+IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
+
+# ── sums ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Sums:
+    """Sums over the leading axes of contiguous arrays (the gradient of a bias) with own kernels; others are CuPy's."""
+
+    def __init__(self, xp: Any, runtime: Runtime) -> None:
+        self.xp, self.runtime = xp, runtime
+
+    def __call__(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+        """As the standard's ``sum``."""
+        leading = axis is not None and 0 < len(axis) < len(x.shape) and sorted(axis) == list(range(len(axis)))
+        if not leading or x.dtype.name not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
+            return self.xp.sum(x, axis=axis, keepdims=keepdims)
+        assert axis is not None
+        rows = math.prod(x.shape[: len(axis)])
+        out = self.columns(x, rows, x.size // rows, x.dtype)
+        return out.reshape(reduced_shape(x.shape, axis, keepdims))
+
+    def columns(self, x: Any, rows: int, columns: int, dtype: Any) -> Any:
+        """Column sums of a (rows, columns) matrix, in one launch or two."""
+        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
+        if launch.bands > 1:
+            total = wide(self.xp, dtype)
+            partial = self.runtime.empty((launch.bands, columns), total)
+            self._columns(launch, partial, x, rows, columns)
+            x, rows = partial, launch.bands
+            launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
+        return self._columns(launch, self.runtime.empty((columns,), dtype), x, rows, columns)
+
+    def _columns(self, launch: Any, out: Any, x: Any, rows: int, columns: int) -> Any:
+        run = self.runtime.bind(launch.unit(ELEMENT[x.dtype.name], ELEMENT[out.dtype.name]))
+        run(launch.grid, (out, x, rows, columns, launch.band))
+        return out
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ROW_OPERATIONS: Final = (
+    "softmax", "log_softmax", "logsumexp", "softmax_gradient", "log_softmax_gradient", "cross_entropy",
+    "cross_entropy_gradient", "standardize", "standardize_gradient", "layer_norm", "layer_norm_weight_gradient",
+    "rms_norm", "rms_norm_gradient", "rms_norm_weight_gradient",
+)  # fmt: skip
+
+
+WHOLE: Final = 1024  # threads of a block that works alone
+EACH: Final = 32  # rows whose sum one group of threads keeps in registers
+
+
+class Rows:
+    """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
+
+    def __init__(self, xp: Any, runtime: Runtime, sums: Sums) -> None:
+        self.xp, self.runtime, self.sums = xp, runtime, sums
+
+    def _last(self, x: Any, axes: Shape) -> Any:
+        """`x`, contiguous, with `axes` last; in their order."""
+        order = (*(each for each in range(len(x.shape)) if each not in axes), *axes)
+        return self.xp.ascontiguousarray(x.transpose(order))
+
+    def _back(self, out: Any, axes: Shape) -> Any:
+        """A view with the last axes at `axes`."""
+        ndim = len(out.shape)
+        order = (*(each for each in range(ndim) if each not in axes), *axes)
+        return out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
+
+    def _run(
+        self, family: str, out: Any, operands: tuple[Any, ...], columns: int, more: tuple[Any, ...] = (),
+        *, resident: int = 1, arguments: tuple[str, ...] = ("",),
+    ) -> Any:  # fmt: skip
+        """Launch a kernel of ``rows.cuh``: `out`, operands, `more`, then rows and columns.
+
+        Of the operands those of the size of the first, `resident` many, are kept in registers.
+        """
+        first = operands[0]
+        rows, runtime = first.size // columns, self.runtime
+        start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
+        launch = geometry.row_launch(rows, columns, first.dtype.name, resident, start)
+        run = runtime.bind(launch.unit(family, ELEMENT[first.dtype.name], *arguments))
+        run(launch.grid, (out, *operands, *more, rows, columns))
+        return out
+
+    def _along(
+        self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = (), *arguments: str
+    ) -> Any:
+        """An operation whose result has the shape of its operands."""
+        first = operands[0]
+        if not first.size:
+            return first.copy()
+        lasts = tuple(self._last(each, axes) for each in operands)
+        out = self.runtime.empty(lasts[0].shape, first.dtype)
+        columns = math.prod(first.shape[each] for each in axes)
+        self._run(family, out, (*lasts, *more), columns, resident=len(operands), arguments=("", *arguments))
+        return self._back(out, axes)
+
+    def softmax(self, x: Any, *, axis: int) -> Any:
+        """One read, one write."""
+        return self._along("softmax", (x,), (axis,))
+
+    def log_softmax(self, x: Any, *, axis: int) -> Any:
+        """One read, one write."""
+        return self._along("log_softmax", (x,), (axis,))
+
+    def softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
+        """Two reads, one write."""
+        return self._along("softmax_gradient", (g, out), (axis,))
+
+    def log_softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
+        """Two reads, one write."""
+        return self._along("log_softmax_gradient", (g, out), (axis,))
+
+    def logsumexp(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+        """One read; over all axes in the order of memory."""
+        axes = tuple(range(len(x.shape))) if axis is None else axis
+        shape, columns = reduced_shape(x.shape, axis, keepdims), math.prod(x.shape[each] for each in axes)
+        out = self.runtime.empty(shape, x.dtype)
+        return self._run("logsumexp", out, (self._last(x, axes),), columns) if out.size else out
+
+    # cross-entropy
+
+    def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
+        """Logits as rows of classes, class numbers to match, and the type of those."""
+        axis = 1 if len(x.shape) > 1 else 0
+        return self._last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[targets.dtype.name]
+
+    def _whole(self, family: str, dtype: Any, index: str, out: Any, *arguments: Any) -> Any:
+        """Launch one block that reduces everything."""
+        element = ELEMENT[dtype.name]
+        unit = Unit(family, (element, index, str(WHOLE)), WHOLE, element, index)
+        self.runtime.bind(unit)((1, 1), (out, *arguments))
+        return out
+
+    def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
+                      label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
+        """Plain class indices: one read, and a launch that adds up. ``NotImplemented`` for what has to be composed."""
+        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
+            return NotImplemented
+        rows, numbers, index = self._classes(x, targets)
+        losses = self.runtime.empty(targets.shape, wide(self.xp, x.dtype))
+        self._run("cross_entropy", losses, (rows, numbers), rows.shape[-1], (ignore_index,), arguments=(index,))
+        if reduction == "none":
+            return losses.astype(x.dtype, copy=False)
+        out = self.runtime.empty((), x.dtype)
+        mean = int(reduction == "mean")
+        return self._whole("total_loss", x.dtype, index, out, losses, numbers, ignore_index, mean, numbers.size)
+
+    def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
+                               label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
+        """One read, one write. ``NotImplemented`` as above."""
+        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
+            return NotImplemented
+        rows, numbers, index = self._classes(x, targets)
+        total = wide(self.xp, x.dtype)
+        if reduction == "mean":
+            share = self.runtime.empty((), total)
+            self._whole("loss_share", x.dtype, index, share, contiguous(g), numbers, ignore_index, numbers.size)
+        else:
+            share = contiguous(g).astype(total, copy=False)
+        axis = 1 if len(x.shape) > 1 else 0
+        out = self.runtime.empty(rows.shape, x.dtype)
+        columns, stride = rows.shape[-1], int(share.size > 1)
+        # g comes first in the signature, and the logits decide the dtype and the number of rows
+        start = alignment(self.runtime, out, rows)
+        launch = geometry.row_launch(rows.size // columns, columns, x.dtype.name, 1, start)
+        run = self.runtime.bind(launch.unit("cross_entropy_gradient", ELEMENT[x.dtype.name], index))
+        run(launch.grid, (out, share, rows, numbers, stride, ignore_index, rows.size // columns, columns))
+        return self._back(out, (axis,))
+
+    # normalisation: layers are centered, root mean squares are not
+
+    def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
+        """One read, one write."""
+        return self._norm("true", x, 1.0, 0.0, axis, eps)
+
+    def layer_norm(self, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float) -> Any:
+        """One read, one write, weight and bias on the way."""
+        return self._norm("true", x, weight, bias, axis, eps)
+
+    def rms_norm(self, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
+        """The same."""
+        return self._norm("false", x, weight, 0.0, axis, eps)
+
+    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
+        """Two reads, one write."""
+        return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "true")
+
+    def rms_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
+        """Two reads, one write."""
+        return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "false")
+
+    def layer_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+        """Two reads."""
+        return self._weight_gradient("true", g, x, axis, eps)
+
+    def rms_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+        """Two reads."""
+        return self._weight_gradient("false", g, x, axis, eps)
+
+    def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
+        """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
+        shape = tuple(x.shape[each] for each in axis)
+        if is_number(weight):
+            return 0 if weight == neutral else self.xp.full(shape, weight, dtype=x.dtype)
+        return self.xp.ascontiguousarray(self.xp.broadcast_to(weight, shape))
+
+    def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float) -> Any:
+        if not x.size:
+            return x.copy()
+        rows, columns = self._last(x, axis), math.prod(x.shape[each] for each in axis)
+        operands = rows, self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
+        out = self.runtime.empty(rows.shape, x.dtype)
+        self._run("norm", out, operands, columns, (eps,), arguments=("", centered))
+        return self._back(out, axis)
+
+    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> Any:
+        """Sums of some rows each, then the sum of those."""
+        shape = tuple(x.shape[each] for each in axis)
+        if not x.size:
+            return self.xp.zeros(shape, dtype=x.dtype)
+        g, rows = self._last(g, axis), self._last(x, axis)
+        columns, runtime = math.prod(shape), self.runtime
+        start = alignment(runtime, g, rows)
+        launch = geometry.row_launch(x.size // columns, columns, x.dtype.name, 3, start, EACH)  # two, and the sums
+        partial = runtime.empty((launch.groups, columns), wide(self.xp, x.dtype))
+        run = runtime.bind(launch.unit("norm_weight_gradient", ELEMENT[x.dtype.name], "", centered))
+        run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
+        return self.sums.columns(partial, launch.groups, columns, x.dtype).reshape(shape)
