@@ -2,7 +2,9 @@
 # Everything that needs a GPU, in one command and under 9 minutes: bash benchmarks/gpu/run.sh
 #
 # Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
-# as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. DEVICE=cpu runs what can be run without a GPU.
+# as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. array-api-compat has to be there one way or the
+# other; pytest-xdist and execnet let the suites use all cores; `tests` also needs hypothesis and sortedcontainers.
+# DEVICE=cpu runs what can be run without a GPU.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
 # STEPS names those to run, in any order; the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
 set -uo pipefail
@@ -20,9 +22,9 @@ steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck conforma
 failed=()
 summary=()
 
-if compgen -G "${WHEELS:-.whl}/*.whl" >/dev/null; then
-  "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" "${WHEELS:-.whl}"/*.whl || exit
-fi
+for wheel in "${WHEELS:-.whl}"/*.whl; do # of Python alone: unpacked is installed
+  [ -e "$wheel" ] && { "$python" -m zipfile -e "$wheel" "$site" || exit; }
+done
 PYTHONPATH="$("$python" benchmarks/gpu/links.py "$site"):$PWD${PYTHONPATH:+:$PYTHONPATH}" || exit
 export PYTHONPATH
 
@@ -45,7 +47,7 @@ parallel=()
 pytest() { echo "$python" -m pytest -q -p no:cacheprovider "$@"; }
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
-step devices 60 "$python" -m micrograd_core.cli devices
+step devices 60 bash -c '"$0" -m micrograd_core.cli devices | tee /dev/stderr | grep "^$1  *works"' "$python" "$device"
 step kernels 120 $(pytest tests/cuda/test_gpu.py)
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -50,7 +51,7 @@ def row_units(dtype: str) -> Iterator[Unit]:
         launch = geometry.row_launch(1000, columns, dtype, operands, 16)
         index = "Long" if "cross_entropy" in family else ""
         centered = [str(columns != 10).lower()] if family.startswith("norm") else []
-        yield launch.unit(family, ELEMENT[dtype], index, *centered)
+        yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
 
 
 ALONE = ("total_loss", "loss_share")
@@ -65,15 +66,20 @@ def other_units(dtype: str) -> Iterator[Unit]:
         if family.file not in ("elementwise", "rows", "columns") and name not in UNTYPED:
             index = "Long" if name in ("gather", "scatter_add") else ""
             packs = [str(16 // itemsize)] if name in ("gather", "sgd", "adam") else []
-            yield Unit(name, (element, *([index] if index else []), *packs), 256, element, index)
+            counters = ("int", "Long") if name in ("im2col", "col2im") else ("",)
+            for counter in counters:
+                arguments = (element, *filter(None, (index, counter)), *packs)
+                yield Unit(name, arguments, 256, element, index, (("Index", counter),))
     for name in ALONE:
         yield Unit(name, (element, "Long", "1024"), 1024, element, "Long")
     for columns in (4096, 4097):
-        yield geometry.column_launch(100_000, columns, itemsize, 16).unit(element, ELEMENT[total])
-        yield geometry.column_launch(100, columns, itemsize, 16).unit(element, element)
-        yield geometry.column_launch(
-            100, columns, geometry.ITEMSIZE[total], 16, whole=True
-        ).unit(ELEMENT[total], element)  # fmt: skip
+        for rows, kind, result, whole in (
+            (100_000, dtype, total, False),
+            (100, dtype, dtype, False),
+            (100, total, dtype, True),
+        ):
+            launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
+            yield geometry.column_unit(launch, ELEMENT[kind], ELEMENT[result])
 
 
 UNTYPED = {
@@ -116,11 +122,10 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
 def test_packs_travel_in_16_bytes(dtype: str) -> None:
     place = Place((1024, 1024), (2048, 1), 16)
     ptx = nvrtc.compile_text(units.text(_elementwise("Add", dtype, "NEITHER", place, place)), "sm_90", OPTIONS).ptx
-    wide = [line.split()[0] for line in ptx.splitlines() if ".global.v" in line]
-    narrow_stores = [line for line in ptx.splitlines() if "st.global." in line and ".v" not in line]
-    assert [each[:9] for each in wide] == ["ld.global"] * 2 + ["st.global"], wide
-    assert all(each.endswith((".v4.f32", ".v4.u32", ".v4.b32", ".v2.f64")) for each in wide), wide
-    assert not narrow_stores  # the loads that remain are those of an element that a whole pack repeats
+    wide = re.findall(r"(ld|st)\.global\.(v\w+\.\w+)", ptx)
+    assert [direction for direction, _ in wide] == ["ld", "ld", "st"]
+    assert {width for _, width in wide} <= {"v4.f32", "v4.u32", "v2.f64"}
+    assert not re.findall(r"st\.global\.[a-u]", ptx)  # loads of an element that a whole pack repeats remain
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:

@@ -9,7 +9,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements
+from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, Unit
 
@@ -88,25 +88,25 @@ class Convolution:
 
     # patches
 
-    def _struct(self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, *rest: Shape) -> Any:
-        """The struct Windows; one spatial axis is a height of 1."""
+    def _windows(self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, *rest: Shape) -> list[int]:
+        """The numbers of the struct Windows; one spatial axis is a height of 1."""
         flat = len(size) == 1
         pairs = [((value[0],) if not flat else ()) + value[-1:] for value in (kernel, lengths)]
         kernel, lengths = ((1, *each) if flat else each for each in pairs)
         stride, padding, dilation = ((n, *each) if flat else each for n, each in zip((1, 0, 1), rest, strict=True))
         size = (1, *size) if flat else size
-        return self.runtime.struct([*outer, *size, *kernel, *lengths, *stride, *padding, *dilation], "Long")
+        return [*outer, *size, *kernel, *lengths, *stride, *padding, *dilation]
 
-    def _launch(self, family: str, out: Any, x: Any, more: tuple[Any, ...]) -> Any:
+    def _launch(self, family: str, out: Any, x: Any, windows: list[int], *more: Any) -> Any:
         if out.size:
-            element = ELEMENT[x.dtype.name]
-            run = self.runtime.bind(Unit(family, (element,), BLOCK, element))
-            run((geometry.blocks(out.size), 1), (out, x, *more))
+            element, index = ELEMENT[name_of(x.dtype)], geometry.counter(out.size, x.size, *windows)
+            run = self.runtime.bind(Unit(family, (element, index), BLOCK, element, "", (("Index", index),)))
+            run((geometry.blocks(out.size), 1), (out, x, *more, self.runtime.struct(windows, index)))
         return out
 
     def patches(self, x: Any, *, kernel_size: Shape, fill: float, **windows: Any) -> Any:
         """(batch, channels, *kernel, *positions)."""
-        if x.dtype.name not in ELEMENT or len(kernel_size) > 2:
+        if name_of(x.dtype) not in ELEMENT or len(kernel_size) > 2:
             return NotImplemented
         return self._patches(x, fill, kernel_size, windows)
 
@@ -116,19 +116,19 @@ class Convolution:
         """The same, or (channels, *kernel, batch, *positions)."""
         stride, padding, dilation = windows["stride"], windows["padding"], windows["dilation"]
         lengths = lengths_of("patches", x.shape[2:], kernel, stride, padding, dilation)
-        struct = self._struct(x.shape[:2], x.shape[2:], lengths, kernel, stride, padding, dilation)
+        numbers = self._windows(x.shape[:2], x.shape[2:], lengths, kernel, stride, padding, dilation)
         images, channels = x.shape[:2]
         shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
         out = self.runtime.empty(shape, x.dtype)
-        return self._launch("im2col", out, contiguous(x), (fill, int(images_inside), struct))
+        return self._launch("im2col", out, contiguous(x), numbers, fill, int(images_inside))
 
     def patches_gradient(
         self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
         """Back to (batch, channels, *size), each element the sum of the patches it was in."""
-        if g.dtype.name not in ELEMENT or len(kernel_size) > 2:
+        if name_of(g.dtype) not in ELEMENT or len(kernel_size) > 2:
             return NotImplemented
         lengths = g.shape[2 + len(kernel_size) :]
-        struct = self._struct(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
+        numbers = self._windows(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
-        return self._launch("col2im", out, contiguous(g), (struct,))
+        return self._launch("col2im", out, contiguous(g), numbers)

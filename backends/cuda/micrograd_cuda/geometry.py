@@ -31,6 +31,11 @@ def blocks(threads: int, block: int = BLOCK) -> int:
     return max(1, min(ceil_div(threads, block), MOST_BLOCKS))
 
 
+def counter(*numbers: int) -> str:
+    """The type that counts as far as the largest of some numbers."""
+    return "int" if max(numbers) < NARROW else "Long"
+
+
 class Place(NamedTuple):
     """Where an operand lies."""
 
@@ -116,9 +121,8 @@ def walk(shape: Shape, places: tuple[Place, ...], itemsize: int, result_itemsize
         start = widest if each[-1] == 0 else power_of_two(max(place.alignment // itemsize, 1), widest)
         accesses.append(start if each[-1] == 0 else min(power_of_two(stride, start) for stride in (*each[:-1], 0)))
     reach = [sum((n - 1) * abs(s) for n, s in zip(lengths, each, strict=True)) for each in strides]
-    index = "int" if max(math.prod(lengths), *reach, 0) < NARROW else "Long"
     return Walk(
-        index,
+        counter(math.prod(lengths), *reach),
         pack,
         lengths[-1],
         (*lengths[:-1], ceil_div(lengths[-1], pack)),
@@ -173,15 +177,17 @@ class RowLaunch(NamedTuple):
     block: int
     grid: tuple[int, int]
 
-    def unit(self, family: str, element: str, index: str = "", *more: str) -> Unit:
-        """The instance of a template of ``rows.cuh``; `more` are arguments of its own."""
-        arguments = (element, *([index] if index else []), *more, *map(str, (self.group, self.items, self.pack)))
-        return Unit(family, arguments, self.block, element, index)
-
     @property
     def groups(self) -> int:
         """How many there are; those beyond the last row have nothing to do."""
         return self.grid[0] * (self.block // self.group)
+
+
+@lru_cache(maxsize=4096)
+def row_unit(launch: RowLaunch, family: str, element: str, index: str = "", *more: str) -> Unit:
+    """The instance of a template of ``rows.cuh``; `more` are arguments of its own."""
+    numbers = map(str, (launch.group, launch.items, launch.pack))
+    return Unit(family, (element, *([index] if index else []), *more, *numbers), launch.block, element, index)
 
 
 @lru_cache(maxsize=4096)
@@ -218,10 +224,12 @@ class ColumnLaunch(NamedTuple):
         """How many partial sums there are per column."""
         return self.grid[1]
 
-    def unit(self, element: str, result: str) -> Unit:
-        """The instance of the template in ``columns.cuh``."""
-        arguments = (element, result, str(self.pack), str(self.height))
-        return Unit("column_sum", arguments, 32 * self.height, element, "", (("Result", result),))
+
+@lru_cache(maxsize=4096)
+def column_unit(launch: ColumnLaunch, element: str, result: str) -> Unit:
+    """The instance of the template in ``columns.cuh``."""
+    arguments = (element, result, str(launch.pack), str(launch.height))
+    return Unit("column_sum", arguments, 32 * launch.height, element, "", (("Result", result),))
 
 
 @lru_cache(maxsize=4096)

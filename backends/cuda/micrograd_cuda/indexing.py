@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK, ITEMSIZE
-from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, wide
+from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -33,15 +33,15 @@ class Indexing:
     def embedding(self, indices: Any, weight: Any) -> Any:
         """Rows of the weight, a pack at a time."""
         dtype, (rows, columns) = weight.dtype, weight.shape
-        if dtype.name not in ELEMENT or indices.dtype.name not in INDEX:
+        if name_of(dtype) not in ELEMENT or name_of(indices.dtype) not in INDEX:
             return NotImplemented
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
             weight, indices = contiguous(weight), contiguous(indices)
-            pack = 16 // ITEMSIZE[dtype.name]
+            pack = 16 // ITEMSIZE[name_of(dtype)]
             if columns % pack or self.runtime.address(weight) % 16:
                 pack = 1
-            element, index = ELEMENT[dtype.name], INDEX[indices.dtype.name]
+            element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
             run = self.runtime.bind(Unit("gather", (element, index, str(pack)), BLOCK, element, index))
             run((geometry.blocks(out.size // pack), 1), (out, weight, indices, indices.size, rows, columns))
         return out
@@ -79,7 +79,7 @@ class Indexing:
         order = xp.argsort(indices, stable=True)
         first = xp.searchsorted(xp.take(indices, order, axis=0), xp.arange(rows + 1, dtype=xp.int64))
         out = self.runtime.empty(shape, values.dtype)
-        element = ELEMENT[values.dtype.name]
+        element = ELEMENT[name_of(values.dtype)]
         run = self.runtime.bind(Unit("sorted_add", (element,), BLOCK, element))
         operands = 0 if base is None else base, values, order.astype(xp.int64), first.astype(xp.int64)
         run((geometry.blocks(out.size), 1), (out, *operands, rows, columns))
@@ -89,7 +89,7 @@ class Indexing:
         """In the wide type, and rounded at the end."""
         total = wide(self.xp, values.dtype)
         out = self.xp.zeros(shape, dtype=total) if base is None else base.astype(total)
-        element = ELEMENT[values.dtype.name]
+        element = ELEMENT[name_of(values.dtype)]
         run = self.runtime.bind(Unit("scatter_add", (element, INDEX["int64"]), BLOCK, element, INDEX["int64"]))
         run((geometry.blocks(values.size), 1), (out, values, indices, indices.size, *shape))
         return out.astype(values.dtype)

@@ -14,7 +14,7 @@ from micrograd_cuda import gemm, geometry
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
-from micrograd_cuda.operands import Kernel, contiguous, is_number, of_elements, place
+from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, place
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import ROW_OPERATIONS, Rows, Sums
 from micrograd_cuda.runtime import Runtime
@@ -96,8 +96,8 @@ class Elementwise:
             key = functor, dtype, x.shape, x.strides, address(x) % 16
             made = kept.get(key)
             if made is None:
-                if dtype.name in ELEMENT:
-                    made = self._launch(key, functor, dtype.name, "", (place(runtime, x),))
+                if name_of(dtype) in ELEMENT:
+                    made = self._launch(key, functor, name_of(dtype), "", (place(runtime, x),))
                 if made is None:
                     return otherwise(x)
             launch, grid, shape, struct = made
@@ -128,9 +128,9 @@ class Elementwise:
                 key = functor, dtype, x.shape, x.strides, address(x) % 16, y.shape, y.strides, address(y) % 16
             made = kept.get(key)
             if made is None:
-                if dtype.name in ELEMENT:
+                if name_of(dtype) in ELEMENT:
                     places = tuple(None if is_number(each) else place(runtime, each) for each in (x, y))
-                    made = self._launch(key, functor, dtype.name, scalar, places)
+                    made = self._launch(key, functor, name_of(dtype), scalar, places)
                 if made is None:
                     return otherwise(x, y)
             launch, grid, shape, struct = made
@@ -150,7 +150,7 @@ class Elementwise:
             key = "Copy", dtype, x.dtype, x.shape, x.strides, runtime.address(x) % 16
             made = kept.get(key)
             if made is None:
-                names = x.dtype.name, dtype.name
+                names = name_of(x.dtype), name_of(dtype)
                 if all(name in ELEMENT and name != "float64" for name in names):
                     made = self._launch(key, "Copy", names[0], "", (place(runtime, x),), names[1])
                 if made is None:
@@ -182,22 +182,28 @@ class Matmul:
 
     def __init__(self, xp: Any, runtime: Runtime, precision: Callable[[], str]) -> None:
         self.xp, self.runtime, self.precision = xp, runtime, precision
+        self._kept: dict[Any, gemm.Product] = {}  # by shapes and strides
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Any shapes that the standard allows."""
         runtime, dtype = self.runtime, x.dtype
-        if dtype.name not in gemm.TYPE:
-            return self.xp.matmul(x, y)
-        call = gemm.product(_place(x), _place(y))
-        while isinstance(call, int):
-            x, y = (each.copy() if i == call else each for i, each in enumerate((x, y)))
-            call = gemm.product(_place(x), _place(y))
+        name, key = name_of(dtype), (dtype, x.shape, x.strides, y.shape, y.strides)
+        call: Any = self._kept.get(key)
         if call is None:
-            return self.xp.matmul(x, y)
+            if name not in gemm.TYPE:
+                return self.xp.matmul(x, y)
+            call = gemm.product(_place(x), _place(y))
+            if isinstance(call, int):
+                return self(*(each.copy() if i == call else each for i, each in enumerate((x, y))))
+            if call is None:
+                return self.xp.matmul(x, y)
+            if len(self._kept) >= MOST_CACHED:
+                self._kept.clear()
+            self._kept[key] = call
         if 0 in call.shape or call.k == 0:
             return self.xp.zeros(call.shape, dtype=dtype)
         out = runtime.empty(call.shape, dtype)
-        runtime.gemm(call, dtype.name, gemm.compute_type(dtype.name, self.precision()), x, y, out)
+        runtime.gemm(call, name, gemm.compute_type(name, self.precision()), x, y, out)
         return out
 
 
@@ -216,7 +222,7 @@ def linear(matmul: Kernel, add: Kernel) -> Kernel:
         else:
             product = matmul(x, weight.T)
         if not is_number(bias):
-            product = add(product, bias, out=product) if product.dtype.name in ELEMENT else product + bias
+            product = add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
         elif bias != 0:
             product = add(product, bias)
         return product.reshape(*x.shape[:-1], weight.shape[0])
@@ -249,7 +255,7 @@ class Updates:
         lists = [[contiguous(x) for x in each] for each in lists[:2]] + lists[2:]
         results = [self.runtime.empty(p.shape, p.dtype) for p in lists[0]]
         dtype = results[0].dtype
-        element = ELEMENT[dtype.name]
+        element = ELEMENT[name_of(dtype)]
         launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
         for start in range(0, len(results), MOST_TENSORS):
             part = slice(start, start + MOST_TENSORS)

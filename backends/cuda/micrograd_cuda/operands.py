@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from micrograd_cuda.geometry import Place, power_of_two
@@ -12,11 +13,17 @@ from micrograd_cuda.units import ELEMENT
 Kernel = Callable[..., Any]
 
 
+@cache
+def name_of(dtype: Any) -> str:
+    """Of a dtype; NumPy's own attribute puts it together anew each time, which costs more than a launch."""
+    return str(dtype.name)
+
+
 def of_elements(kernel: Kernel) -> Kernel:
     """A kernel for the dtypes of `ELEMENT`; ``NotImplemented`` for others, which the op table composes."""
 
     def checked(x: Any, *others: Any, **params: Any) -> Any:
-        return kernel(x, *others, **params) if x.dtype.name in ELEMENT else NotImplemented
+        return kernel(x, *others, **params) if name_of(x.dtype) in ELEMENT else NotImplemented
 
     return checked
 
@@ -44,4 +51,4 @@ def contiguous(x: Any) -> Any:
 
 def wide(xp: Any, dtype: Any) -> Any:
     """The dtype in which elements of `dtype` are added up."""
-    return dtype if dtype.name == "float64" else xp.float32
+    return dtype if name_of(dtype) == "float64" else xp.float32

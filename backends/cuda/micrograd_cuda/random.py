@@ -8,7 +8,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, contiguous
+from micrograd_cuda.operands import Kernel, contiguous, name_of
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -43,7 +43,7 @@ class Random:
         return out
 
     def _floating(self, family: str, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
-        element = ELEMENT[dtype.name]
+        element = ELEMENT[name_of(dtype)]
         return self._launch(
             Unit(family, (element,), BLOCK, element), self.runtime.empty(shape, dtype), each, *arguments
         )
@@ -60,13 +60,13 @@ class Random:
         """One read, one write; the mask is nowhere."""
         if p == 0:
             return x.copy()
-        if x.dtype.name not in ELEMENT:
+        if name_of(x.dtype) not in ELEMENT:
             return NotImplemented
         return self._floating("dropout", x.dtype, 8, x.shape, contiguous(x), float(p), self._stream(key, block))
 
     def integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""
-        index = INDEX[dtype.name]
+        index = INDEX[name_of(dtype)]
         unit = Unit("integers", (index,), BLOCK, "", index)
         out = self.runtime.empty(shape, dtype)
         return self._launch(unit, out, 4, self._stream(key, block), signed(low), signed(high - low))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import alignment, contiguous, is_number, wide
+from micrograd_cuda.operands import alignment, contiguous, is_number, name_of, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -25,7 +25,7 @@ class Sums:
     def __call__(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
         """As the standard's ``sum``."""
         leading = axis is not None and 0 < len(axis) < len(x.shape) and sorted(axis) == list(range(len(axis)))
-        if not leading or x.dtype.name not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
+        if not leading or name_of(x.dtype) not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
             return self.xp.sum(x, axis=axis, keepdims=keepdims)
         assert axis is not None
         rows = math.prod(x.shape[: len(axis)])
@@ -44,7 +44,7 @@ class Sums:
         return self._columns(launch, self.runtime.empty((columns,), dtype), x, rows, columns)
 
     def _columns(self, launch: Any, out: Any, x: Any, rows: int, columns: int) -> Any:
-        run = self.runtime.bind(launch.unit(ELEMENT[x.dtype.name], ELEMENT[out.dtype.name]))
+        run = self.runtime.bind(geometry.column_unit(launch, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)]))
         run(launch.grid, (out, x, rows, columns, launch.band))
         return out
 
@@ -70,13 +70,17 @@ class Rows:
 
     def _last(self, x: Any, axes: Shape) -> Any:
         """`x`, contiguous, with `axes` last; in their order."""
-        order = (*(each for each in range(len(x.shape)) if each not in axes), *axes)
-        return self.xp.ascontiguousarray(x.transpose(order))
+        ndim = len(x.shape)
+        if axes != tuple(range(ndim - len(axes), ndim)):
+            x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
+        return contiguous(x)
 
     def _back(self, out: Any, axes: Shape) -> Any:
         """A view with the last axes at `axes`."""
         ndim = len(out.shape)
         order = (*(each for each in range(ndim) if each not in axes), *axes)
+        if order == tuple(range(ndim)):
+            return out
         return out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
 
     def _run(
@@ -90,8 +94,8 @@ class Rows:
         first = operands[0]
         rows, runtime = first.size // columns, self.runtime
         start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
-        launch = geometry.row_launch(rows, columns, first.dtype.name, resident, start)
-        run = runtime.bind(launch.unit(family, ELEMENT[first.dtype.name], *arguments))
+        launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start)
+        run = runtime.bind(geometry.row_unit(launch, family, ELEMENT[name_of(first.dtype)], *arguments))
         run(launch.grid, (out, *operands, *more, rows, columns))
         return out
 
@@ -136,11 +140,11 @@ class Rows:
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
         axis = 1 if len(x.shape) > 1 else 0
-        return self._last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[targets.dtype.name]
+        return self._last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
 
     def _whole(self, family: str, dtype: Any, index: str, out: Any, *arguments: Any) -> Any:
         """Launch one block that reduces everything."""
-        element = ELEMENT[dtype.name]
+        element = ELEMENT[name_of(dtype)]
         unit = Unit(family, (element, index, str(WHOLE)), WHOLE, element, index)
         self.runtime.bind(unit)((1, 1), (out, *arguments))
         return out
@@ -148,7 +152,7 @@ class Rows:
     def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                       label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
         """Plain class indices: one read, and a launch that adds up. ``NotImplemented`` for what has to be composed."""
-        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
+        if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
         rows, numbers, index = self._classes(x, targets)
         losses = self.runtime.empty(targets.shape, wide(self.xp, x.dtype))
@@ -162,7 +166,7 @@ class Rows:
     def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                                label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
         """One read, one write. ``NotImplemented`` as above."""
-        if not is_number(weight) or weight != 1 or label_smoothing or targets.dtype.name not in INDEX or not x.size:
+        if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
         rows, numbers, index = self._classes(x, targets)
         total = wide(self.xp, x.dtype)
@@ -176,8 +180,8 @@ class Rows:
         columns, stride = rows.shape[-1], int(share.size > 1)
         # g comes first in the signature, and the logits decide the dtype and the number of rows
         start = alignment(self.runtime, out, rows)
-        launch = geometry.row_launch(rows.size // columns, columns, x.dtype.name, 1, start)
-        run = self.runtime.bind(launch.unit("cross_entropy_gradient", ELEMENT[x.dtype.name], index))
+        launch = geometry.row_launch(rows.size // columns, columns, name_of(x.dtype), 1, start)
+        run = self.runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(x.dtype)], index))
         run(launch.grid, (out, share, rows, numbers, stride, ignore_index, rows.size // columns, columns))
         return self._back(out, (axis,))
 
@@ -235,8 +239,8 @@ class Rows:
         g, rows = self._last(g, axis), self._last(x, axis)
         columns, runtime = math.prod(shape), self.runtime
         start = alignment(runtime, g, rows)
-        launch = geometry.row_launch(x.size // columns, columns, x.dtype.name, 3, start, EACH)  # two, and the sums
+        launch = geometry.row_launch(x.size // columns, columns, name_of(x.dtype), 3, start, EACH)  # two, and the sums
         partial = runtime.empty((launch.groups, columns), wide(self.xp, x.dtype))
-        run = runtime.bind(launch.unit("norm_weight_gradient", ELEMENT[x.dtype.name], "", centered))
+        run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
         run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
         return self.sums.columns(partial, launch.groups, columns, x.dtype).reshape(shape)

@@ -70,8 +70,8 @@ FAMILIES: Final = {
     "sorted_add": Family(
         "indexing", "T* to, const T* base, const T* g, const Long* order, const Long* first, Long rows, Long columns"
     ),
-    "im2col": Family("indexing", "T* to, const T* x, double fill, Long images_inside, const Windows windows"),
-    "col2im": Family("indexing", "T* to, const T* columns, const Windows windows"),
+    "im2col": Family("indexing", "T* to, const T* x, double fill, Long images_inside, const Windows<{Index}> windows"),
+    "col2im": Family("indexing", "T* to, const T* columns, const Windows<{Index}> windows"),
 }
 
 ELEMENT: Final = {"float16": "Half", "bfloat16": "Bfloat16", "float32": "float", "float64": "double"}

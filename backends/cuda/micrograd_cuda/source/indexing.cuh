@@ -48,41 +48,44 @@ __device__ __forceinline__ void sorted_add(
 // ── convolution ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 // An image batch (images, channels, height, width) and the windows of a kernel on it.
-struct Windows {
-    Long images, channels, height, width;
-    Long kernel[2], out[2], stride[2], padding[2], dilation[2];
+// Index counts everything: int, where it can.
+template <class Index> struct Windows {
+    Index images, channels, height, width;
+    Index kernel[2], out[2], stride[2], padding[2], dilation[2];
 };
 
 // (images, channels * kernel height * kernel width, out height * out width): each column is one window; `fill` in the padding.
 // With `images_inside` the images are not the first axis, but the one before the positions.
-template <class T> __device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows& w) {
-    const Long positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
-    const Long size = w.images * w.channels * taps * positions;
-    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
-    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const Long position = i % positions, outer = i / positions;
-        const Long tap = (images_inside ? outer / w.images : outer) % taps;
-        const Long plane = images_inside ? outer % w.images * w.channels + outer / w.images / taps : outer / taps;
-        const Long row = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
-        const Long column = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
+template <class T, class Index>
+__device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows<Index>& w) {
+    const Index positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
+    const Index size = w.images * w.channels * taps * positions;
+    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Index position = i % positions, outer = i / positions;
+        const Index tap = (images_inside ? outer / w.images : outer) % taps;
+        const Index plane = images_inside ? outer % w.images * w.channels + outer / w.images / taps : outer / taps;
+        const Index row = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
+        const Index column = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
         const bool inside = row >= 0 && row < w.height && column >= 0 && column < w.width;
         to[i] = inside ? x[(plane * w.height + row) * w.width + column] : narrowed<T>(static_cast<Wide<T>>(fill));
     }
 }
 
 // Its transpose: each pixel sums the windows it was in, one thread per pixel, in the order of the kernel's taps.
-template <class T> __device__ __forceinline__ void col2im(T* to, const T* columns, const Windows& w) {
-    const Long positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
-    const Long size = w.images * w.channels * w.height * w.width;
-    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
-    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const Long x = i % w.width, y = i / w.width % w.height, plane = i / w.width / w.height;
+template <class T, class Index>
+__device__ __forceinline__ void col2im(T* to, const T* columns, const Windows<Index>& w) {
+    const Index positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
+    const Index size = w.images * w.channels * w.height * w.width;
+    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Index x = i % w.width, y = i / w.width % w.height, plane = i / w.width / w.height;
         Wide<T> total = 0;
-        for (Long tap = 0; tap < taps; ++tap) {
-            const Long row = y + w.padding[0] - tap / w.kernel[1] * w.dilation[0];
-            const Long column = x + w.padding[1] - tap % w.kernel[1] * w.dilation[1];
+        for (Index tap = 0; tap < taps; ++tap) {
+            const Index row = y + w.padding[0] - tap / w.kernel[1] * w.dilation[0];
+            const Index column = x + w.padding[1] - tap % w.kernel[1] * w.dilation[1];
             if (row < 0 || column < 0 || row % w.stride[0] != 0 || column % w.stride[1] != 0) continue;
-            const Long down = row / w.stride[0], right = column / w.stride[1];
+            const Index down = row / w.stride[0], right = column / w.stride[1];
             if (down < w.out[0] && right < w.out[1])
                 total += widen(columns[(plane * taps + tap) * positions + down * w.out[1] + right]);
         }

@@ -54,20 +54,16 @@ template <class T> __device__ __forceinline__ Wide<T> fraction(const Four& words
     }
 }
 
-// The numbers of one block, in packs where they are complete. `out` is at a multiple of 16 bytes.
-template <class T> __device__ __forceinline__ void put(T* out, Long block, Long size, const T (&numbers)[EACH<T>]) {
-    constexpr int V = 16 / sizeof(T);
-    const Long start = block * EACH<T>;
-    if (start + EACH<T> <= size) {
+// The N numbers of one block, in packs where they are complete. `out` is at a multiple of 16 bytes.
+template <class T, int N> __device__ __forceinline__ void put(T* out, Long block, Long size, const T (&numbers)[N]) {
+    const Long start = block * N;
+    if (start + N <= size) {
+        Pack<T, N> pack;
 #pragma unroll
-        for (int j = 0; j < EACH<T>; j += V) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = numbers[j + v];
-            store<T, V>(out + start + j, pack);
-        }
+        for (int j = 0; j < N; ++j) pack.at[j] = numbers[j];
+        store<T, N>(out + start, pack);
     } else {
-        for (int j = 0; j < EACH<T> && start + j < size; ++j) out[start + j] = numbers[j];
+        for (int j = 0; j < N && start + j < size; ++j) out[start + j] = numbers[j];
     }
 }
 
@@ -101,15 +97,25 @@ template <class T> __device__ __forceinline__ void normal(T* out, const Stream& 
 template <class T>
 __device__ __forceinline__ void dropout(T* out, const T* x, double rate, const Stream& stream, Long size) {
     const Wide<T> scale = weak<T>(1 / (1 - rate));
-    for_each_block(size, EACH<float>, [&](Long block) {
+    constexpr int N = EACH<float>;
+    const bool aligned = reinterpret_cast<Word>(x) % 16 == 0;
+    for_each_block(size, N, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
-#pragma unroll
-        for (int j = 0; j < EACH<float>; ++j) {
-            const Long at = block * EACH<float> + j;
-            if (at >= size) break;
-            const bool kept = fraction<float>(words, j) >= static_cast<float>(rate);
-            out[at] = narrowed<T>(kept ? widen(x[at]) * scale : Wide<T>(0));
+        const Long start = block * N;
+        Pack<T, N> pack;
+        if (aligned && start + N <= size) {
+            pack = load<T, N>(x + start);
+        } else {
+            for (int j = 0; j < N; ++j)
+                if (start + j < size) pack.at[j] = x[start + j];
         }
+        T numbers[N];
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            const bool kept = fraction<float>(words, j) >= static_cast<float>(rate);
+            numbers[j] = narrowed<T>(kept ? widen(pack.at[j]) * scale : Wide<T>(0));
+        }
+        put(out, block, size, numbers);
     });
 }
 
