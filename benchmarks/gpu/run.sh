@@ -44,23 +44,26 @@ step() {
 
 parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
-pytest() { echo "$python" -m pytest -q -p no:cacheprovider "$@"; }
+pytest=("$python" -m pytest -q -p no:cacheprovider)
+own=(tests/cuda/test_gpu.py tests/cuda/test_rows.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
-step devices 60 bash -c '"$0" -m micrograd_core.cli devices | tee /dev/stderr | grep "^$1  *works"' "$python" "$device"
-step kernels 120 $(pytest tests/cuda/test_gpu.py)
+step devices 60 bash -c 'found=$("$0" -m micrograd_core.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
+  "$python" "$device"
+step kernels 120 "${pytest[@]}" "${own[@]}"
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=60 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
-if [ "$device" != cpu ] && command -v compute-sanitizer >/dev/null; then
-  step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 $(pytest tests/cuda/test_gpu.py -k "layouts or rows")
-else
-  summary+=("memcheck|left out: compute-sanitizer is not on the PATH, or this is the cpu")
+if command -v compute-sanitizer >/dev/null; then
+  step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
+    "${pytest[@]}" "${own[@]}" -k "layouts or functions_of_rows or anywhere"
+elif [[ "$steps" == *" memcheck "* ]]; then
+  summary+=("memcheck|left out: compute-sanitizer is not on the PATH")
 fi
-step conformance 240 $(pytest --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}")
-step tests 150 $(pytest tests "${parallel[@]}")
+step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}"
+step tests 150 "${pytest[@]}" tests "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome
 for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done

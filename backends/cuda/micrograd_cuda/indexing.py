@@ -10,8 +10,8 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import BLOCK, ITEMSIZE
-from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, wide
+from micrograd_cuda.geometry import BLOCK
+from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -38,9 +38,8 @@ class Indexing:
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
             weight, indices = contiguous(weight), contiguous(indices)
-            pack = 16 // ITEMSIZE[name_of(dtype)]
-            if columns % pack or self.runtime.address(weight) % 16:
-                pack = 1
+            start = alignment(self.runtime, weight)
+            pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
             run = self.runtime.bind(Unit("gather", (element, index, str(pack)), BLOCK, element, index))
             run((geometry.blocks(out.size // pack), 1), (out, weight, indices, indices.size, rows, columns))
