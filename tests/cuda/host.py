@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ FOLDER = Path(tempfile.gettempdir()) / f"micrograd-units-{os.getuid() if hasattr
 HEADER = (Path(__file__).parent / "host.h").read_text(encoding="utf-8")
 FLAGS = ["-std=c++17", "-O1", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"]
 
-SIZES = {"T": {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2}}
+BEYOND = b"\xab" * 64
 
 
 def compile_text(text: str) -> ctypes.CDLL:
@@ -84,15 +85,17 @@ class HostRuntime:
 
     def __init__(self) -> None:
         self._bound: dict[Unit, Callable[..., None]] = {}
+        self._recent: deque[tuple[Any, int]] = deque(maxlen=8)  # memory, and where its array ends
         self.launched: list[Unit] = []
         self.products: list[Product] = []
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Aligned to 16 bytes, and filled with what no kernel should leave."""
+        """Aligned to 16 bytes, and filled with what no kernel should leave; so is what lies beyond its end."""
         dtype = np.dtype(dtype)
         size = int(np.prod(shape, dtype=int)) * dtype.itemsize
-        memory = np.full(size + 16, 0xAB, np.uint8)
+        memory = np.full(size + 16 + len(BEYOND), 0xAB, np.uint8)
         start = -memory.ctypes.data % 16
+        self._recent.append((memory, start + size))
         return memory[start : start + size].view(dtype).reshape(shape)
 
     def address(self, x: Any) -> int:
@@ -121,6 +124,8 @@ class HostRuntime:
             values = [self._value(x, size, kind) for x, size, kind in zip(arguments, wanted, types, strict=True)]
             pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
             getattr(library, f"launch{number}")((ctypes.c_uint * 2)(*grid), unit.block, pointers)
+            for memory, end in self._recent:
+                assert memory[end : end + len(BEYOND)].tobytes() == BEYOND, f"{unit} wrote beyond the end of an array"
 
         return launch
 
