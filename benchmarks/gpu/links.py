@@ -1,23 +1,24 @@
 """Makes a checkout importable, entry points and all, where nothing can be installed: ``python links.py FOLDER``.
 
-Writes into the folder what an editable installation writes: metadata of each distribution, and where its code is. The
-folder then goes into PYTHONPATH; what it prints is the rest of PYTHONPATH.
+Writes into the folder what an editable installation writes: metadata of each distribution, and where its code is. What
+it prints goes into PYTHONPATH. Folders of distributions named after that are left out: ``python links.py FOLDER cuda``.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def link(folder: Path) -> list[Path]:
-    """The folders to import from. Left out is the plugin that is broken on purpose."""
+def link(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
+    """The folders to import from. The plugin that is broken on purpose is never among them."""
     places = [folder]
     for path in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")]):
-        if path.parent.name == "faulty":
+        if path.parent.name in ("faulty", *left_out):
             continue
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         name, version = project["name"], project["version"]
@@ -36,4 +37,4 @@ def link(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    print(":".join(map(str, link(Path(sys.argv[1]).resolve()))))
+    print(":".join(map(str, link(Path(sys.argv[1]).resolve(), sys.argv[2:]))))

@@ -3,10 +3,10 @@
 #
 # Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
 # as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. array-api-compat has to be there one way or the
-# other; pytest-xdist and execnet let the suites use all cores; `tests` also needs hypothesis and sortedcontainers.
+# other; pytest-xdist and execnet let the suites use all cores; `tests`, the core's own, want what the group dev brings.
 # DEVICE=cpu runs what can be run without a GPU.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
-# STEPS names those to run, in any order; the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
+# STEPS names those to run; they keep their order, and the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 device=${DEVICE:-cuda:0}
@@ -15,6 +15,7 @@ out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 results=${RESULTS:-benchmarks/results}
 site=$(mktemp -d)
+mkdir "$site/wheels"
 workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 end=$((SECONDS + ${LIMIT:-525}))
@@ -23,9 +24,11 @@ failed=()
 summary=()
 
 for wheel in "${WHEELS:-.whl}"/*.whl; do # of Python alone: unpacked is installed
-  [ -e "$wheel" ] && { "$python" -m zipfile -e "$wheel" "$site" || exit; }
+  [ -e "$wheel" ] && { "$python" -m zipfile -e "$wheel" "$site/wheels" || exit; }
 done
-PYTHONPATH="$("$python" benchmarks/gpu/links.py "$site"):$PWD${PYTHONPATH:+:$PYTHONPATH}" || exit
+path() { echo "$("$python" benchmarks/gpu/links.py "$site/$1" "${@:2}"):$site/wheels:$PWD${PYTHONPATH:+:$PYTHONPATH}"; }
+without_cuda=$(path plain cuda) # the core's tests expect that nobody provides cuda
+PYTHONPATH=$(path all)
 export PYTHONPATH
 
 # step NAME SECONDS COMMAND...: not longer than that, nor than what is left of the 9 minutes
@@ -63,7 +66,7 @@ elif [[ "$steps" == *" memcheck "* ]]; then
   summary+=("memcheck|left out: compute-sanitizer is not on the PATH")
 fi
 step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}"
-step tests 150 "${pytest[@]}" tests "${parallel[@]}"
+step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" tests --ignore tests/cuda "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome
 for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done
