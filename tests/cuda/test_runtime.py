@@ -1,0 +1,99 @@
+"""What CuPy is asked for, with somebody else in its place; and CuPy's own pointer class, where CuPy is."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_cuda import gemm, units
+from micrograd_cuda.geometry import Place
+from micrograd_cuda.runtime import OPTIONS, CuPyRuntime, pointer_class
+from micrograd_cuda.units import Unit
+
+# The parameters of cupy_backends.cuda.libs.cublas, which are cuBLAS's.
+GEMM = "handle transa transb m n k alpha A Atype lda B Btype ldb beta C Ctype ldc computeType algo"
+BATCHED = (
+    "handle transa transb m n k alpha A Atype lda strideA B Btype ldb strideB beta C Ctype ldc strideC "
+    "batchCount computeType algo"
+)
+
+
+class CPointer:
+    def __init__(self, address: int = 0) -> None:
+        self.ptr = address
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A runtime on a CuPy that writes down what it is asked for."""
+    found = SimpleNamespace(kernels=[], launches=[], products=[])
+
+    class RawKernel:
+        def __init__(self, code: str, name: str, options: tuple[str, ...]) -> None:
+            found.kernels.append((code, name, options))
+            self.kernel = lambda *arguments: found.launches.append(arguments)
+
+    def writes_down(parameters: str) -> Any:
+        return lambda *given: found.products.append(dict(zip(parameters.split(), given, strict=True)))
+
+    cublas = SimpleNamespace(gemmEx=writes_down(GEMM), gemmStridedBatchedEx=writes_down(BATCHED))
+    monkeypatch.setitem(sys.modules, "cupy_backends", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", SimpleNamespace(cublas=cublas))
+    cuda = SimpleNamespace(
+        function=SimpleNamespace(CPointer=CPointer), device=SimpleNamespace(get_cublas_handle=lambda: 7)
+    )
+    found.runtime = CuPyRuntime(SimpleNamespace(RawKernel=RawKernel, cuda=cuda, ndarray=np.ndarray))
+    return found
+
+
+def handle(address: int) -> Any:
+    return SimpleNamespace(data=SimpleNamespace(ptr=address))
+
+
+def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamespace) -> None:
+    unit = Unit("marked", (), 256)
+    for _ in range(2):
+        asked.runtime.bind(unit)((3, 1), (1, 2))
+    assert asked.kernels == [(units.text(unit), "kernel", OPTIONS)]
+    assert asked.launches == [((3, 1), (256,), (1, 2))] * 2
+
+
+def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None:
+    call = gemm.product(Place((5, 7), (7, 1), 16), Place((7, 3), (1, 7), 16))
+    assert isinstance(call, gemm.Product)
+    asked.runtime.gemm(call, "bfloat16", gemm.COMPUTE_32F, handle(100), handle(200), handle(300))
+    (found,) = asked.products
+    one, zero = (ctypes.c_float.from_address(found[name]).value for name in ("alpha", "beta"))
+    assert (one, zero) == (1.0, 0.0)
+    expected = {"handle": 7, "transa": 1, "transb": 0, "m": 3, "n": 5, "k": 7, "A": 200, "lda": 7, "B": 100, "ldb": 7}
+    expected |= {"C": 300, "ldc": 3, "Atype": 14, "Btype": 14, "Ctype": 14, "computeType": 68, "algo": -1}
+    assert expected.items() <= found.items()
+
+
+def test_a_batch_of_products_has_strides(asked: SimpleNamespace) -> None:
+    call = gemm.product(Place((4, 5, 7), (35, 7, 1), 16), Place((7, 3), (3, 1), 16))
+    assert isinstance(call, gemm.Product)
+    asked.runtime.gemm(call, "float64", gemm.COMPUTE_64F, handle(100), handle(200), handle(300))
+    (found,) = asked.products
+    assert ctypes.c_double.from_address(found["alpha"]).value == 1.0
+    expected = {"A": 200, "strideA": 0, "B": 100, "strideB": 35, "C": 300, "strideC": 15, "batchCount": 4, "ldc": 3}
+    assert expected.items() <= found.items()
+
+
+def test_a_struct_travels_as_the_address_of_its_bytes(asked: SimpleNamespace) -> None:
+    for index, size in (("int", 4), ("Long", 8)):
+        pointer = asked.runtime.struct([1, -2, 3], index)
+        assert ctypes.string_at(pointer.ptr, 3 * size) == np.array([1, -2, 3], f"i{size}").tobytes()
+
+
+def test_cupy_takes_a_class_of_ours_for_a_pointer() -> None:
+    cupy = pytest.importorskip("cupy")
+    pointer = pointer_class(cupy)(array.array("q", [5]))
+    assert isinstance(pointer, cupy.cuda.function.CPointer)
