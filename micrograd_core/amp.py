@@ -8,8 +8,8 @@ These float32 "master weights" are what the optimiser moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ContextDecorator
+from collections.abc import Iterable, Iterator
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,19 +53,23 @@ def set_matmul_precision(precision: str) -> None:
 HALF, FULL = "half", "float32"
 POLICY: Final[dict[str, str]] = {
     **dict.fromkeys(  # matrix units multiply half types and add in float32
-        "matmul linear conv1d conv2d conv_transpose1d conv_transpose2d scaled_dot_product_attention".split(), HALF
+        "matmul linear einsum tensordot conv1d conv2d conv_transpose1d conv_transpose2d "
+        "scaled_dot_product_attention".split(),
+        HALF,
     ),
     **dict.fromkeys(  # sums of many terms, powers, and what goes through an exponential or a logarithm
         "exp expm1 log log1p pow square sum mean var std logsumexp softmax log_softmax cross_entropy nll_loss mse_loss "
-        "l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div layer_norm "
-        "rms_norm batch_norm group_norm standardize cumulative_sum prod vector_norm".split(),
+        "l1_loss huber_loss binary_cross_entropy_with_logits kl_div layer_norm rms_norm batch_norm standardize "
+        "cumulative_sum prod vector_norm".split(),
         FULL,
     ),
 }
 """Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
 
 _dtype: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
-contexts: Final[list[autocast]] = []
+autocast_dtype = _dtype.get
+"""The half type of this context, or None."""
+contexts: Final[list[Any]] = []
 """Those entered anywhere. While there is none, operations do not look into the policy: it costs nothing."""
 
 
@@ -106,6 +110,27 @@ class autocast(ContextDecorator):  # noqa: N801
     def __exit__(self, *exception: object) -> None:
         contexts.remove(self)
         _dtype.reset(self._tokens.pop())
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Nothing is cast inside: what an operation or a gradient rule computes has the dtypes it was begun with."""
+    token = _dtype.set(None)
+    try:
+        yield
+    finally:
+        _dtype.reset(token)
+
+
+@contextmanager
+def resumed() -> Iterator[None]:
+    """What a copied context says of `autocast` holds inside, also when that block has ended meanwhile."""
+    mark = object()
+    contexts.append(mark)
+    try:
+        yield
+    finally:
+        contexts.remove(mark)
 
 
 def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:

@@ -26,6 +26,8 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.amp import autocast_dtype, suspended
+from micrograd_core.amp import contexts as autocasts
 from micrograd_core.errors import GraphError, MicrogradError, OutOfMemory
 from micrograd_core.ops import unbroadcast
 
@@ -244,6 +246,9 @@ def sweep(
     GraphError
         From `count_consumers`, before anything was computed or freed.
     """
+    if autocasts and autocast_dtype() is not None:  # rules compute in the dtypes of what was recorded
+        with suspended():
+            return sweep(root, cotangent, retain, recorded, targets)
     if targets is None:
         waiting, needed = count_consumers(root), None
     else:

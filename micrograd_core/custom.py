@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from micrograd_core import random, trees
+from micrograd_core.amp import resumed
 from micrograd_core.autograd import Leaf, Version, is_grad_enabled, no_grad
 from micrograd_core.batching import lifted
 from micrograd_core.differentiate import IDENTITY, variable
@@ -218,7 +219,7 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     identities = [id(x._record) for x in others]
 
     def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-        with random.rewind(states):
+        with random.rewind(states), resumed():
             variables, value, found, _ = context.copy().run(record, operands[: len(places)])
         saved = operands[len(places) :]  # and what stands for versions
         if [id(x._record) for x in found] != identities or any(

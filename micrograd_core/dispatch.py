@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.amp import POLICY, cast
+from micrograd_core.amp import POLICY, autocast_dtype, cast, suspended
 from micrograd_core.amp import contexts as autocasts
 from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
@@ -52,8 +52,10 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     ------
     DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
     """
-    if autocasts and op.name in POLICY:
-        operands = cast(op.name, operands)
+    if autocasts and autocast_dtype() is not None:
+        cast_operands = cast(op.name, operands)
+        with suspended():  # what it is composed of is no business of the policy
+            return apply(op, cast_operands, params)
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
@@ -109,8 +111,10 @@ def _record(
 
 def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
     """`apply` for operations of one tensor, which need no promotion."""
-    if autocasts and op.name in POLICY:
+    if autocasts and autocast_dtype() is not None:
         (x,) = cast(op.name, (x,))
+        with suspended():
+            return apply_single(op, x, params)
     dtype = x.dtype
     if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
         return apply(op, (x,), params)
@@ -403,7 +407,11 @@ def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
     """An operator that `amp.POLICY` names: it alone looks whether there is an `autocast`."""
 
     def looking(x: Tensor, y: Any) -> Any:
-        return operator(*cast(name, (x, y))) if autocasts else operator(x, y)
+        if not autocasts or autocast_dtype() is None:
+            return operator(x, y)
+        x, y = cast(name, (x, y))
+        with suspended():
+            return operator(x, y)
 
     looking.__doc__ = operator.__doc__
     return looking
