@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
-from micrograd_core.errors import GraphError
+from micrograd_core.errors import DTypeError, GraphError
 from micrograd_core.tensor import Tensor
 
 
@@ -77,7 +77,8 @@ class Optimizer:
             if p._kernels in self._together and p.dtype.kind == "real floating":
                 groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((p, g._handle, state))
             else:
-                p._handle = self.update(p._kernels, p._handle, g._handle, state)
+                update = self._update_parts if p.dtype.is_complex else self.update
+                p._handle = update(p._kernels, p._handle, g._handle, state)
                 p._storage = None
         for (k, _, _), group in groups.items():
             tensors, grads, states = (list(column) for column in zip(*group, strict=True))
@@ -88,6 +89,12 @@ class Optimizer:
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """The new parameter, from kernels, parameter, gradient and the parameter's state."""
         raise NotImplementedError
+
+    def _update_parts(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """`update` for complex numbers: real and imaginary parts are parameters of their own."""
+        states = state.setdefault("parts", ({}, {}))
+        parts = zip((k.real, k.imag), states, strict=True)
+        return k.complex(*(self.update(k, part(p), part(g), own) for part, own in parts))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
         """The same for parameters of one device, dtype and `phase`, by the device's own kernel `together`."""
@@ -349,22 +356,34 @@ def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
 
 
 def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
-    """Clip every element of every gradient to ``[-limit, limit]``."""
+    """Clip every element of every gradient to ``[-limit, limit]``.
+
+    Raises
+    ------
+    ValueError, DTypeError
+        For a limit that is not positive, or complex gradients, which have no order.
+    """
     if not limit > 0:
         raise ValueError(f"clip_grad_value: the limit must be positive; got {limit}")
+    params = list(params)
+    for p in params:
+        if p.dtype.is_complex:
+            raise DTypeError(f"clip_grad_value: {p.dtype} numbers have no order; use clip_grad_norm")
     for p in params:
         _replace(p, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
 
 
 def _norm(g: Tensor) -> float:
-    """Scaled by the greatest element, so that no square overflows or vanishes."""
+    """Scaled by the greatest element, so that no square overflows or vanishes; nor does a sum in a half type."""
     if not g.size:
         return 0.0
     with no_grad():
-        greatest = float(abs(g).max().item())
+        sizes = abs(g)
+        sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
+        greatest = float(sizes.max().item())
         if not 0 < greatest < math.inf:
             return greatest
-        scaled = g / greatest
+        scaled = sizes / greatest
         return greatest * math.sqrt((scaled * scaled).sum().item())
 
 

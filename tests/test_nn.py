@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor, asarray, nn, optim
-from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.errors import DTypeError, GraphError, ShapeError
 
 
 def network(device: Device | str = "cpu", seed: int = 0) -> nn.Sequential:
@@ -197,6 +197,41 @@ def test_clipping_by_the_common_norm_equals_torch() -> None:
         for p, q in zip(ours, theirs, strict=True):
             assert p.grad is not None
             np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_clipping_many_gradients_in_a_half_type(dtype: str) -> None:
+    p = Tensor(np.zeros(100_000), dtype=dtype)
+    p.grad = asarray(np.ones(100_000), dtype=dtype)
+    assert optim.clip_grad_norm([p], 1.0) == pytest.approx(100_000**0.5)
+    assert p.grad is not None
+    np.testing.assert_allclose(p.grad.astype("float32").numpy(), 100_000**-0.5, rtol=1e-2)
+
+
+def test_clipping_complex_gradients() -> None:
+    p = Tensor([1j, 1j], dtype="complex128")
+    p.grad = Tensor([3 + 4j, 12j], dtype="complex128")
+    with pytest.raises(DTypeError, match="clip_grad_value: complex128 numbers have no order; use clip_grad_norm"):
+        optim.clip_grad_value([p], 1)
+    assert optim.clip_grad_norm([p], 1.0) == pytest.approx(13)
+    assert p.grad is not None
+    np.testing.assert_allclose(p.grad.detach().numpy(), np.array([3 + 4j, 12j]) / 13)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_complex_parameters_move_as_torchs_do(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"lr": 0.1, "weight_decay": 0.1} | ({"momentum": 0.9} if name in ("SGD", "RMSprop") else {})
+    start = [3 + 4j, 1j]
+    p = Tensor(start, dtype="complex128", requires_grad=True)
+    q = torch.tensor(start, dtype=torch.complex128, requires_grad=True)
+    ours, theirs = getattr(optim, name)([p], **options), getattr(torch.optim, name)([q], **options)
+    for _ in range(3):
+        for rule, x in ((ours, p), (theirs, q)):
+            rule.zero_grad()
+            (abs(x) ** 2).sum().backward()
+            rule.step()
+    np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-7)
 
 
 def test_clipping_survives_numbers_whose_squares_do_not() -> None:
