@@ -108,6 +108,23 @@ def test_views_writes_and_moves(dtype: str) -> None:
     assert np.from_dlpack(x.astype("float16")).tolist() == x.tolist()
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_long_norms_and_logarithms_of_sums_do_not_overflow_on_the_way(dtype: str) -> None:
+    n = 100_000  # more than the greatest float16
+    for f, value, slope in (
+        (functions.FUNCTIONS["logsumexp"], 1 + np.log(n), 1 / n),
+        (functions.FUNCTIONS["vector_norm"], n**0.5, n**-0.5),
+        (lambda x: functions.FUNCTIONS["vector_norm"](x, ord=3), n ** (1 / 3), n ** (-2 / 3)),
+    ):
+        x = Tensor(np.ones(n), dtype=dtype)
+        y = f(x)
+        assert y.dtype is x.dtype
+        assert y.item() == pytest.approx(value, rel=HALVES[dtype])
+        y.backward()
+        assert x.grad is not None
+        assert x.grad[0].item() == pytest.approx(slope, rel=4 * HALVES[dtype], abs=2.0**-24)
+
+
 def test_the_next_number_is_that_of_the_dtype() -> None:
     one = asarray([1.0], dtype="bfloat16")
     assert F["nextafter"](one, 2.0).item() == 1 + 2.0**-7

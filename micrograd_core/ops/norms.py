@@ -17,6 +17,7 @@ from micrograd_core.ops.linalg import LINALG, STUCK, matrix, matrix_stack
 from micrograd_core.ops.matrix_calculus import conj, in_dtype_of
 from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample
 from micrograd_core.ops.reductions import accumulator, count, restore_axes
+from micrograd_core.ops.shared import in_float32
 
 
 def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def _matrix_norm_parameters(x: Any, /, *, keepdims: bool = False, ord: float | s
 # ── norms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@in_float32
 def _vector_norm(k: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
     """``sum(|x|**ord)**(1/ord)`` of elements divided by the largest, so that no power overflows or vanishes."""
     size = k.abs(x)

@@ -10,6 +10,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
 from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import in_float32
 
 
 def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -227,6 +228,7 @@ _SCANS = (
 )
 
 
+@in_float32
 def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     top = k.max(x, axis=axis, keepdims=True)
     shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
@@ -237,9 +239,13 @@ def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 def _logsumexp_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """The softmax; not as ``exp(x - out)``, which would carry the rounding of a large `out`."""
+    return k.multiply(restore_axes(k, g, x, axis, keepdims), _shares(k, x, axis=axis))
+
+
+@in_float32
+def _shares(k: Any, x: Any, *, axis: Any) -> Any:
     e = k.exp(k.subtract(x, k.max(x, axis=axis, keepdims=True)))
-    softmax = k.divide(e, k.sum(e, axis=axis, keepdims=True))
-    return k.multiply(restore_axes(k, g, x, axis, keepdims), softmax)
+    return k.divide(e, k.sum(e, axis=axis, keepdims=True))
 
 
 def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
