@@ -139,6 +139,8 @@ def test_layers_refuse_what_does_not_fit() -> None:
         (lambda: nn.Conv2d(3, 4, 3)(Tensor(drawn(3, 5, 5))), r"axes \(batch, channels, height, width\)"),
         (lambda: nn.Conv1d(1, 1, 2, padding="same")(Tensor(drawn(1, 1, 5))), "kernels of odd length"),
         (lambda: nn.BatchNorm2d(3)(Tensor(drawn(2, 3))), r"4 axes; got \(2, 3\)"),
+        (lambda: nn.BatchNorm1d(1)(Tensor(drawn(2, 3))), r"made for 1 channels; got shape \(2, 3\) with 3"),
+        (lambda: nn.BatchNorm1d(3)(Tensor(drawn(4, 1))), r"made for 3 channels; got shape \(4, 1\) with 1"),
         (lambda: nn.BatchNorm1d(3)(Tensor(drawn(1, 3))), "more than one number"),
         (lambda: nn.LayerNorm(4)(Tensor(drawn(2, 3))), r"weight of shape \(4,\).*\(2, 3\)"),
         (lambda: nn.MultiheadAttention(8, 3), "3 heads do not divide 8 features"),

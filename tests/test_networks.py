@@ -12,7 +12,7 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck
-from micrograd_core.errors import ShapeError
+from micrograd_core.errors import DTypeError, ShapeError
 
 
 def drawn(*shape: int, seed: int = 0) -> Any:
@@ -354,10 +354,18 @@ def test_operands_may_be_left_out_named_or_none() -> None:
         (lambda x: mg.conv_transpose1d(x[None], x[None], output_padding=1), ShapeError, "less than the stride"),
         (lambda x: mg.patches(x, kernel_size=2), ShapeError, "axes batch, channels and spatial"),
         (lambda x: mg.batch_norm(x, weight=x), ShapeError, "one number for each of its 3 channels"),
-        (lambda x: mg.cross_entropy(x, asarray([0, 1, 2])), ShapeError, r"targets of shape \(3,\).*or probabilities"),
+        (lambda x: mg.cross_entropy(x, asarray([0, 1, 2])), ShapeError, r"targets of shape \(3,\).*or floating prob"),
+        (lambda x: mg.cross_entropy(x, asarray([0.0, 1.0])), ShapeError, r"float32 targets of shape \(2,\).*integer"),
+        (
+            lambda x: mg.cross_entropy(x, x.astype("int64")),
+            ShapeError,
+            r"int64 targets of shape \(2, 3\).*: \(2,\), or",
+        ),
+        (lambda x: mg.cross_entropy(x[0], 1.5), ShapeError, r"float targets of shape \(\)"),
         (lambda x: mg.cross_entropy(x, asarray([0, 1]), weight=x[0, :2]), ShapeError, "each of the 3 classes"),
         (lambda x: mg.cross_entropy(x, asarray([0, 1]), label_smoothing=2.0), ValueError, "between 0 and 1; got 2.0"),
-        (lambda x: mg.nll_loss(x, x), ShapeError, "one class index for each position"),
+        (lambda x: mg.nll_loss(x, x), ShapeError, "one integer class index for each position"),
+        (lambda x: mg.nll_loss(x, x[:, 0]), DTypeError, "takes signed integer or unsigned"),
         (lambda x: mg.l1_loss(x, x[0]), ShapeError, r"shapes \(2, 3\) and \(3,\) must be equal"),
         (lambda x: mg.huber_loss(x, x, delta=0), ValueError, "delta must be positive"),
         (lambda x: mg.kl_div(x, x, reduction="avg"), ValueError, "'mean', 'sum', 'batchmean' or 'none'; got 'avg'"),

@@ -58,6 +58,13 @@ def test_variance_of_large_numbers_with_small_spread(device: Device) -> None:
     assert x.var().item() == pytest.approx(noise.var(), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["var", "std"])
+@pytest.mark.parametrize("correction", [2, 3.5])
+def test_a_variance_without_degrees_of_freedom_is_nan(name: str, correction: float, device: Device) -> None:
+    x = asarray([[1.0, 2.0], [3.0, 5.0]], device=device)
+    assert all(map(math.isnan, values(F[name](x, axis=1, correction=correction))))
+
+
 def test_cross_entropy_of_confident_logits(device: Device) -> None:
     logits = Tensor([[500.0, -500.0], [500.0, -500.0]], device=device)
     loss = F["cross_entropy"](logits, asarray([0, 1], device=device), reduction="none")

@@ -301,6 +301,11 @@ class BatchNorm(Module):
             raise ShapeError(
                 f"{type(self).__name__}: the input has {' or '.join(map(str, self.ndims))} axes; got {x.shape}"
             )
+        if x.shape[1:2] != self.running_mean.shape:
+            raise ShapeError(
+                f"{type(self).__name__}: it was made for {self.running_mean.size} channels; got shape {x.shape} with "
+                f"{x.shape[1]} (axis 1)"
+            )
         if self.training:
             self._follow(x)
         return FUNCTIONS["batch_norm"](

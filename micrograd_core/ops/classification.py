@@ -27,13 +27,15 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
     if not logits.shape:
         raise ShapeError(f"{op}: the first operand needs an axis of classes; got a 0-d tensor")
     axis = _class_axis(logits.shape)
-    shape = getattr(targets, "shape", ())
+    shape, dtype = getattr(targets, "shape", ()), getattr(targets, "dtype", None)
     positions = logits.shape[:axis] + logits.shape[axis + 1 :]
-    if shape != positions and (op == "nll_loss" or shape != logits.shape):
-        or_probabilities = "" if op == "nll_loss" else f", or probabilities of shape {logits.shape}"
+    probabilities = op != "nll_loss" and (isinstance(targets, float) if dtype is None else dtype.is_floating)
+    if shape != (logits.shape if probabilities else positions):
+        or_probabilities = "" if op == "nll_loss" else f", or floating probabilities of shape {logits.shape}"
         raise ShapeError(
-            f"{op}: targets of shape {shape} do not fit logits of shape {logits.shape}: "
-            f"they hold one class index for each position, without axis {axis}{or_probabilities}"
+            f"{op}: {dtype or type(targets).__name__} targets of shape {shape} do not fit logits of shape "
+            f"{logits.shape}: they hold one integer class index for each position, without axis {axis}: "
+            f"{positions}{or_probabilities}"
         )
     if getattr(weight, "shape", ()) not in ((), logits.shape[axis : axis + 1]):
         raise ShapeError(

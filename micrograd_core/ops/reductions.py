@@ -107,8 +107,8 @@ def _deviations(k: Any, x: Any, axis: Any) -> Any:
 
 
 def _divisor(x: Any, axis: Any, correction: float) -> float:
-    """Degrees of freedom; where there are none the quotient is NaN, as in NumPy."""
-    return count(x, axis) - correction or math.nan
+    """Degrees of freedom; where there are none the quotient is NaN, as in the array API standard."""
+    return max(count(x, axis) - correction, 0) or math.nan
 
 
 def _var(k: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:

@@ -105,7 +105,7 @@ def var(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any
     deviations = np.subtract(x, mean(x, axis=axis, keepdims=True), out=...)
     total: Any = _sum(np.square(deviations, out=deviations), axis=axis, keepdims=keepdims)
     count = x.size if axis is None else math.prod(x.shape[each] for each in axis)
-    return np.true_divide(total, count - correction or math.nan, dtype=total.dtype)
+    return np.true_divide(total, max(count - correction, 0) or math.nan, dtype=total.dtype)
 
 
 def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
