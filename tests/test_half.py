@@ -125,6 +125,18 @@ def test_long_norms_and_logarithms_of_sums_do_not_overflow_on_the_way(dtype: str
         assert x.grad[0].item() == pytest.approx(slope, rel=4 * HALVES[dtype], abs=2.0**-24)
 
 
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+def test_moments_of_more_numbers_than_float16_can_count(name: str, device: Device) -> None:
+    numbers = 2.0 + np.arange(150_000) % 2
+    x = Tensor(numbers, dtype="float16", device=device)
+    y = F[name](x)
+    y.backward()
+    assert x.grad is not None
+    slopes = {"mean": [1.0, 1.0], "var": [-1.0, 1.0], "std": [-1.0, 1.0]}[name]  # over n: ±0.5 doubled, or over 0.5
+    assert y.item() == {"mean": 2.5, "var": 0.25, "std": 0.5}[name]
+    assert x.grad[:2].tolist() == pytest.approx([slope / 150_000 for slope in slopes], rel=5e-3)
+
+
 def test_the_next_number_is_that_of_the_dtype() -> None:
     one = asarray([1.0], dtype="bfloat16")
     assert F["nextafter"](one, 2.0).item() == 1 + 2.0**-7

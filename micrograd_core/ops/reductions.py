@@ -85,6 +85,7 @@ def _mean_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -
     return k.spread(k.multiply(restore_axes(k, g, x, axis, keepdims), share), shape=x.shape)
 
 
+@in_float32
 def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return k.divide(k.sum(x, axis=axis, keepdims=keepdims), count(x, axis))
 
@@ -111,16 +112,19 @@ def _divisor(x: Any, axis: Any, correction: float) -> float:
     return max(count(x, axis) - correction, 0) or math.nan
 
 
+@in_float32
 def _var(k: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     total = k.sum(k.square(_deviations(k, x, axis)), axis=axis, keepdims=keepdims)
     return k.divide(total, _divisor(x, axis, correction))
 
 
+@in_float32
 def _var_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     scale = k.multiply(restore_axes(k, g, x, axis, keepdims), 2 / _divisor(x, axis, correction))
     return k.multiply(_deviations(k, x, axis), scale)
 
 
+@in_float32
 def _std_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     """``(x - mean) / (n std)``, and 0 where there is no deviation."""
     spread = restore_axes(k, out, x, axis, keepdims)
