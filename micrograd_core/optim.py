@@ -57,10 +57,15 @@ class Optimizer:
         named = {p._kernels: p._kernels.backend.kernel(self.together) for p in self.params if self.together}
         self._together = {k: kernel for k, kernel in named.items() if kernel is not None}
 
-    def _check(self, **hyper: Any) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Hyperparameters may be set at any time, and are kept as Python's numbers."""
+        super().__setattr__(name, _weak(value))
+
+    def _check(self, below: float = math.inf, **hyper: Any) -> None:
         for name, value in hyper.items():
-            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative; got {value!r}")
+            if not isinstance(_weak(value), (int, float)) or not 0 <= value < below:
+                limit = "" if below == math.inf else f", and less than {below}"
+                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative{limit}; got {value!r}")
 
     def step(self) -> None:
         """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
@@ -110,6 +115,13 @@ class Optimizer:
             p.zero_grad()
 
 
+def _weak(value: Any) -> Any:
+    """A scalar of NumPy (also in a tuple) as a Python number: its dtype would become that of the parameters."""
+    if isinstance(value, tuple):
+        return tuple(map(_weak, value))
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
 class SGD(Optimizer):
     """Stochastic gradient descent, with (Nesterov) momentum as in Sutskever et al. 2013 in torch's formulation.
 
@@ -134,7 +146,7 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        super().__init__(params, lr, momentum=momentum, weight_decay=weight_decay)
+        super().__init__(params, lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: nesterov needs momentum > 0 and dampening = 0")
         self.momentum, self.dampening, self.weight_decay, self.nesterov = momentum, dampening, weight_decay, nesterov
@@ -202,8 +214,8 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(params, lr, eps=eps, weight_decay=weight_decay)
         if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"Adam: betas must be two numbers in [0, 1); got {betas}")
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+            raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1); got {betas}")
+        self.betas, self.eps, self.weight_decay = tuple(betas), eps, weight_decay
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
@@ -311,7 +323,8 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
     ) -> None:
-        super().__init__(params, lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        super().__init__(params, lr, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        self._check(below=1, alpha=alpha)
         self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
@@ -349,7 +362,7 @@ def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
     norms: list[float] = [_norm(p.grad) for p in owners if p.grad is not None]
     total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
     if not total <= max_norm:
-        factor = max_norm / total if math.isfinite(total) else math.nan
+        factor = float(max_norm) / total if math.isfinite(total) else math.nan
         for p in owners:
             _replace(p, lambda k, g: k.multiply(g, factor))
     return total

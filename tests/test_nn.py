@@ -101,6 +101,9 @@ def test_optimisers_refuse_what_they_cannot_use() -> None:
         (lambda: optim.SGD([]), ValueError, "no parameters"),
         (lambda: optim.SGD([x], lr=-1), ValueError, "lr must be a number, not negative"),
         (lambda: optim.Adam([x], betas=(1.0, 0.9)), ValueError, r"betas must be two numbers in \[0, 1\)"),
+        (lambda: optim.AdamW([x], betas=0.9), ValueError, "AdamW: betas must be two numbers"),  # type: ignore[arg-type]
+        (lambda: optim.RMSprop([x], alpha=1.5), ValueError, "alpha must be a number, not negative, and less than 1"),
+        (lambda: optim.SGD([x], dampening=float("nan")), ValueError, "dampening must be a number"),
         (lambda: optim.SGD([x], nesterov=True), ValueError, "nesterov needs momentum"),
         (lambda: optim.SGD([x * 2]), GraphError, "not computed"),
         (lambda: optim.SGD([asarray([1.0])]), GraphError, "require gradients"),
@@ -153,6 +156,25 @@ def test_optimisers_equal_torch_step_by_step(rule: str) -> None:
         our_rule.step()
         their_rule.step()
         np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32])
+@pytest.mark.parametrize("rule", RULES)
+def test_hyperparameters_of_numpy_do_not_widen_parameters(rule: str, number: Any) -> None:
+    name, hyper = RULES[rule]
+    x, y = Tensor([1.0, 2.0]), Tensor([1.0, 2.0])
+    theirs = {k: tuple(map(number, v)) if isinstance(v, tuple) else v and number(v) for k, v in hyper.items()}
+    rules = getattr(optim, name)([x], **hyper), getattr(optim, name)([y], **theirs)
+    for step in range(3):
+        for rule_, p in zip(rules, (x, y), strict=True):
+            p.grad = asarray([0.5, -3.0])
+            optim.clip_grad_norm([p], number(1))
+            assert p.grad is not None
+            assert p.grad.numpy().dtype == np.float32
+            rule_.lr = number(0.1 * 0.5**step)
+            rule_.step()
+    assert y.numpy().dtype == np.float32
+    np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-5)
 
 
 def test_network_gradients_equal_torch() -> None:

@@ -148,6 +148,21 @@ def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, 
         )
 
 
+WITH_FLOATS = [case for case in CASES if any(isinstance(x, float) for x in case.values[1].params.values())]
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32])
+@pytest.mark.parametrize(("op", "sample"), WITH_FLOATS)
+def test_parameters_of_numpy_do_not_widen_the_result(op: Op, sample: Sample, number: Any) -> None:
+    operands = tensors(sample, "float32", Device("cpu"), requires_grad=True)
+    params = {name: number(x) if isinstance(x, float) else x for name, x in sample.params.items()}
+    result = call(op, operands, params)
+    if result.requires_grad:
+        result.sum().backward()
+    found = [result, *(x.grad for x in operands if isinstance(x, Tensor) and x.grad is not None)]
+    assert all(x.numpy().dtype.name == str(x.dtype) for x in found)
+
+
 LAYOUTS = {
     "transposed": lambda x: x.mT,
     "stepped": lambda x: x[..., ::2],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
@@ -29,7 +30,7 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
     axis = _class_axis(logits.shape)
     shape, dtype = getattr(targets, "shape", ()), getattr(targets, "dtype", None)
     positions = logits.shape[:axis] + logits.shape[axis + 1 :]
-    probabilities = op != "nll_loss" and (isinstance(targets, float) if dtype is None else dtype.is_floating)
+    probabilities = op != "nll_loss" and (as_dtype(dtype).is_floating if dtype else isinstance(targets, float))
     if shape != (logits.shape if probabilities else positions):
         or_probabilities = "" if op == "nll_loss" else f", or floating probabilities of shape {logits.shape}"
         raise ShapeError(

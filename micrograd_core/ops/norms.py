@@ -47,13 +47,13 @@ def _vector_norm_parameters(
     x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> dict[str, Any]:
     axis = resolve_axes("vector_norm", axis, len(x.shape))
-    if not isinstance(ord, (int, float)):
+    if not hasattr(type(ord), "__float__"):
         raise TypeError(f"vector_norm: ord is a number, inf and -inf among them; got {ord!r}")
     if count(x, axis) == 0 and (ord < 0 or ord == math.inf):
         raise ShapeError(
             f"vector_norm: no result exists for zero elements with ord {ord} (shape {x.shape}, axis {axis})"
         )
-    return {"axis": axis, "keepdims": bool(keepdims), "ord": ord}
+    return {"axis": axis, "keepdims": bool(keepdims), "ord": float(ord)}
 
 
 MATRIX_NORMS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)

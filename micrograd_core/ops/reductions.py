@@ -41,7 +41,8 @@ def _with_correction(name: str) -> Any:
     def parameters(
         x: Any, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: bool = False
     ) -> dict[str, Any]:
-        return {"axis": resolve_axes(name, axis, len(x.shape)), "correction": correction, "keepdims": bool(keepdims)}
+        axis = resolve_axes(name, axis, len(x.shape))
+        return {"axis": axis, "correction": float(correction), "keepdims": bool(keepdims)}
 
     return parameters
 
