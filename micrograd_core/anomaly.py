@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,33 +18,33 @@ PACKAGE = __package__
 
 
 class LocatedOp(Op):
-    """An operation in a record that knows the line that made it, and whose rules look at what they return."""
+    """An operation in a record whose rules look at what they return, and know the line that made it."""
 
-    __slots__ = ("line",)
+    __slots__ = ()
 
     def __init__(self, op: Op, line: str) -> None:
         for name in Op.__slots__:
             setattr(self, name, getattr(op, name))
-        self.line = line
-        rules = op.gradient
+        rules, check = op.gradient, partial(_checked, op.name, line)
         if isinstance(rules, tuple):
-            self.gradient = tuple(rule and self._checked(rule) for rule in rules)
+            self.gradient = tuple(rule and check(rule) for rule in rules)
         elif callable(rules):
-            self.gradient = lambda position: self._checked(rules(position))
+            self.gradient = lambda position: check(rules(position))
 
-    def _checked(self, rule: Any) -> Any:
-        def checked(k: Any, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
-            d = rule(k, g, out, *operands, **params)
-            if _has_nan(k, d):
-                reason = (
-                    "which was NaN before it" if _has_nan(k, g) else
-                    "whose result is NaN itself" if _has_nan(k, out) else
-                    "which made a NaN of finite or infinite numbers"
-                )  # fmt: skip
-                raise AnomalyError(f"NaN in the gradient of {self.name}, {reason}; it was recorded by\n{self.line}")
-            return d
 
-        return checked
+def _checked(name: str, line: str, rule: Any) -> Any:
+    def checked(k: Any, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+        d = rule(k, g, out, *operands, **params)
+        if _has_nan(k, d):
+            reason = (
+                "which was NaN before it" if _has_nan(k, g) else
+                "whose result is NaN itself" if _has_nan(k, out) else
+                "which made a NaN of finite or infinite numbers"
+            )  # fmt: skip
+            raise AnomalyError(f"NaN in the gradient of {name}, {reason}; it was recorded by\n{line}")
+        return d
+
+    return checked
 
 
 def _has_nan(k: Any, x: Any) -> bool:

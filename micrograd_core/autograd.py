@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.amp import autocast_dtype, suspended
 from micrograd_core.amp import contexts as autocasts
-from micrograd_core.errors import GraphError, MicrogradError, OutOfMemory
+from micrograd_core.errors import GraphError, MicrogradError, OutOfMemory, caused
 from micrograd_core.ops import unbroadcast
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def sweep(
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                raise _explain(error, op, record[1]) from error
+                raise _explain(error, op, record[1])
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 if op.gradient_aliases:
@@ -317,9 +317,9 @@ def sweep(
 
 
 def _explain(error: Exception, op: Any, kernels: Any) -> Exception:
-    """The error to raise when a rule's kernel refused."""
+    """The error to raise when a rule's kernel refused; it names its cause itself, see `dispatch.explain`."""
     if OutOfMemory.meant_by(error) and not isinstance(error, MicrogradError):
-        error = OutOfMemory.on(kernels)
+        error = caused(OutOfMemory.on(kernels), error)
     error.add_note(f"in the gradient of {op.name} on {kernels.device}; the graph is partly consumed: compute it again")
     return error
 

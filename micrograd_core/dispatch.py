@@ -15,7 +15,7 @@ from micrograd_core.amp import contexts as autocasts
 from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, one_of
+from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
@@ -64,7 +64,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
-        raise explain(op, kernels, operands, params, error) from error
+        raise explain(op, kernels, operands, params, error)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
     out = wrap(handle, place, result_dtype, None)
@@ -82,7 +82,7 @@ def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_P
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
-        raise explain(op, kernels, operands, params, error) from error
+        raise explain(op, kernels, operands, params, error)
     record = None
     if op.differentiable and is_grad_enabled() and any(map(_records, operands)):
         record = _record(op, kernels, params, made, operands, handles)
@@ -122,7 +122,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     try:
         handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
     except Exception as error:
-        raise explain(op, kernels, (x,), params, error) from error
+        raise explain(op, kernels, (x,), params, error)
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
@@ -233,19 +233,22 @@ def _refusal(op: Op, position: int, x: Tensor) -> DTypeError:
 
 
 def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, Any], error: Exception) -> BaseException:
-    """The error to raise when a kernel refused: our sentence where we know one, else its own with a note."""
+    """The error to raise when a kernel refused: our sentence where we know one, else its own with a note.
+
+    It names its cause itself: ``raise error from error`` would be a reference cycle, which keeps all operands alive.
+    """
     shapes = [getattr(x, "shape", ()) for x in operands]
     if op.check is not None:
         try:
             op.check(op.name, *shapes, **params)
         except MicrogradError as ours:
-            return ours
+            return caused(ours, error)
     if isinstance(error, MicrogradError):
         return error
     if OutOfMemory.meant_by(error):
-        return OutOfMemory.on(kernels)
+        return caused(OutOfMemory.on(kernels), error)
     if op.undefined and "LinAlgError" in type(error).__name__:  # every library has its own
-        return LinAlgError(f"{op.name}: {op.undefined}; got shape {' and '.join(map(str, shapes))}")
+        return caused(LinAlgError(f"{op.name}: {op.undefined}; got shape {' and '.join(map(str, shapes))}"), error)
     dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
     return error
@@ -323,7 +326,7 @@ def create(op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Ten
     try:
         handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
     except Exception as error:
-        raise explain(op, kernels, (), params, error) from error
+        raise explain(op, kernels, (), params, error)
     return wrap(handle, kernels, dtype, None)
 
 
@@ -366,7 +369,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         try:
             handle = getattr(kernels, name)(a, b)
         except Exception as error:
-            raise explain(op, kernels, (x, y), NO_PARAMS, error) from error
+            raise explain(op, kernels, (x, y), NO_PARAMS, error)
         p = x._record
         q = y._record
         out = new(Tensor)
@@ -389,7 +392,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error) from error
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
         record: Record | None = None
         if p is not None and differentiable and is_grad_enabled():
             links = (None, y, p, a) if swapped else (p, a, None, y)

@@ -34,6 +34,12 @@ class MicrogradError(Exception):
     """The base of every error defined here."""
 
 
+def caused(ours: MicrogradError, by: Exception) -> MicrogradError:
+    """`ours`, to be raised without ``from``."""
+    ours.__cause__ = by
+    return ours
+
+
 def one_of(names: Iterable[str]) -> str:
     """``a, b or c``, for sentences that list what is possible."""
     *head, last = [*names] or ["nothing"]

@@ -456,7 +456,7 @@ def asarray(
     try:
         handle = kernels.upload(buffer, shape, found)
     except MemoryError as error:
-        raise explain(TABLE["copy"], kernels, (), NO_PARAMS, error) from error
+        raise explain(TABLE["copy"], kernels, (), NO_PARAMS, error)
     x = wrap(handle, kernels, found, None)
     return x if wanted is None or wanted is found else x.astype(wanted)
 

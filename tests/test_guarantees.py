@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from micrograd_core import (
     Tensor,
     asarray,
+    detect_anomaly,
     enable_grad,
     full,
     functions,
@@ -224,6 +226,46 @@ def test_a_gradient_that_records_does_not_keep_itself_alive() -> None:
         alive = weakref.ref(x.grad)
         del x
         assert alive() is None
+    finally:
+        gc.enable()
+
+
+def _refused_by_our_check(x: Tensor) -> None:
+    x @ Tensor([[1.0]])
+
+
+def _refused_by_a_kernel(x: Tensor) -> None:
+    nn.cross_entropy(x, asarray([9]))
+
+
+def _refused_in_the_sweep(x: Tensor) -> None:
+    y = (x * 2).sum()
+    y.register_hook(lambda g: g + asarray([1.0, 2.0, 3.0])[:2])  # a shape that does not fit
+    y.backward()
+
+
+def _fine_in_search_of_anomalies(x: Tensor) -> None:
+    with detect_anomaly():
+        y = (x * 2).sum()
+    y.backward()
+    raise ValueError
+
+
+@pytest.mark.parametrize(
+    "refused", [_refused_by_our_check, _refused_by_a_kernel, _refused_in_the_sweep, _fine_in_search_of_anomalies]
+)
+def test_an_error_keeps_nothing_alive(refused: Any) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        x = Tensor([[1.0, 2.0, 3.0]])
+        alive = weakref.ref(x)
+        with contextlib.suppress(ValueError, IndexError):
+            refused(x)
+        assert x.requires_grad
+        del x
+        assert alive() is None
+        assert gc.collect() == 0
     finally:
         gc.enable()
 
