@@ -33,9 +33,9 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     f : function
         Of Values and floats, and lists and tuples of them; other arguments must be hashable, and are part of the kind.
-        Values that it closes over, such as the parameters of a network, are read anew at each call. It may call
-        ``backward()``, and assign to ``data`` and ``grad``: a whole training step. A float that it closes over is a
-        constant.
+        Values that it closes over, such as the parameters of a network, are read anew at each call; of a computed one,
+        what it was computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training
+        step. A float that it closes over is a constant.
 
     Returns
     -------
@@ -100,16 +100,16 @@ def _flatten(x: Any, flat: list[Any]) -> Any:
         raise TypeError(
             f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it without jit"
         )
-    if isinstance(x, Value):
-        flat.append(x)
-        return Value
+    if isinstance(x, (Value, float)):  # a kind of its own, such as NumPy's float64
+        flat.append(x if isinstance(x, Value) else float(x))
+        return Value if isinstance(x, Value) else float
     try:
         hash(x)
     except TypeError:
         raise TypeError(
             f"jit: arguments are Values, floats, lists and tuples of them, or hashable; got {type(x).__name__}"
         ) from None
-    return x
+    return type(x), x  # 1 and True are equal
 
 
 # ── tracing ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,7 +142,7 @@ class Trace:
     def argument(self, x: Any) -> Value:
         """A leaf in the place of one number among the arguments."""
         kind = "argument" if isinstance(x, Value) else "number"
-        inside = self.bind(leaf(x._data if isinstance(x, Value) else x), self.k.input(kind, len(self.kept)))
+        inside = self.bind(leaf(x._data if isinstance(x, Value) else float(x)), self.k.input(kind, len(self.kept)))
         if isinstance(x, Value):
             self.leaves[self.known[id(inside)]] = inside  # type: ignore[index]
         else:
@@ -287,7 +287,10 @@ class Position(int):
 
 
 class Program:
-    """Compiled Python, and the state around it."""
+    """Compiled Python, and the state around it.
+
+    `assigned` has the positions of arguments, and the identities of other Values, that the function assigns to.
+    """
 
     def __init__(self, trace: Trace, outputs: list[Value], shape: Any, record: bool) -> None:
         self.shape = shape
@@ -303,6 +306,10 @@ class Program:
         self.state = State(trace)
         positions = (trace._position(x) for x, _ in trace.slopes.values())
         self.takes_gradients = [position for position in positions if position is not None]
+        touched = [value for _, value, _ in self.state.writes]
+        self.assigned = {trace._position(value) for value in touched} | {id(value) for value in touched}
+        self.closed_over = {id(each.operands[0]) for each in trace.k.order if each.name in ("data", "grad")}
+        self.closed_over |= {id(value) for value in touched}
         self.source, self.fast = self._compile(trace, numbers + jacobian, False)
         self._exact_arguments = trace, numbers + jacobian
         self.exact: Callable[[list[Any]], Any] | None = None
@@ -322,6 +329,8 @@ class Program:
                     f"jit: argument number {position} was computed, and a backward() inside the function would end "
                     "there; pass a leaf, or call backward() on the result"
                 )
+        if self.assigned:
+            self._refuse_two_names(flat)
         try:
             found = self.fast(flat)
         except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
@@ -336,6 +345,21 @@ class Program:
             at, b = rest[0]
             return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
         return self._assemble(found, flat)
+
+    def _refuse_two_names(self, flat: list[Any]) -> None:
+        """A Value that the function assigns to, and knows by two names, would lose one of two assignments."""
+        seen: dict[int, int] = {}
+        for position, x in enumerate(flat):
+            if x.__class__ is float:
+                continue
+            first = seen.setdefault(id(x), position)
+            other = f"argument number {first}" if first != position else "a Value that the function closes over"
+            known = first != position or id(x) in self.closed_over
+            if known and not self.assigned.isdisjoint((first, position, id(x))):
+                raise GraphError(
+                    f"jit: argument number {position} is also {other}, and the function assigns to its data, or to its "
+                    "grad by backward(): give it one name, or call the function without jit"
+                )
 
     def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
         """The results in the shape in which the function returned them."""

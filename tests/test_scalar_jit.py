@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from micrograd_core import MLP, Tensor, Value, jit, no_grad
@@ -259,6 +260,43 @@ def test_a_backward_inside_does_not_stop_at_a_computed_argument() -> None:
     f(Value(1.0))
     with pytest.raises(GraphError, match="argument number 0 was computed"):
         f(Value(1.0) * 2)
+
+
+def test_equal_arguments_of_different_types_are_different_kinds() -> None:
+    f = jit(lambda x, way: x * 2 if way is True else x * 3 if way is False else x * 5)
+    assert [f(Value(1.0), way).data for way in (1, True, 0, False)] == [5.0, 2.0, 5.0, 3.0]
+
+
+def test_floats_of_numpy_are_floats() -> None:
+    f = jit(lambda a, b, c: a * b + c)
+    for b in (np.float64(3.0), 4.0, np.float64(5.0)):
+        a = Value(2.0)
+        out = f(a, b, Value(10.0))
+        out.backward()
+        assert (out.data, a.grad) == (10 + 2 * b, b)
+        assert type(out.data) is float
+    assert len(f._compiled) == 1  # type: ignore[attr-defined]
+
+
+def test_what_is_assigned_to_has_one_name() -> None:
+    w = Value(3.0)
+    backwards = jit(lambda a, b: (a * b).backward())
+    around = jit(lambda a: (a * w).backward())
+    updates = jit(lambda a, x: setattr(w, "data", w.data - x) or a * 2)
+    v = Value(3.0)
+    with pytest.raises(GraphError, match="argument number 1 is also argument number 0, and the function assigns"):
+        backwards(v, v)
+    with pytest.raises(GraphError, match="argument number 0 is also a Value that the function closes over"):
+        around(w)
+    with pytest.raises(GraphError, match="also a Value that the function closes over"):
+        updates(w, 1.0)
+    assert (v.grad, w.grad, w.data) == (0.0, 0.0, 3.0)
+    updates(v, 1.0)
+    backwards(v, w)
+    around(v)
+    assert (v.grad, w.grad, w.data) == (4.0, 6.0, 2.0)
+    assert jit(lambda a, b: a * b)(v, v).data == 9.0  # nothing is assigned
+    assert jit(lambda a, b, c: setattr(c, "data", 1.0) or a * b)(v, v, w).data == 9.0
 
 
 def test_without_grad_mode_the_result_records_nothing() -> None:
