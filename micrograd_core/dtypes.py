@@ -136,11 +136,22 @@ def promote(op: str, a: DType, b: DType) -> DType:
     return common
 
 
+def weak(x: Any) -> Any:
+    """A scalar of NumPy, or a 0-d array, as a Python number, which takes the dtype of what it meets; others as is."""
+    is_scalar = getattr(x, "shape", None) == () and hasattr(x, "item") and not getattr(x, "requires_grad", False)
+    return x.item() if is_scalar else x
+
+
 def check_scalar(op: str, scalar: Any, dtype: DType) -> None:
     """A Python scalar takes the dtype of the tensor it meets; refuse one of a higher kind, or out of range."""
     rank = _SCALAR_RANK.get(type(scalar))
     if rank is None:
-        rank = next(rank for kind, rank in _SCALAR_RANK.items() if isinstance(scalar, kind))
+        rank = next((rank for kind, rank in _SCALAR_RANK.items() if isinstance(scalar, kind)), None)
+    if rank is None:
+        raise TypeError(
+            f"{op} takes a number here; got {type(scalar).__name__} {scalar!r}. A tensor's number is .item(), a "
+            "Value's .data; no gradient goes through either"
+        )
     if rank > _KIND_RANK[dtype.kind] or (rank == 0 and dtype.kind != "bool"):
         need = next(
             name

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from micrograd_core.device import Device
 from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
 from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.complex import complex_dtype, real_dtype
@@ -130,7 +131,10 @@ def kernel_signature(op: Op) -> str:
     named = []
     if op.parameters is not None:
         sample = op.samples[0]
-        stands_in = [_Shaped(each.shape) if isinstance(each, Array) else each for each in sample.operands]
+        stands_in = [
+            _Shaped(each.shape, as_dtype(each.dtype or float32)) if isinstance(each, Array) else each
+            for each in sample.operands
+        ]
         named = list(op.parameters(*stands_in, **sample.params))
     marker = ["*"] if named and op.operands != -1 else []
     return f"{op.name}({', '.join(operands + marker + named)})"
@@ -140,7 +144,7 @@ class _Shaped(NamedTuple):
     """As much of an operand as parameters are made from."""
 
     shape: tuple[int, ...]
-    dtype: DType = float32
+    dtype: DType
 
 
 RESULTS: Final[dict[Any, str]] = {

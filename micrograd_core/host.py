@@ -34,6 +34,8 @@ def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
         return pack([data], dtype), (), dtype
     if isinstance(data, (list, tuple)):
         flat, shape = flatten(data)
+        if any(hasattr(kind, "backward") for kind in set(map(type, flat))):
+            raise GraphError("a tensor of Values would lose their graph; use Value.stack([...]), or the .data of each")
         dtype = wanted or infer(flat)
         return pack(flat, dtype), shape, dtype
     if isinstance(data, (str, bytes, dict, set)) or data is None:

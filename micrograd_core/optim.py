@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
+from micrograd_core.dtypes import weak
 from micrograd_core.errors import DTypeError, GraphError
 from micrograd_core.tensor import Tensor
 
@@ -117,9 +118,7 @@ class Optimizer:
 
 def _weak(value: Any) -> Any:
     """A scalar of NumPy (also in a tuple) as a Python number: its dtype would become that of the parameters."""
-    if isinstance(value, tuple):
-        return tuple(map(_weak, value))
-    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    return tuple(map(weak, value)) if isinstance(value, tuple) else weak(value)
 
 
 class SGD(Optimizer):

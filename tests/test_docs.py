@@ -193,7 +193,10 @@ def test_kernel_signatures_name_the_parameters_that_kernels_get(name: str) -> No
     op = TABLE[name]
     named = kernel_signature(op)[:-1].partition("*, ")[2].split(", ") if "*, " in kernel_signature(op) else []
     for sample in op.samples:
-        operands = [micrograd_core.zeros(o.shape) if isinstance(o, Array) else o for o in sample.operands]
+        operands = [
+            micrograd_core.zeros(o.shape, dtype=o.dtype or "float32") if isinstance(o, Array) else o
+            for o in sample.operands
+        ]
         assert list(op.parameters(*operands, **sample.params)) == named  # type: ignore[misc]
 
 

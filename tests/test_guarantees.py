@@ -12,6 +12,7 @@ import pytest
 
 from micrograd_core import (
     Tensor,
+    Value,
     asarray,
     detect_anomaly,
     enable_grad,
@@ -228,6 +229,25 @@ def test_a_gradient_that_records_does_not_keep_itself_alive() -> None:
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_numbers_do_not_slip_out_of_their_graph() -> None:
+    v, x = Value(2.0), Tensor(3.0)
+    for data in ([v], [[v, 1.0]], (1.0, v)):
+        with pytest.raises(GraphError, match=r"use Value.stack\(\[...\]\), or the .data of each"):
+            asarray(data)
+    assert Value.stack([v, 1.0]).tolist() == [2.0, 1.0]
+    for wrong in (
+        lambda: full((2,), v),
+        lambda: F["pad"](Tensor([1.0]), 1, constant_values=x),
+        lambda: F["pad"](Tensor([1.0]), 1, constant_values=v),
+        lambda: full((2,), None),
+    ):
+        with pytest.raises(TypeError, match=r"(full|pad) takes a number here; got (Value|Tensor|NoneType)"):
+            wrong()
+    padded = F["pad"](Tensor([1.0]), 1, constant_values=np.float64(2.5))
+    assert padded.numpy().dtype == np.float32
+    assert padded.tolist() == [2.5, 1.0, 2.5]
 
 
 def _refused_by_our_check(x: Tensor) -> None:

@@ -6,7 +6,7 @@ import math
 from itertools import chain, repeat
 from typing import Any, Final
 
-from micrograd_core.dtypes import DType, check_scalar, int64, pack
+from micrograd_core.dtypes import DType, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import as_shape, resolve_axes, resolve_axis
 from micrograd_core.ops.movement import permute_rule, requested
@@ -93,7 +93,7 @@ def _pad_parameters(
     for axis, (length, width) in enumerate(zip(x.shape, widths, strict=True)):
         if mode != "constant" and any(width) and not length:
             raise ShapeError(f"pad: axis {axis} of shape {tuple(x.shape)} has no element for mode {mode!r} to repeat")
-    return {"pad_width": widths, "mode": mode, "constant_values": constant_values}
+    return {"pad_width": widths, "mode": mode, "constant_values": weak(constant_values)}
 
 
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
