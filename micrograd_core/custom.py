@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import wraps
 from typing import Any
 
@@ -159,6 +159,9 @@ def _checked(name: str, found: Any, operands: Sequence[Tensor]) -> Sequence[Any]
 CHECKPOINT = Op(
     "checkpoint", "A function that is computed again for its gradient.", gradient=_rule, gradient_aliases=True
 )
+computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
+"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
+
 CHANGED = (
     "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
     "longer what it was: its numbers were replaced, or its graph was freed. Write to it after backward(), and pass to "
@@ -170,7 +173,8 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """``f(*args, **kwargs)``, of which only arguments and result are kept: for its gradient it is computed once more.
 
     Saves the memory of what `f` computes on the way, at the price of its time. Random numbers are the same the second
-    time, whichever generators they come from. May be nested, and differentiated to any order.
+    time, whichever generators they come from, and running averages of `nn.BatchNorm` move the first time only. May be
+    nested, and differentiated to any order.
 
     Parameters
     ----------
@@ -211,6 +215,10 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         value = _one_tensor("checkpoint", f(*again, **named))
         return variables, value, *_ends(value, {id(x._record) for x in variables})
 
+    def record_again(operands: Sequence[Tensor]) -> Any:
+        computing_again.set(True)
+        return record(operands)
+
     context = copy_context()  # grad mode, default device and generator, the level of vmap
     with random.watch() as states:
         _, value, others, versions = record([x.detach() for x in inputs])
@@ -220,7 +228,7 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
 
     def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
         with random.rewind(states), resumed():
-            variables, value, found, _ = context.copy().run(record, operands[: len(places)])
+            variables, value, found, _ = context.copy().run(record_again, operands[: len(places)])
         saved = operands[len(places) :]  # and what stands for versions
         if [id(x._record) for x in found] != identities or any(
             x._handle is not before._handle for x, before in zip(found, saved, strict=False)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core import Device, Tensor, asarray, nn, optim
-from micrograd_core.errors import ShapeError
+from micrograd_core import Device, Tensor, asarray, checkpoint, nn, optim, vmap
+from micrograd_core.errors import ShapeError, TransformError
 
 
 def drawn(*shape: int, seed: int = 0) -> Any:
@@ -126,6 +126,33 @@ def test_buffers_are_saved_loaded_and_moved_but_not_optimised() -> None:
     b.running_mean.requires_grad = False
     a.weight.requires_grad = False  # type: ignore[union-attr]
     assert len(a.parameters()) == 1
+
+
+def test_running_averages_move_once_in_a_checkpoint() -> None:
+    x = Tensor(drawn(8, 2))
+    plain, saving = (nn.Sequential(nn.BatchNorm1d(2, dtype="float64"), nn.Dropout(0.5)) for _ in range(2))
+    with mg.random.use_generator(0):
+        plain(x).sum().backward()
+    with mg.random.use_generator(0):
+        checkpoint(saving, x).sum().backward()
+    assert all((a == b).all() for a, b in zip(plain.buffers(), saving.buffers(), strict=True))
+    assert saving.buffers()[2].item() == 1
+
+
+def test_running_averages_of_half_inputs_are_computed_in_their_own_dtype() -> None:
+    norm = nn.BatchNorm1d(1)
+    x = asarray([[-600.0], [600.0], [1800.0]], dtype="float16")
+    norm(x)
+    assert norm.running_var.item() == pytest.approx(0.9 + 0.1 * 1200**2)
+    assert norm.running_mean.item() == pytest.approx(60.0)
+
+
+def test_running_averages_are_not_lost_inside_vmap() -> None:
+    norm, batches = nn.BatchNorm1d(2), asarray(drawn(3, 4, 2), dtype="float32")
+    with pytest.raises(TransformError, match=r"BatchNorm1d: inside vmap .* call eval\(\) first"):
+        vmap(norm)(batches)
+    assert norm.running_mean.tolist() == [0.0, 0.0]
+    assert vmap(norm.eval())(batches).shape == (3, 4, 2)
 
 
 def test_layers_refuse_what_does_not_fit() -> None:

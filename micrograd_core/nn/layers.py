@@ -7,8 +7,9 @@ from typing import Any
 from micrograd_core import random
 from micrograd_core.autograd import no_grad
 from micrograd_core.creation import ones, zeros
+from micrograd_core.custom import computing_again
 from micrograd_core.device import Device
-from micrograd_core.errors import ShapeError
+from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
@@ -306,7 +307,7 @@ class BatchNorm(Module):
                 f"{type(self).__name__}: it was made for {self.running_mean.size} channels; got shape {x.shape} with "
                 f"{x.shape[1]} (axis 1)"
             )
-        if self.training:
+        if self.training and not computing_again.get():
             self._follow(x)
         return FUNCTIONS["batch_norm"](
             x, self.running_mean, self.running_var, self.weight, self.bias, training=self.training, eps=self.eps
@@ -321,7 +322,13 @@ class BatchNorm(Module):
                 f"{type(self).__name__}: in training a channel needs more than one number, to have a variance; got "
                 f"shape {x.shape}. Use a larger batch, or eval()"
             )
-        axes = (0, *range(2, x.ndim))
+        if x._kernels.depth:
+            raise TransformError(
+                f"{type(self).__name__}: inside vmap each example would have running averages of its own; call eval() "
+                "first, or vmap what comes before and after"
+            )
+        axes, kept = (0, *range(2, x.ndim)), self.running_mean.dtype
+        x = x.astype(kept) if x.dtype.bits < kept.bits else x  # the variance of half types may be more than they hold
         self.num_batches_tracked = self.num_batches_tracked + 1
         rate = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
         for name, new in (("running_mean", x.mean(axis=axes)), ("running_var", x.var(axis=axes, correction=1.0))):
