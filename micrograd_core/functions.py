@@ -47,6 +47,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
     function.__name__ = function.__qualname__ = op.name
+    if parameters is not None and parameters.__qualname__ not in TABLE:
+        parameters.__qualname__ = op.name  # by which Python's own errors call it
     function.__doc__ = _docstring(op)
     # `inspect` finds the signature there when it is asked for; importing it here would cost more than all the rest.
     function.__wrapped__ = _shape_of(op)

@@ -444,6 +444,7 @@ class Schedule:
 
 def step_decay(every: int, by: float = 0.1) -> Callable[[int], float]:
     """The factor becomes `by` times as large after `every` steps, again and again."""
+    _check_steps("step_decay", every)
     return lambda step: by ** (step // every)
 
 
@@ -454,4 +455,10 @@ def linear_warmup(steps: int, then: Callable[[int], float] = lambda step: 1.0) -
 
 def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
     """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
+    _check_steps("cosine", steps)
     return lambda step: floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
+
+
+def _check_steps(schedule: str, steps: int) -> None:
+    if not steps >= 1:
+        raise ValueError(f"{schedule}: the number of steps must be at least 1; got {steps}")

@@ -283,3 +283,6 @@ def test_schedules_multiply_the_first_rate() -> None:
         rates.append(rule.lr)
     half = 1.0 + 0.5 * (1 + np.cos(np.pi / 4))
     assert rates == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, half, 1.5, 3.0 - half, 1.0, 1.0])
+    for schedule_of in (optim.cosine, optim.step_decay):
+        with pytest.raises(ValueError, match=f"{schedule_of.__name__}: the number of steps must be at least 1; got 0"):
+            schedule_of(0)

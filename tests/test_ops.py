@@ -148,6 +148,15 @@ def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, 
         )
 
 
+@pytest.mark.parametrize("name", sorted(name for name in functions.FUNCTIONS if TABLE[name].parameters is not None))
+def test_an_unknown_argument_is_refused_in_the_name_of_the_function(name: str) -> None:
+    op = TABLE[name]
+    operands = tensors(op.samples[0], "float64", Device("cpu"))
+    named = name if name not in ("clip", "spread") else "clip|broadcast_to"  # a function of its own; shared parameters
+    with pytest.raises(TypeError, match=rf"^({named})\(\) got .*'nonsense'"):
+        call(op, operands, {**op.samples[0].params, "nonsense": 1})
+
+
 WITH_FLOATS = [case for case in CASES if any(isinstance(x, float) for x in case.values[1].params.values())]
 
 
