@@ -8,8 +8,9 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32, is_scalar
+from micrograd_core.ops.shared import in_float32
 
 REAL_FLOATING = REAL & FLOATING
 

@@ -12,9 +12,10 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
+from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.normalization import softmax_reference
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, check_reduction, in_float32, is_scalar, times
+from micrograd_core.ops.shared import along_axis, check_reduction, in_float32, times
 
 REAL_FLOATING = REAL & FLOATING
 IGNORED = -100  # PyTorch's default for `ignore_index`

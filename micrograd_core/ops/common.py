@@ -15,8 +15,8 @@ def zero_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
 
 
 def is_scalar(x: Any) -> bool:
-    """Whether an operand is a Python number."""
-    return type(x) in (bool, int, float, complex)  # exactly: a handle may be a subclass, as NumPy's float64 is
+    """Whether an operand is a Python number; exactly, because a handle may be a subclass, as NumPy's float64 is."""
+    return type(x) in (bool, int, float, complex)
 
 
 def arrays(k: Any, *operands: Any) -> tuple[Any, ...]:

@@ -13,9 +13,10 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
+from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.patches import AXES, lengths_of, patches_reference, per_axis, windows_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, in_float32, is_scalar
+from micrograd_core.ops.shared import along_axis, in_float32
 
 REAL_FLOATING = REAL & FLOATING
 

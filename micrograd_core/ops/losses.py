@@ -11,8 +11,9 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, times
+from micrograd_core.ops.shared import check_reduction, in_float32, times
 
 REAL_FLOATING = REAL & FLOATING
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axis
+from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times
+from micrograd_core.ops.shared import along_axis, axes_of, in_float32, times
 
 REAL_FLOATING = REAL & FLOATING
 

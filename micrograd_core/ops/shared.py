@@ -8,13 +8,9 @@ from typing import Any
 
 from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.layout import Shape, resolve_axes
+from micrograd_core.ops.common import is_scalar
 
 NARROW = (float16, bfloat16)
-
-
-def is_scalar(x: Any) -> bool:
-    """Whether an operand is a Python number; exactly, because a handle may be a subclass, as NumPy's float64 is."""
-    return type(x) in (bool, int, float, complex)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
