@@ -35,7 +35,7 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
         Of Values and floats, and lists and tuples of them; other arguments must be hashable, and are part of the kind.
         Values that it closes over, such as the parameters of a network, are read anew at each call; of a computed one,
         what it was computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training
-        step. A float that it closes over is a constant.
+        step. A float that it closes over, or gets on its way, as from ``random.random()``, is a constant.
 
     Returns
     -------
@@ -46,6 +46,8 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
     ------
     TraceError
         When a decision in `f` depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``.
+    GraphError
+        When a Value that `f` assigns to comes by two names: twice as an argument, or as one and closed over.
 
     Examples
     --------
