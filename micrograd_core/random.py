@@ -120,6 +120,18 @@ def default_generator() -> Generator:
     return _chosen.get() or _process
 
 
+def chosen_generator(generator: Generator | None) -> Generator:
+    """The one given, or the default one."""
+    if generator is None:
+        return default_generator()
+    if not isinstance(generator, Generator):
+        raise TypeError(
+            f"generator is a random.Generator; got {type(generator).__name__} {generator!r}. Make one with "
+            "random.Generator(seed), and keep it: what is drawn later goes on where it stands"
+        )
+    return generator
+
+
 def manual_seed(seed: int) -> Generator:
     """Restart the default generator with a seed, and return it."""
     generator = default_generator()
@@ -191,7 +203,7 @@ def _draw(
 ) -> Tensor:
     kernels = (default_device() if device is None else Device(device)).kernels
     kernels.native(dtype)
-    place = (generator or default_generator())._take(words)
+    place = chosen_generator(generator)._take(words)
     return create(TABLE[name], kernels, shape=shape, dtype=dtype, **place, **params)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import random as python_random
 import threading
 from typing import Any
 
@@ -238,6 +239,11 @@ def test_probabilities_may_differ_by_element() -> None:
         (lambda: random.bernoulli((), Tensor([0.5] * 3)), ShapeError, "do not broadcast to shape"),
         (lambda: random.permutation(-1), ShapeError, "negative"),
         (lambda: random.permutation(300, dtype="int8"), DTypeError, "does not hold the integers below 300"),
+        (lambda: random.uniform(2, generator=0), TypeError, r"got int 0. Make one with random.Generator\(seed\)"),
+        (lambda: random.normal(2, generator=7), TypeError, "generator is a random.Generator; got int 7"),
+        (lambda: random.permutation(2, generator=python_random.Random(0)), TypeError, "got Random"),
+        (lambda: mg.nn.Linear(1, 1, generator=0), TypeError, "got int 0"),
+        (lambda: mg.nn.Dropout(generator=0), TypeError, "got int 0"),
         (lambda: random.uniform(2, dtype="bfloat16", device="rawbuffer"), UnsupportedDType, "bfloat16"),
     ],
 )

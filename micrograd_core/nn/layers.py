@@ -185,6 +185,8 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, *, generator: random.Generator | None = None) -> None:
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
+        if generator is not None:
+            random.chosen_generator(generator)  # refuses a seed, which would draw the same mask at each call
         self.p, self.generator = p, generator
 
     def forward(self, x: Tensor) -> Tensor:

@@ -12,13 +12,13 @@ from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
     """The place in a generator's stream is taken here, once: kernel, gradient and higher orders all start from it."""
-    from micrograd_core.random import Generator, default_generator  # it is made of tensors, which are made of this
+    from micrograd_core.random import Generator, chosen_generator  # it is made of tensors, which are made of this
 
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
     if not training or p == 0:
         return {"p": 0.0, "key": 0, "block": 0}
-    source = Generator(generator) if isinstance(generator, int) else generator or default_generator()
+    source = Generator(generator) if isinstance(generator, int) else chosen_generator(generator)
     return {"p": float(p), **source._take(words_of_uniform(math.prod(x.shape), float32))}
 
 
