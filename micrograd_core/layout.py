@@ -50,10 +50,15 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
     return tuple(result)
 
 
+def is_integer(x: Any) -> bool:
+    """Whether something stands for one integer, of Python or NumPy; an array of several has ``__index__``, too."""
+    return hasattr(x, "__index__") and not getattr(x, "shape", ())
+
+
 def as_shape(op: str, shape: Any) -> Shape:
     """`shape` as a tuple of non-negative integers; one integer means one axis."""
     try:
-        result = (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
+        result = (index(shape),) if is_integer(shape) else tuple(map(index, shape))
     except TypeError:
         raise ShapeError(f"{op}: a shape is a sequence of integers; got {shape!r}") from None
     if any(length < 0 for length in result):
@@ -64,7 +69,7 @@ def as_shape(op: str, shape: Any) -> Shape:
 def resolve_reshape(old: Shape, shape: Any) -> Shape:
     """`shape` with one ``-1`` filled in from the size of `old`."""
     try:
-        new = [index(shape)] if hasattr(shape, "__index__") else list(map(index, shape))
+        new = [index(shape)] if is_integer(shape) else list(map(index, shape))
     except TypeError:
         raise ShapeError(f"reshape: a shape is a sequence of integers; got {shape!r}") from None
     size = math.prod(old)

@@ -12,7 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from micrograd_core import Device, Tensor, arange, asarray, full, functions, no_grad, ones, shares_memory, zeros
+from micrograd_core import (
+    Device,
+    Tensor,
+    arange,
+    asarray,
+    full,
+    functions,
+    linalg,
+    nn,
+    no_grad,
+    ones,
+    shares_memory,
+    zeros,
+)
 from micrograd_core.dtypes import bool_, float32, float64, int64
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, IndexingError, ShapeError, UnsupportedDType
 
@@ -515,6 +528,19 @@ def test_mixing_devices_names_op_devices_and_shapes(rawbuffer_device: Device) ->
         assert isinstance(caught.value, ValueError)
     with pytest.raises(DeviceMismatch, match="the host"):
         y * np.ones(3)
+
+
+def test_integers_and_arrays_of_numpy_are_integers_where_shapes_are_meant() -> None:
+    two, x = np.int64(2), Tensor(np.arange(4.0).reshape(2, 2))
+    assert x.reshape(np.array([4, 1])).shape == (4, 1)
+    assert x.reshape(two * two).shape == (4,)
+    call = functions.FUNCTIONS
+    assert call["pad"](x, two).shape == (6, 6)
+    assert call["pad"](x, np.array([1, 0])).shape == call["pad"](x, np.array([[1, 0], [0, 1]])).shape == (3, 3)
+    assert call["tensordot"](x, x, axes=np.int64(1)).tolist() == (x @ x).tolist()
+    assert call["tensordot"](x, x, axes=np.array([[1], [0]])).tolist() == (x @ x).tolist()
+    assert linalg.matrix_power(x, two).tolist() == (x @ x).tolist()
+    assert nn.Conv2d(two, two, two)(Tensor(np.ones((1, 2, 4, 4)), dtype="float32")).shape == (1, 2, 3, 3)
 
 
 def test_out_of_memory_names_the_device_and_loses_nothing() -> None:

@@ -11,6 +11,7 @@ from micrograd_core.custom import computing_again
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.functions import FUNCTIONS
+from micrograd_core.layout import is_integer
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.tensor import Tensor
@@ -95,7 +96,8 @@ class _Convolution(Module):
         _check_counts(name, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
             raise ShapeError(f"{name}: groups ({groups}) must divide the channels, {in_channels} and {out_channels}")
-        kernel = (kernel_size,) * self.rank if isinstance(kernel_size, int) else tuple(kernel_size)
+        size: Any = kernel_size
+        kernel = (size,) * self.rank if is_integer(size) else tuple(size)
         if len(kernel) != self.rank:
             raise ShapeError(f"{name}: kernel_size is an integer, or {self.rank} of them; got {kernel_size}")
         channels = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)

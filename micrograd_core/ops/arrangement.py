@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from micrograd_core.dtypes import DType, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.layout import as_shape, resolve_axes, resolve_axis
+from micrograd_core.layout import as_shape, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Op, Sample
 
@@ -76,9 +76,9 @@ def _pad_parameters(
     x: Any, /, pad_width: Any, mode: str = "constant", *, constant_values: complex = 0
 ) -> dict[str, Any]:
     ndim = len(x.shape)
-    if isinstance(pad_width, int):
+    if is_integer(pad_width):
         pad_width = ((pad_width, pad_width),)
-    elif pad_width and all(isinstance(each, int) for each in pad_width):
+    elif len(pad_width) and all(map(is_integer, pad_width)):
         pad_width = (tuple(pad_width),)
     widths = tuple(as_shape("pad", each) for each in pad_width)
     widths = tuple(each * 2 if len(each) == 1 else each for each in widths)

@@ -6,11 +6,12 @@ What is here needs factorisations; `micrograd_core.ops.norms` has the rest. The 
 from __future__ import annotations
 
 from functools import partial
+from operator import index
 from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import DType, float32
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_core.layout import Shape, broadcast_shapes, is_integer
 from micrograd_core.ops import matrix_calculus as calculus
 from micrograd_core.ops.common import to_int64
 from micrograd_core.ops.complex import complex_dtype, real_dtype
@@ -127,9 +128,9 @@ def _flatten(values: Any) -> tuple[float, ...]:
 
 def _power_parameters(x: Any, /, n: int) -> dict[str, Any]:
     matrix_stack("matrix_power", x.shape, square=True)
-    if not isinstance(n, int):
+    if not is_integer(n):
         raise TypeError(f"matrix_power: the exponent is an integer; got {n!r}")
-    return {"n": n}
+    return {"n": index(n)}
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from string import ascii_letters
 from typing import Any
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes, resolve_axis
+from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
@@ -18,15 +18,16 @@ def _tensordot_parameters(
     x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> dict[str, Any]:
     shapes = tuple(x1.shape), tuple(x2.shape)
-    if isinstance(axes, int):
-        if not 0 <= axes <= min(map(len, shapes)):
+    both: Any = axes
+    if is_integer(both):
+        if not 0 <= both <= min(map(len, shapes)):
             raise ShapeError(f"tensordot: {axes} axes cannot be summed over in shapes {shapes[0]} and {shapes[1]}")
-        pair = tuple(range(len(shapes[0]) - axes, len(shapes[0]))), tuple(range(axes))
+        pair = tuple(range(len(shapes[0]) - both, len(shapes[0]))), tuple(range(both))
     else:
-        first, second = axes
+        first, second = (each if is_integer(each) else tuple(each) for each in both)
         pair = (
-            resolve_axes("tensordot", first if isinstance(first, int) else tuple(first), len(shapes[0])) or (),
-            resolve_axes("tensordot", second if isinstance(second, int) else tuple(second), len(shapes[1])) or (),
+            resolve_axes("tensordot", first, len(shapes[0])) or (),
+            resolve_axes("tensordot", second, len(shapes[1])) or (),
         )
     lengths = [tuple(shape[axis] for axis in chosen) for shape, chosen in zip(shapes, pair, strict=True)]
     if lengths[0] != lengths[1]:
