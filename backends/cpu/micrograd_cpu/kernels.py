@@ -223,10 +223,11 @@ def _from_start(op: str, indices: Any, shape: Shape, axis: int) -> Any:
 
 
 def take(x: Any, indices: Any, *, axis: int) -> Any:
-    """NumPy's complaint is worded after the fact; it would copy what is not contiguous, which indexing does not."""
+    """NumPy's complaint is worded after the fact; what is not contiguous it would copy, of nothing take all."""
     indices = indices if indices.dtype.kind == "i" else indices.astype(np.int64)
     try:
-        return np.take(x, indices, axis=axis) if x.flags.c_contiguous else x[(slice(None),) * axis + (indices,)]
+        whole = x.flags.c_contiguous and x.size
+        return np.take(x, indices, axis=axis) if whole else x[(slice(None),) * axis + (indices,)]
     except IndexError:
         _from_start("take", indices, x.shape, axis)
         raise
