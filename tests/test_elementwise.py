@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor, asarray, functions, gradcheck
-from micrograd_core.ops import TABLE
+from micrograd_core.kernels import Kernels
+from micrograd_core.ops import CORE_KERNELS, TABLE
+from micrograd_cpu.storage import CPUBackend
 
 F = functions.FUNCTIONS
 INF, NAN = math.inf, math.nan
@@ -222,3 +224,32 @@ def test_where_with_nan_in_the_branch_not_taken(device: Device) -> None:
     assert x.grad is not None
     assert x.grad.tolist() == [0.0, 1.0]
     assert gradcheck(lambda x: F["where"](x > 1, x * x, x), Tensor([0.5, 2.0], dtype="float64", device=device))
+
+
+# ── integers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OneInteger(CPUBackend):
+    """Core kernels only, and no integers but those of one dtype: a composition has to do without a wider one."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self.dtypes = {name: self.dtypes[name] for name in ("bool", dtype, "float32")}
+
+    def kernel(self, op: str) -> Any:
+        return super().kernel(op) if op in CORE_KERNELS else None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_integers_are_divided_and_shifted_to_the_last_bit_in_their_own_dtype(dtype: str) -> None:
+    k, info, rng = Kernels(OneInteger(dtype)), np.iinfo(dtype), np.random.default_rng(0)
+    edges = [info.min, info.min + 1, 0, 1, 2, 3, info.max // 2, info.max - 1, info.max, *([-1, -2] if info.min else [])]
+    pairs = np.array(list(product(edges, edges)), dtype)
+    drawn = rng.integers(info.min, info.max, (1000, 2), dtype, endpoint=True)
+    small = rng.integers(max(info.min, -99), 99, (1000, 2)).astype(dtype)
+    x, y = np.concatenate([pairs, drawn, small]).T
+    np.testing.assert_array_equal(k.floor_divide(x, y), np.floor_divide(x, y))
+    np.testing.assert_array_equal(k.remainder(x, y), np.remainder(x, y))
+    bits = rng.integers(0, info.bits, x.size).astype(dtype)
+    np.testing.assert_array_equal(k.bitwise_right_shift(x, bits), np.right_shift(x, bits))
+    np.testing.assert_array_equal(k.bitwise_left_shift(x, bits), np.left_shift(x, bits))

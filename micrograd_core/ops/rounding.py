@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import DTYPES, float16, float32, float64
+from micrograd_core.dtypes import float16, float32, float64
 from micrograd_core.ops.common import arrays, binary, is_scalar, to_bool, unary, zero_rule
 from micrograd_core.ops.record import FLOATING, INTEGER, NUMERIC, REAL, Array, Op, Sample
 
@@ -42,37 +42,42 @@ def _quotient_and_rest(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return k.where(below, k.subtract(quotient, 1), quotient), k.where(below, k.add(rest, y), rest)
 
 
-def _unsigned_division(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Quotient and rest of unsigned integers by floating estimates, each a little low; by 0 it is 0, as in NumPy."""
+def _below_0(k: Any, x: Any) -> Any:
+    """``-|x|``: of each signed integer there is one, while the least has no positive counterpart."""
+    return k.where(k.less(0, x), k.negative(x), x)
+
+
+def _division_of_one_sign(k: Any, x: Any, y: Any, unit: int) -> tuple[Any, Any]:
+    """Quotient and rest of integers with the sign of `unit`, by floating estimates, each a little low.
+
+    By 0 both are 0, as in NumPy.
+    """
     dtype = x.dtype
     nothing = k.equal(y, 0)
-    y = k.where(nothing, 1, y)
+    y = k.where(nothing, unit, y)
     as_float = k.astype(y, dtype=float32)
     quotient = k.multiply(x, 0)
     for _ in range(1 + k.dtype(x).bits // 16):
         estimate = k.multiply(k.divide(k.astype(x, dtype=float32), as_float), 1 - 2.0**-20)
         part = k.astype(k.floor(estimate), dtype=dtype)
         quotient, x = k.add(quotient, part), k.subtract(x, k.multiply(part, y))
-    over = k.less_equal(y, x)
+    over = k.less_equal(y, x) if unit > 0 else k.less_equal(x, y)
     quotient, x = k.where(over, k.add(quotient, 1), quotient), k.where(over, k.subtract(x, y), x)
     return k.where(nothing, 0, quotient), k.where(nothing, 0, x)
 
 
 def _integer_division(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Quotient rounded down, and rest with the sign of `y`, from those of the magnitudes."""
+    """Quotient rounded down, and rest with the sign of `y`, from those of ``-|x|`` and ``-|y|``."""
     x, y = arrays(k, x, y)
-    dtype = k.dtype(x)
-    if dtype.kind == "unsigned integer":
-        return _unsigned_division(k, x, y)
-    unsigned = DTYPES[f"u{dtype}"]
-    magnitudes = (k.astype(k.where(k.less(each, 0), k.negative(each), each), dtype=unsigned) for each in (x, y))
-    quotient, rest = (k.astype(each, dtype=dtype) for each in _unsigned_division(k, *magnitudes))
+    if k.dtype(x).kind == "unsigned integer":
+        return _division_of_one_sign(k, x, y, 1)
+    quotient, rest = _division_of_one_sign(k, _below_0(k, x), _below_0(k, y), -1)
     negative_y = k.less(y, 0)
     opposite = k.not_equal(k.less(x, 0), negative_y)
     inexact = k.logical_and(opposite, k.not_equal(rest, 0))
     quotient = k.where(opposite, k.negative(quotient), quotient)
     quotient = k.where(inexact, k.subtract(quotient, 1), quotient)
-    rest = k.where(negative_y, k.negative(rest), rest)
+    rest = k.where(negative_y, rest, k.negative(rest))
     return quotient, k.where(inexact, k.subtract(y, rest), rest)
 
 
@@ -191,12 +196,13 @@ def _shift_right(k: Any, x: Any, n: Any) -> Any:
     """``floor(x / 2**n)``: of what is negative through the complement, which is not."""
     x, n = arrays(k, x, n)
     dtype = k.dtype(x)
-    unsigned = DTYPES[f"uint{dtype.bits}"]
     negative, inside = k.less(x, 0), k.less(n, dtype.bits)
-    bits = k.astype(k.where(negative, k.bitwise_invert(x), x), dtype=unsigned)
-    divisor = _power_of_two(k, k.astype(k.where(inside, n, 0), dtype=unsigned))
-    shifted = k.where(inside, _unsigned_division(k, bits, divisor)[0], 0)
-    shifted = k.astype(shifted, dtype=dtype)
+    bits, divisor = k.where(negative, k.bitwise_invert(x), x), _power_of_two(k, k.where(inside, n, 0))
+    if dtype.kind == "unsigned integer":
+        shifted = _division_of_one_sign(k, bits, divisor, 1)[0]
+    else:  # the greatest power has wrapped around, and is its own negative
+        shifted = _division_of_one_sign(k, k.negative(bits), _below_0(k, divisor), -1)[0]
+    shifted = k.where(inside, shifted, 0)
     return k.where(negative, k.bitwise_invert(shifted), shifted)
 
 
