@@ -32,7 +32,8 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
     shape, dtype = getattr(targets, "shape", ()), getattr(targets, "dtype", None)
     positions = logits.shape[:axis] + logits.shape[axis + 1 :]
     probabilities = op != "nll_loss" and (as_dtype(dtype).is_floating if dtype else isinstance(targets, float))
-    if shape != (logits.shape if probabilities else positions):
+    refused = dtype is not None and not (as_dtype(dtype).is_integer or as_dtype(dtype).is_floating)  # by `accepts`
+    if not refused and shape != (logits.shape if probabilities else positions):
         or_probabilities = "" if op == "nll_loss" else f", or floating probabilities of shape {logits.shape}"
         raise ShapeError(
             f"{op}: {dtype or type(targets).__name__} targets of shape {shape} do not fit logits of shape "

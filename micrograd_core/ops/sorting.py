@@ -57,7 +57,10 @@ def _reversed(k: Any, x: Any) -> Any:
 
 def _before(k: Any, x: Any, y: Any) -> Any:
     """Whether `x` comes before `y`, where NaN comes after all numbers."""
-    if not k.dtype(x).is_floating:
+    dtype = k.dtype(x)
+    if dtype is bool_:  # which the standard's `less` does not take
+        return k.logical_and(k.logical_not(x), y)
+    if not dtype.is_floating:
         return k.less(x, y)
     return k.logical_or(k.less(x, y), k.logical_and(k.isnan(y), k.logical_not(k.isnan(x))))
 
