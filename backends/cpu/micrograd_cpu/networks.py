@@ -390,9 +390,9 @@ def _classes(op: str, targets: Any, count: int, ignore_index: int) -> tuple[Any,
     """Indices that all name a class, and where they count: an array of bools, or ``None`` for everywhere."""
     if not targets.size:
         return targets, None
+    if not 0 <= ignore_index < count and np.maximum.reduce(targets.view(f"u{targets.itemsize}"), None) < count:
+        return targets, None  # a negative index would be great as an unsigned one
     low, high = targets.min(), targets.max()
-    if not 0 <= ignore_index < count and low >= 0 and high < count:
-        return targets, None
     counts = targets != ignore_index
     targets = np.where(counts, targets, 0)
     if not 0 <= targets.min() <= targets.max() < count:
@@ -456,6 +456,8 @@ def _expected(
 
 def _weighed(losses: Any, targets: Any, counts: Any, weight: Any, reduction: str) -> Any:
     """Losses times the weights of their classes, reduced; 0 where they do not count, even if infinite."""
+    if counts is None and type(weight) is float and weight == 1:  # as nearly always
+        return _reduced(losses, (losses.size or math.nan) if reduction == "mean" else 1, reduction)
     own = _own_weight(weight, targets, counts)
     if np.ndim(own) or own != 1:
         losses = np.multiply(losses, own, dtype=losses.dtype)
