@@ -106,6 +106,7 @@ OPS = (
             Sample(Array((3,)), Array((2, 3, 2))),
             Sample(Array((2, 2, 3)), Array((3,))),
             Sample(Array((2, 0)), Array((0, 3))),
+            Sample(Array((0, 2, 3)), Array((0, 3, 2))),
         ),
     ),
     Op(

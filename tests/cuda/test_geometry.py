@@ -214,6 +214,13 @@ def test_what_has_no_neighbours_is_copied() -> None:
     assert gemm.product(Place((4, 5), (-5, 1), 16), Place((5, 6), (6, 1), 16)) == 0
 
 
+def test_nothing_is_multiplied_whatever_its_strides() -> None:
+    for strides in ((0, 0, 0), (6, 3, 1)):  # CuPy's of an empty array, and NumPy's
+        call = gemm.product(Place((0, 2, 3), strides, 16), Place((0, 3, 2), strides, 16))
+        assert isinstance(call, gemm.Product)
+        assert (call.k, call.shape) == (0, (0, 2, 2))
+
+
 def test_one_matrix_serves_a_whole_batch() -> None:
     call = gemm.product(Place((8, 4, 5), (20, 5, 1), 16), Place((5, 6), (6, 1), 16))
     assert isinstance(call, gemm.Product)

@@ -47,7 +47,7 @@ class Product(NamedTuple):
     first: Operand
     second: Operand
     batches: int
-    shape: Shape  # of the result
+    shape: Shape  # of the result; where `k` is 0 it is all zeros, and there is nothing to call
 
 
 def matrix(rows: int, columns: int, strides: Shape) -> tuple[bool, int] | None:
@@ -56,8 +56,6 @@ def matrix(rows: int, columns: int, strides: Shape) -> tuple[bool, int] | None:
     ``None``: neither axis has neighbours next to each other, so that the matrix must be copied.
     """
     down, right = strides
-    if not rows or not columns:  # nothing is read
-        return False, max(columns, 1)
     if (right == 1 or columns <= 1) and (down >= max(1, columns) or rows <= 1):
         return False, max(down if rows > 1 else columns, 1)
     if (down == 1 or rows <= 1) and (right >= max(1, rows) or columns <= 1):
@@ -84,6 +82,8 @@ def product(x: Place, y: Place) -> Product | int | None:
     if not x.shape or not y.shape or x.shape[-1] != y.shape[-2 if len(y.shape) > 1 else 0]:
         raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
     left, right, shape = as_matrices(x.shape, y.shape)
+    if 0 in x.shape or 0 in y.shape:  # nothing to multiply, and no strides to speak of: CuPy has zeros there
+        return Product(0, 0, 0, Operand(False, 1, 0), Operand(False, 1, 0), 1, shape)
     strides = [x.strides, y.strides]
     if len(x.shape) == 1:
         strides[0] = (0, *x.strides)

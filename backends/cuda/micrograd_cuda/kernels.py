@@ -200,7 +200,7 @@ class Matmul:
             if len(self._kept) >= MOST_CACHED:
                 self._kept.clear()
             self._kept[key] = call
-        if 0 in call.shape or call.k == 0:
+        if not call.k:
             return self.xp.zeros(call.shape, dtype=dtype)
         out = runtime.empty(call.shape, dtype)
         runtime.gemm(call, name, gemm.compute_type(name, self.precision()), x, y, out)

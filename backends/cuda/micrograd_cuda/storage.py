@@ -19,7 +19,7 @@ from micrograd_core.errors import OutOfMemory
 from micrograd_core.kernels import Kernels
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.ops import TABLE
-from micrograd_cuda import transfer
+from micrograd_cuda import linalg, transfer
 from micrograd_cuda.geometry import spans_overlap
 from micrograd_cuda.kernels import table
 from micrograd_cuda.runtime import CuPyRuntime
@@ -81,9 +81,12 @@ class Composing(ArrayAPIBackend):
 class CUDABackend(Composing):
     """One GPU, through CuPy."""
 
-    capabilities = frozenset({"complex", "dlpack", "random", "strided"})
+    capabilities = frozenset({
+        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "linalg", "random",
+        "strided",
+    })  # fmt: skip
 
-    def __init__(self, cupy: Any, xp: Any, index: int) -> None:
+    def __init__(self, cupy: Any, xp: Any, errstate: Callable[..., Any], index: int) -> None:
         self.cupy, self.index = cupy, index
         self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
@@ -96,7 +99,10 @@ class CUDABackend(Composing):
             dtypes["bfloat16"] = cupy.dtype(ml_dtypes.bfloat16)
         except ImportError:
             pass
-        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own)
+        solvers = linalg.table(xp, errstate)
+        if "eig" in solvers:
+            self.capabilities |= {"eig"}
+        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers)
         self.pool = cupy.get_default_memory_pool()
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
@@ -108,10 +114,11 @@ class CUDABackend(Composing):
         """The GPU of that number, after a first computation that shows whether CuPy can compile for it."""
         import array_api_compat.cupy as xp
         import cupy
+        from cupyx import errstate
 
         with cupy.cuda.Device(index):
             (cupy.zeros((), "float16") + 1).get()
-            return cls(cupy, xp, index)
+            return cls(cupy, xp, errstate, index)
 
     def guarded(self, kernel: Callable[..., Any], compose: Any = None) -> Callable[..., Any]:
         """On this GPU, whichever is current; where there is one only, at no cost."""

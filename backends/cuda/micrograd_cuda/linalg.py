@@ -1,0 +1,67 @@
+"""CuPy's linear algebra, in what it differs from the standard's.
+
+Left to itself CuPy does not look whether cuSOLVER found an answer. Here it does: that is a wait, as it is in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from micrograd_core.adapters.array_api import EXTENSIONS
+from micrograd_core.layout import broadcast_shapes
+
+GEEV: Final = 12060
+"""The first CUDA whose cuSOLVER has eigenvalues of matrices that are not Hermitian: 12.6."""
+
+Kernel = Callable[..., Any]
+
+
+def table(xp: Any, errstate: Callable[..., Any]) -> dict[str, Kernel]:
+    """The functions of the capabilities ``linalg`` and ``eig``. `errstate` is that of `cupyx`."""
+    own = {"eig": eig, "eigvals": eigvals, "solve": solve}
+    names = EXTENSIONS["linalg"][1] | (EXTENSIONS["eig"][1] if has_eig(xp) else frozenset())
+    found = {name: own[name](xp) if name in own else getattr(xp.linalg, name) for name in names}
+    return {name: looked_at(function, errstate) for name, function in found.items()}
+
+
+def has_eig(xp: Any) -> bool:
+    """Whether CuPy and CUDA are new enough for `eig` and `eigvals`."""
+    return hasattr(xp.linalg, "eig") and xp.cuda.get_local_runtime_version() >= GEEV
+
+
+def looked_at(function: Kernel, errstate: Callable[..., Any]) -> Kernel:
+    """`function`, which raises ``LinAlgError`` where there is no answer."""
+
+    def kernel(*operands: Any, **params: Any) -> Any:
+        with errstate(linalg="raise"):
+            return function(*operands, **params)
+
+    return kernel
+
+
+def solve(xp: Any) -> Kernel:
+    """With batches that broadcast."""
+
+    def kernel(x: Any, y: Any) -> Any:
+        if y.ndim > 1:
+            batch = broadcast_shapes("solve", x.shape[:-2], y.shape[:-2])
+            x, y = (xp.broadcast_to(each, batch + each.shape[-2:]) for each in (x, y))
+        return xp.linalg.solve(x, y)
+
+    return kernel
+
+
+def complex_of(xp: Any, x: Any) -> Any:
+    """Complex, also where there is nothing to compute."""
+    return x if x.dtype.kind == "c" else x.astype(xp.result_type(x.dtype, xp.complex64))
+
+
+def eig(xp: Any) -> Kernel:
+    """Values and vectors."""
+    return lambda x: tuple(complex_of(xp, each) for each in xp.linalg.eig(x))
+
+
+def eigvals(xp: Any) -> Kernel:
+    """Values."""
+    return lambda x: complex_of(xp, xp.linalg.eigvals(x))
