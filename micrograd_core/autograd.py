@@ -295,7 +295,7 @@ def sweep(
                 raise _explain(error, op, record[1])
             if kind is Leaf and key not in ends:
                 ends[key] = parent
-                if op.gradient_aliases:
+                if op.gradient_aliases and position // 2 - 2 in op.gradient_aliases:
                     aliased.add(key)
             if d.shape != record[position + 1].shape:
                 d = unbroadcast(k, d, record[position + 1].shape)

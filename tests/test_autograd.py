@@ -8,6 +8,7 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from micrograd_core import (
     gradcheck,
     gradgradcheck,
     is_grad_enabled,
+    nn,
     no_grad,
     value_and_grad,
     zeros,
@@ -395,3 +397,23 @@ def test_gradcheck_finds_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> No
     assert caught.value.facts["element"] == 0
     with pytest.raises(DTypeError, match="float64"):
         gradcheck(lambda x: x, Tensor([1.0]))
+
+
+@pytest.mark.parametrize("name", ["Linear", "Conv2d"])
+def test_a_weight_keeps_the_gradient_that_was_computed_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, shape = (nn.Linear(3, 2), (2, 3)) if name == "Linear" else (nn.Conv2d(3, 2, 2), (2, 3, 4, 4))
+    copied: list[Any] = []
+    kernels = Device("cpu").kernels
+    monkeypatch.setattr(kernels, "copy", lambda x: copied.append(x) or x, raising=False)
+    layer(Tensor(np.ones(shape, "float32"))).sum().backward()
+    assert not copied
+
+
+def test_gradients_of_two_biases_of_one_sum_are_memory_of_their_own() -> None:
+    x, weight, first, second = (Tensor(np.ones(shape)) for shape in ((3,), (2, 3), (2,), (2,)))
+    linear = functions.FUNCTIONS["linear"]
+    ((linear(x, weight, first) + linear(x, weight, second)) * Tensor([1.0, 1.0])).sum().backward()
+    assert first.grad is not None
+    assert second.grad is not None
+    first.grad[0] = 5.0
+    assert second.grad.tolist() == [1.0, 1.0]

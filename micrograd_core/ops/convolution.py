@@ -315,7 +315,6 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             parameters=_conv_parameters(conv, rank),
             accepts=REAL_FLOATING,
             gradient=(conv_x, conv_weight, _bias_rule),
-            gradient_aliases=True,
             compose=_conv,
             samples=(
                 Sample(x, weight, bias),
@@ -334,7 +333,6 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             parameters=_transpose_parameters(transpose, rank),
             accepts=REAL_FLOATING,
             gradient=(transpose_x, transpose_weight, _bias_rule),
-            gradient_aliases=True,
             compose=_conv_transpose,
             samples=(
                 Sample(Array((2, 2, *shape(2, 3))), weight, bias),

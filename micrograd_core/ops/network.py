@@ -120,7 +120,7 @@ OPS = (
             _linear_weight,
             lambda k, g, out, x, weight, bias: g,
         ),
-        gradient_aliases=True,
+        gradient_aliases=(2,),
         compose=lambda k, x, weight, bias: k.add(k.matmul(x, _swap(k, weight)), bias),
         samples=(
             Sample(Array((4, 3)), Array((2, 3)), Array((2,))),

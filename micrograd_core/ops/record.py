@@ -13,6 +13,7 @@ functions they work on tensors, and differentiating them again is ``create_graph
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -144,8 +145,8 @@ class Op:
         What is wrong, and what to do, when the kernel finds no answer for the numbers (a singular matrix).
     view : bool
         The result may share the first operand's memory.
-    gradient_aliases : bool
-        A rule may return its cotangent, or a view of it, rather than fresh memory.
+    gradient_aliases : bool or tuple of int
+        A rule, or those at these positions, may return its cotangent, or a view of it, rather than fresh memory.
     samples : sequence of Sample
     reference : function
         ``(np, *arrays, **params)``: the definition in NumPy, independent of every kernel; default ``np.<name>``.
@@ -178,7 +179,7 @@ class Op:
         observe: Callable[..., Any] | None = None,
         undefined: str = "",
         view: bool = False,
-        gradient_aliases: bool = False,
+        gradient_aliases: bool | tuple[int, ...] = (),
         samples: tuple[Sample, ...] = (),
         reference: Callable[..., Any] | None = None,
     ) -> None:
@@ -191,7 +192,8 @@ class Op:
         self.differentiable = not isinstance(gradient, str)
         self.extension, self.capability = extension, capability
         self.parts, self.observe, self.undefined = parts, observe, undefined
-        self.view, self.gradient_aliases = view, gradient_aliases
+        self.view = view
+        self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
         self.samples = samples
         self.reference = reference or (lambda np, *arrays, **params: getattr(np, name)(*arrays, **params))
 
