@@ -53,6 +53,8 @@ def table(
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
     found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
+    # Methods, without what the namespace's functions of these names add to each call.
+    found |= {"reshape": lambda x, *, shape: x.reshape(shape), "permute_dims": lambda x, *, axes: x.transpose(axes)}
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()

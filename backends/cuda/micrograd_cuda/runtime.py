@@ -69,7 +69,7 @@ class CuPyRuntime:
         self.empty = cupy.ndarray  # the constructor: what `cupy.empty` adds is parsing
         self._struct = pointer_class(cupy)
         self._units: dict[Unit, Launch] = {}
-        self._numbers: dict[tuple[str, int], Any] = {}
+        self._factors: dict[str, tuple[int, int, Any]] = {}
 
     @staticmethod
     def address(x: Any) -> int:
@@ -93,22 +93,22 @@ class CuPyRuntime:
         """Where the bytes are, which a launch copies."""
         return self._struct(array.array("i" if index == "int" else "q", numbers))
 
-    def _one_and_zero(self, dtype: str) -> tuple[int, int]:
+    def _one_and_zero(self, dtype: str) -> tuple[int, int, Any]:
         """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
         import numpy as np
 
-        numbers = self._numbers.get((dtype, 0))
-        if numbers is None:
-            name = {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
-            numbers = self._numbers[dtype, 0] = np.array([1, 0], name)
+        numbers = np.array([1, 0], {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype))
         address: int = numbers.ctypes.data
-        return address, address + numbers.itemsize
+        return address, address + numbers.itemsize, numbers  # which keeps them alive
 
     def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
         """On the current stream. With `call.batches` of 1 as a plain product."""
         from micrograd_cuda.gemm import TYPE
 
-        one, zero = self._one_and_zero(dtype)
+        factors = self._factors.get(dtype)
+        if factors is None:
+            factors = self._factors[dtype] = self._one_and_zero(dtype)
+        one, zero, _ = factors
         kind, a, b = TYPE[dtype], call.first, call.second
         handle = self.cupy.cuda.device.get_cublas_handle()
         head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
