@@ -66,6 +66,16 @@ def test_functions_of_rows(columns: int, dtype: str, gpu: Device) -> None:
     near(x.mT.softmax(axis=0), expected.T, FLOATS[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])  # float32 has no subnormal numbers on a GPU
+def test_neighbours_of_infinities(dtype: str, gpu: Device) -> None:
+    numbers = [0.0, 1.0, -1.0, float(np.finfo(dtype).max), np.inf, -np.inf, np.nan]
+    x, y = (each.ravel() for each in np.meshgrid(np.array(numbers, dtype), np.array(numbers, dtype)))
+    with np.errstate(over="ignore"):
+        expected = np.nextafter(x, y)
+    found = FUNCTIONS["nextafter"](asarray(x, device=gpu), asarray(y, device=gpu)).numpy()
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_more_elements_than_an_int_counts(gpu: Device) -> None:
     size = 2**31 + 8
     if gpu.kernels.backend.cupy.cuda.runtime.memGetInfo()[0] < 12 * 2**30:

@@ -53,6 +53,7 @@ def table(
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
     found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
+    found["nextafter"] = nextafter(xp)
     # Methods, without what the namespace's functions of these names add to each call.
     found |= {"reshape": lambda x, *, shape: x.reshape(shape), "permute_dims": lambda x, *, axes: x.transpose(axes)}
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
@@ -169,6 +170,16 @@ class Elementwise:
         """Squares are common, and a multiplication each."""
         general, square = self.binary("Pow", "pow"), self.unary("Square", "square")
         return lambda x, n: square(x) if is_number(n) and n == 2 else general(x, n)
+
+
+def nextafter(xp: Any) -> Kernel:
+    """The namespace's; but not of float16, where CuPy has NaN next to infinity."""
+
+    def kernel(x: Any, y: Any) -> Any:
+        dtype = y.dtype if is_number(x) else x.dtype
+        return NotImplemented if name_of(dtype) == "float16" else xp.nextafter(x, y)
+
+    return kernel
 
 
 def _refused(*operands: Any) -> Any:
