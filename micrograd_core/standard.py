@@ -67,7 +67,7 @@ class Array:
 
     def __dlpack_device__(self: Any) -> tuple[int, int]:
         kind, index = self._exported().__dlpack_device__()
-        return kind, index
+        return int(kind), index
 
     def __dlpack__(
         self: Any,
@@ -79,8 +79,14 @@ class Array:
     ) -> Any:
         if self.requires_grad:
             raise GraphError("this tensor records gradients, which DLPack cannot carry; export x.detach()")
+        handle, own = self._exported(), self.__dlpack_device__()
+        if dl_device is None or (int(dl_device[0]), dl_device[1]) == own:
+            if copy:  # which not every library does itself
+                handle, copy = self._kernels.copy(handle), None
+        elif copy is False:
+            raise BufferError(f"memory of {self.device} cannot be seen from another device without a copy")
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return self._exported().__dlpack__(**{name: value for name, value in options.items() if value is not None})
+        return handle.__dlpack__(**{name: value for name, value in options.items() if value is not None})
 
     def _exported(self: Any) -> Any:
         """The handle, as something with DLPack's methods."""

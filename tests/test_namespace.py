@@ -198,6 +198,9 @@ def test_dlpack_shares_memory_both_ways() -> None:
     assert not np.shares_memory(np.from_dlpack(mg.from_dlpack(a, copy=True)), a)
     assert mg.from_dlpack(x).tolist() == x.tolist()
     assert np.from_dlpack(x.sum()).shape == ()
+    copied = np.from_dlpack(x, copy=True)
+    copied[0, 0] = -2.0
+    assert x[0, 0].item() != -2.0
 
 
 def test_dlpack_with_torch() -> None:
@@ -213,6 +216,8 @@ def test_what_dlpack_cannot_carry() -> None:
     with pytest.raises(GraphError, match=r"export x.detach\(\)"):
         Tensor([1.0]).__dlpack__()
     raw = asarray([1.0], device="rawbuffer")
+    with pytest.raises(BufferError, match="memory of cpu cannot be seen from another device without a copy"):
+        asarray([1.0]).__dlpack__(dl_device=(2, 0), copy=False)
     with pytest.raises(UnsupportedOp, match="DLPack is not supported on rawbuffer:0"):
         raw.__dlpack__()
     assert mg.from_dlpack(raw).device is raw.device

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from micrograd_core.layout import broadcast_shapes
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
@@ -26,8 +27,9 @@ UNARY: Final = {
     "relu": "Relu", "silu": "Silu",
 }  # fmt: skip
 BINARY: Final = {
-    "add": "Add", "subtract": "Subtract", "multiply": "Multiply", "divide": "Divide", "maximum": "Maximum",
-    "minimum": "Minimum", "relu_gradient": "ReluGradient", "silu_gradient": "SiluGradient",
+    "add": "Add", "subtract": "Subtract", "multiply": "Multiply", "divide": "Divide", "remainder": "Remainder",
+    "floor_divide": "FloorDivide", "maximum": "Maximum", "minimum": "Minimum", "relu_gradient": "ReluGradient",
+    "silu_gradient": "SiluGradient",
 }  # fmt: skip
 """Operation to its functor in ``elementwise.cuh``."""
 
@@ -44,18 +46,20 @@ def table(
     """
     elementwise, sums = Elementwise(xp, runtime), Sums(xp, runtime)
     rows, multiply_matrices = Rows(xp, runtime, sums), Matmul(xp, runtime, precision)
-    found: dict[str, Kernel] = {name: elementwise.unary(functor, name) for name, functor in UNARY.items()}
-    found |= {name: elementwise.binary(functor, name) for name, functor in BINARY.items()}
+    otherwise = {name: getattr(xp, name, _refused) for name in (*UNARY, *BINARY)}
+    otherwise |= {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
+    found: dict[str, Kernel] = {name: elementwise.unary(functor, otherwise[name]) for name, functor in UNARY.items()}
+    found |= {name: elementwise.binary(functor, otherwise[name]) for name, functor in BINARY.items()}
     found["pow"], found["astype"] = elementwise.power(), elementwise.astype()
-    gelus = {"none": elementwise.unary("Gelu", ""), "tanh": elementwise.unary("GeluTanh", "")}
-    slopes = {"none": elementwise.binary("GeluGradient", ""), "tanh": elementwise.binary("GeluTanhGradient", "")}
+    gelus = {"none": elementwise.unary("Gelu"), "tanh": elementwise.unary("GeluTanh")}
+    slopes = {"none": elementwise.binary("GeluGradient"), "tanh": elementwise.binary("GeluTanhGradient")}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
     found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
-    found["nextafter"] = nextafter(xp)
+    found |= {"complex": complex_(xp), "acosh": acosh(xp), "nextafter": nextafter(xp)}
     # Methods, without what the namespace's functions of these names add to each call.
-    found |= {"reshape": lambda x, *, shape: x.reshape(shape), "permute_dims": lambda x, *, axes: x.transpose(axes)}
+    found["reshape"], found["permute_dims"] = lambda x, *, shape: x.reshape(shape), lambda x, *, axes: x.transpose(axes)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
@@ -65,6 +69,11 @@ def table(
 
 
 # ── elementwise ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _refused(*operands: Any) -> Any:
+    """Neither an own kernel nor a function of the namespace: left to the op table's composition."""
+    return NotImplemented
 
 
 class Elementwise:
@@ -89,10 +98,10 @@ class Elementwise:
         self._kept[key] = made
         return made
 
-    def unary(self, functor: str, name: str) -> Kernel:
-        """The kernel of a functor; where it does not apply, the namespace's function `name`, or ``NotImplemented``."""
+    def unary(self, functor: str, otherwise: Kernel = _refused) -> Kernel:
+        """The kernel of a functor; `otherwise` is what to call where it does not apply."""
         kept, runtime = self._kept, self.runtime
-        empty, address, otherwise = runtime.empty, runtime.address, getattr(self.xp, name, _refused)
+        empty, address = runtime.empty, runtime.address
 
         def kernel(x: Any) -> Any:
             dtype = x.dtype
@@ -111,10 +120,10 @@ class Elementwise:
 
         return kernel
 
-    def binary(self, functor: str, name: str) -> Kernel:
+    def binary(self, functor: str, otherwise: Kernel = _refused) -> Kernel:
         """The same of two operands, of which one may be a Python number."""
         kept, runtime = self._kept, self.runtime
-        empty, address, otherwise = runtime.empty, runtime.address, getattr(self.xp, name, _refused)
+        empty, address = runtime.empty, runtime.address
 
         def kernel(x: Any, y: Any, out: Any = None) -> Any:
             number = 0.0
@@ -168,8 +177,46 @@ class Elementwise:
 
     def power(self) -> Kernel:
         """Squares are common, and a multiplication each."""
-        general, square = self.binary("Pow", "pow"), self.unary("Square", "square")
+        general, square = self.binary("Pow", self.xp.pow), self.unary("Square", self.xp.square)
         return lambda x, n: square(x) if is_number(n) and n == 2 else general(x, n)
+
+
+# Of complex numbers CuPy misses some of the standard's special cases.
+
+
+def complex_(xp: Any) -> Kernel:
+    """Part by part: arithmetic would spoil infinities and the sign of zero."""
+
+    def kernel(x: Any, y: Any) -> Any:
+        dtype = xp.result_type(*(each.dtype for each in (x, y) if not is_number(each)), xp.complex64)
+        out = xp.empty(broadcast_shapes("complex", getattr(x, "shape", ()), getattr(y, "shape", ())), dtype=dtype)
+        out.real, out.imag = x, y
+        return out
+
+    return kernel
+
+
+def infinite(xp: Any, logarithm: Kernel) -> Kernel:
+    """A logarithm whose real part is infinite where one part of its operand is, even if the other is NaN."""
+
+    def kernel(x: Any) -> Any:
+        out = logarithm(x)
+        out.real = xp.where(xp.isinf(x.real) | xp.isinf(x.imag), math.inf, out.real)
+        return out
+
+    return kernel
+
+
+def acosh(xp: Any) -> Kernel:
+    """The namespace's, but for the angle of 0 + NaN j, which is known."""
+
+    def kernel(x: Any) -> Any:
+        out = xp.acosh(x)
+        if x.dtype.kind == "c":
+            out.imag = xp.where((x.real == 0) & xp.isnan(x.imag), math.pi / 2, out.imag)
+        return out
+
+    return kernel
 
 
 def nextafter(xp: Any) -> Kernel:
@@ -180,11 +227,6 @@ def nextafter(xp: Any) -> Kernel:
         return NotImplemented if name_of(dtype) == "float16" else xp.nextafter(x, y)
 
     return kernel
-
-
-def _refused(*operands: Any) -> Any:
-    """Neither an own kernel nor a function of the namespace: left to the op table's composition."""
-    return NotImplemented
 
 
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,6 +31,22 @@ template <class A> __device__ __forceinline__ A silu_slope(A x) {
     return s * (A(1) + x * (A(1) - s));
 }
 
+// The rest with the sign of y, exact; and the quotient that goes with it. Infinities as the array API has them.
+template <class A> __device__ __forceinline__ A rest_of(A x, A y) {
+    const A rest = fmod(x, y);
+    if (rest == 0) return copysign(A(0), y);
+    return (rest < 0) != (y < 0) ? rest + y : rest;
+}
+template <class A> __device__ __forceinline__ A quotient_of(A x, A y) {
+    if (y == 0 || x - x != 0 || y - y != 0) return x / y;  // of infinities, and NaN
+    const A rest = fmod(x, y);
+    A quotient = (x - rest) / y;
+    if (rest != 0 && (rest < 0) != (y < 0)) quotient -= A(1);
+    if (quotient == 0) return copysign(A(0), x / y);
+    const A below = floor(quotient);
+    return quotient - below > A(0.5) ? below + A(1) : below;
+}
+
 UNARY(Negative, -x)
 UNARY(Square, x * x)
 UNARY(Exp, exp(x))
@@ -55,6 +71,8 @@ BINARY(Subtract, x - y)
 BINARY(Multiply, x * y)
 BINARY(Divide, x / y)
 BINARY(Pow, pow(x, y))
+BINARY(Remainder, rest_of(x, y))
+BINARY(FloorDivide, quotient_of(x, y))
 BINARY(Maximum, x > y || x != x ? x : y)
 BINARY(Minimum, x < y || x != x ? x : y)
 // Cotangent x, and what the function was given (relu: gave) y.
