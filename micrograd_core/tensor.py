@@ -22,6 +22,7 @@ from micrograd_core.standard import Array
 from micrograd_core.writing import Storage, share, storage, write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
+HOST = 1  # DLPack's number of the host's memory
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
@@ -439,6 +440,7 @@ def asarray(
     """A tensor that records nothing unless asked, with the elements of `data`. Parameters and errors as for `Tensor`.
 
     A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.
+    Another library's array outside the host's memory stays where it is, and shares its memory unless `copy` is true.
     """
     if requires_grad:
         return Tensor(data, dtype=dtype, device=device, requires_grad=True)
@@ -447,6 +449,11 @@ def asarray(
         x: Tensor = data if device is None else data.to(device)
         x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
         return x.copy() if copy and x is data else x
+    if _is_elsewhere(data):
+        from micrograd_core.creation import from_dlpack
+
+        x = from_dlpack(data, device=device, copy=copy)
+        return x if wanted is None or wanted is x.dtype else x.astype(wanted)
     if copy is False:
         raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
     kernels = (default_device() if device is None else Device(device)).kernels
@@ -459,6 +466,12 @@ def asarray(
         raise explain(TABLE["copy"], kernels, (), NO_PARAMS, error)
     x = wrap(handle, kernels, found, None)
     return x if wanted is None or wanted is found else x.astype(wanted)
+
+
+def _is_elsewhere(data: Any) -> bool:
+    """Whether the host cannot read `data`, as it says itself through DLPack."""
+    place = getattr(data, "__dlpack_device__", None)
+    return place is not None and int(place()[0]) != HOST
 
 
 def shares_memory(x: Tensor, y: Tensor) -> bool:

@@ -231,6 +231,8 @@ def test_what_dlpack_cannot_carry() -> None:
 
     with pytest.raises((DeviceUnavailable, LookupError), match="dlpack type 99"):
         mg.from_dlpack(Elsewhere())
+    with pytest.raises((DeviceUnavailable, LookupError), match="dlpack type 99"):
+        asarray(Elsewhere())
 
 
 def test_conversion_to_numpy_says_what_to_do() -> None:

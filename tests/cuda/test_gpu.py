@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, no_grad, set_matmul_precision
+from micrograd_core import Device, Tensor, asarray, from_dlpack, no_grad, set_matmul_precision
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.functions import FUNCTIONS
 
@@ -144,6 +144,26 @@ def test_dlpack_shares_memory_with_torch(gpu: Device) -> None:
     assert ours.data.ptr == theirs.data_ptr()
     back = torch.from_dlpack(asarray([1.0, 2.0], device=gpu)._handle)
     assert back.tolist() == [1.0, 2.0]
+
+
+def test_arrays_of_cupy_are_taken_where_they_are(gpu: Device) -> None:
+    theirs = gpu.kernels.backend.cupy.arange(6.0).reshape(2, 3)
+    shared, copied = from_dlpack(theirs.T), Tensor(theirs)
+    theirs[0, 1] = 7.0
+    assert shared.device is gpu
+    assert shared.tolist() == [[0.0, 3.0], [7.0, 4.0], [2.0, 5.0]]
+    assert copied.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert asarray(theirs)[0].tolist() == [0.0, 7.0, 2.0]
+    assert asarray(theirs, device="cpu", dtype="float32").tolist() == shared.mT.tolist()
+    ours = asarray([1.0, 2.0], device=gpu)
+    gpu.kernels.backend.cupy.from_dlpack(ours)[0] = 5.0
+    assert ours.tolist() == [5.0, 2.0]
+    again = gpu.kernels.backend.cupy.from_dlpack(ours, copy=True)
+    again[0] = 6.0
+    assert ours.tolist() == [5.0, 2.0]
+    assert np.from_dlpack(ours, device="cpu").tolist() == [5.0, 2.0]
+    with pytest.raises(BufferError, match="without a copy"):
+        ours.__dlpack__(dl_device=(1, 0), copy=False)
 
 
 def test_large_copies_to_the_gpu_and_back(gpu: Device) -> None:
