@@ -15,6 +15,7 @@ from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import weak
 from micrograd_core.errors import DTypeError, GraphError
+from micrograd_core.functions import FUNCTIONS
 from micrograd_core.tensor import Tensor
 
 
@@ -358,7 +359,7 @@ def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm must be positive; got {max_norm}")
     owners = [p for p in params if p.grad is not None]
-    norms: list[float] = [_norm(p.grad) for p in owners if p.grad is not None]
+    norms = _norms([p.grad for p in owners if p.grad is not None])
     total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
     if not total <= max_norm:
         factor = float(max_norm) / total if math.isfinite(total) else math.nan
@@ -385,18 +386,25 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
         _replace(p, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
 
 
-def _norm(g: Tensor) -> float:
-    """Scaled by the greatest element, so that no square overflows or vanishes; nor does a sum in a half type."""
-    if not g.size:
-        return 0.0
+def _norms(gradients: Iterable[Tensor]) -> list[float]:
+    """Of each; read from a device all at once, since a reader waits for what the device has been given."""
+    together: dict[Any, list[Tensor]] = {}
     with no_grad():
-        sizes = abs(g)
-        sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
-        greatest = float(sizes.max().item())
-        if not 0 < greatest < math.inf:
-            return greatest
-        scaled = sizes / greatest
-        return greatest * math.sqrt((scaled * scaled).sum().item())
+        for g in gradients:
+            if g.size:
+                norm = _norm(g)
+                together.setdefault((norm.device, norm.dtype), []).append(norm)
+        return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
+
+
+def _norm(g: Tensor) -> Tensor:
+    """Scaled by the greatest element, so that no square overflows or vanishes; nor does a sum in a half type."""
+    sizes = abs(g)
+    sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
+    greatest = sizes.max()
+    scales = (greatest > 0) & (greatest < math.inf)
+    scaled = sizes / FUNCTIONS["where"](scales, greatest, 1.0)
+    return FUNCTIONS["where"](scales, greatest * (scaled * scaled).sum().sqrt(), greatest)
 
 
 def _replace(p: Tensor, change: Callable[[Any, Any], Any]) -> None:

@@ -230,6 +230,19 @@ def test_clipping_many_gradients_in_a_half_type(dtype: str) -> None:
     np.testing.assert_allclose(p.grad.astype("float32").numpy(), 100_000**-0.5, rtol=1e-2)
 
 
+def test_the_norm_of_all_gradients_is_read_at_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = [Tensor(np.ones(n, dtype), device=device) for n, dtype in ((1, "float32"), (4, "float32"), (0, "float32"))]
+    for p in params:
+        p.grad = p.detach() * 2.0
+    reads: list[Any] = []
+    read = device.kernels.to_host
+    monkeypatch.setattr(device.kernels, "to_host", lambda x: reads.append(x) or read(x))
+    assert optim.clip_grad_norm(params, 1.0) == pytest.approx(20**0.5)
+    assert len(reads) == 1
+    assert params[1].grad is not None
+    assert params[1].grad.tolist() == pytest.approx([20**-0.5 * 2] * 4)
+
+
 def test_clipping_complex_gradients() -> None:
     p = Tensor([1j, 1j], dtype="complex128")
     p.grad = Tensor([3 + 4j, 12j], dtype="complex128")
