@@ -1,0 +1,55 @@
+"""What every Python of the emulated environment loads first: CUDA's libraries are the host's from here on.
+
+``count("launch")`` tells how often something happened; `device.cpp` has the names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+DEVICE: Final = HERE / "lib" / "libemulated_cuda.so"
+DRIVER: Final = "libcuda.so.1"
+
+os.environ["CUPY_COMPILE_WITH_PTX"] = "1"  # PTX is what the driver is given
+os.environ["CUPY_ACCELERATORS"] = ""  # CUB is compiled into CuPy, for GPUs
+KERNELS: Final = Path(os.environ.setdefault("CUPY_CACHE_DIR", str(HERE / "kernels")))  # and translations are kept there
+
+device = ctypes.CDLL(str(DEVICE))
+
+
+class CDLL(ctypes.CDLL):
+    """To Python this is the driver; to NVRTC, which looks for one as well, there is none."""
+
+    def __init__(self, name: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(str(DEVICE) if name == DRIVER else name, *args, **kwargs)
+
+
+ctypes.CDLL = CDLL  # type: ignore[misc]
+
+
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+def _translate(text: bytes) -> int | None:
+    """The path of a library made from PTX, as the address of a string that stays."""
+    from emulated_cuda import ptx
+
+    try:
+        path = ptx.build(text.decode(), KERNELS)
+    except Exception as error:  # it cannot leave through C
+        print(f"emulated: {error}", file=sys.stderr)
+        return None
+    _paths.append(ctypes.create_string_buffer(str(path).encode()))
+    return ctypes.addressof(_paths[-1])
+
+
+_paths: list[Any] = []
+device.emulated_translator(_translate)
+device.emulated_count.restype = ctypes.c_long
+
+
+def count(event: str) -> int:
+    return int(device.emulated_count(event.encode()))

@@ -1,0 +1,598 @@
+// What CuPy calls of cuBLAS, cuSOLVER and cuFFT, by definition and in double precision; factorisations by the LAPACK that
+// SciPy's wheel brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
+#include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#include <dlfcn.h>
+
+typedef int Status;
+typedef void* Handle;
+typedef std::complex<float> Complex64;
+typedef std::complex<double> Complex128;
+typedef _Float16 Half;
+struct Bfloat16 { uint16_t bits; };
+
+// The macro for each letter of a library's names: its element type, and the type of the element's parts.
+#define FOR_EACH_TYPE(macro) \
+    macro(S, float, float) macro(D, double, double) macro(C, Complex64, float) macro(Z, Complex128, double)
+
+namespace {
+
+constexpr Status INVALID = 7, CUSOLVER_INVALID = 3, UNSUPPORTED = 15;
+constexpr int WORKSPACE = 16; // what each function says it needs, and leaves alone
+
+template <class T> struct PartOf { typedef T type; };
+template <class T> struct PartOf<std::complex<T>> { typedef T type; };
+template <class T> using Part = typename PartOf<T>::type;
+template <class T> constexpr bool COMPLEX = !std::is_same_v<T, Part<T>>;
+template <class T> using Wide = std::conditional_t<COMPLEX<T>, Complex128, double>;
+
+template <class T> Wide<T> widen(T x) { return Wide<T>(x); }
+template <> double widen(Bfloat16 x) {
+    const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+template <class T> T narrow(Wide<T> x) { return static_cast<T>(x); }
+template <> Bfloat16 narrow(double x) { // to nearest, ties to even
+    const float rounded = static_cast<float>(x);
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    return {static_cast<uint16_t>(x != x ? 0x7FFF : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+double conjugate(double x) { return x; }
+Complex128 conjugate(Complex128 x) { return std::conj(x); }
+
+// ── products ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+// A matrix as an operation sees it: 0 as it lies, 1 transposed, 2 conjugated too.
+template <class T> struct Matrix {
+    const T* data;
+    int64_t leading;
+    int operation;
+    Wide<T> operator()(int64_t i, int64_t j) const {
+        const Wide<T> x = widen(operation ? data[j + i * leading] : data[i + j * leading]);
+        return operation == 2 ? conjugate(x) : x;
+    }
+};
+
+// alpha a b + beta c, of m × k and k × n; c is not read where beta is 0.
+template <class T, class R>
+void multiply(int m, int n, int k, Wide<T> alpha, Matrix<T> a, Matrix<T> b, Wide<T> beta, R* c, int64_t leading) {
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < m; ++i) {
+            Wide<T> sum = 0;
+            for (int64_t l = 0; l < k; ++l) sum += a(i, l) * b(l, j);
+            R& to = c[i + j * leading];
+            to = narrow<R>(beta == Wide<T>(0) ? alpha * sum : alpha * sum + beta * widen(to));
+        }
+}
+
+struct Gemm { // the arguments of a batch of products, as cuBLAS orders them
+    int operation_a, operation_b, m, n, k;
+    const void* alpha;
+    const void* a; int type_a, leading_a; int64_t stride_a;
+    const void* b; int type_b, leading_b; int64_t stride_b;
+    const void* beta;
+    void* c; int type_c, leading_c; int64_t stride_c;
+    int count, compute;
+
+    template <class T, class R, class Scalar> Status run() const {
+        for (int64_t i = 0; i < count; ++i)
+            multiply<T, R>(m, n, k, widen(*static_cast<const Scalar*>(alpha)),
+                           {static_cast<const T*>(a) + i * stride_a, leading_a, operation_a},
+                           {static_cast<const T*>(b) + i * stride_b, leading_b, operation_b},
+                           widen(*static_cast<const Scalar*>(beta)), static_cast<R*>(c) + i * stride_c, leading_c);
+        return 0;
+    }
+};
+
+enum Type { REAL32 = 0, REAL64 = 1, REAL16 = 2, COMPLEX64 = 4, COMPLEX128 = 5, BFLOAT16 = 14 };
+enum Compute { IN_32 = 68, IN_64 = 70, FAST_16 = 74, FAST_BFLOAT16 = 75, FAST_TF32 = 77 };
+struct Product { Type factors, result; bool in_64; Status (Gemm::*run)() const; };
+constexpr Product PRODUCTS[] = {
+    {REAL32, REAL32, false, &Gemm::run<float, float, float>},
+    {REAL64, REAL64, true, &Gemm::run<double, double, double>},
+    {REAL16, REAL16, false, &Gemm::run<Half, Half, float>},
+    {REAL16, REAL32, false, &Gemm::run<Half, float, float>},
+    {BFLOAT16, BFLOAT16, false, &Gemm::run<Bfloat16, Bfloat16, float>},
+    {BFLOAT16, REAL32, false, &Gemm::run<Bfloat16, float, float>},
+    {COMPLEX64, COMPLEX64, false, &Gemm::run<Complex64, Complex64, Complex64>},
+    {COMPLEX128, COMPLEX128, true, &Gemm::run<Complex128, Complex128, Complex128>},
+};
+
+Status gemm(const Gemm& call) {
+    const int least_a = call.operation_a ? call.k : call.m, least_b = call.operation_b ? call.n : call.k;
+    if (call.leading_a < std::max(1, least_a) || call.leading_b < std::max(1, least_b) ||
+        call.leading_c < std::max(1, call.m) || call.m < 0 || call.n < 0 || call.k < 0)
+        return INVALID;
+    const bool fast = call.compute == FAST_16 || call.compute == FAST_BFLOAT16 || call.compute == FAST_TF32;
+    if (fast && call.type_a != REAL32 && call.type_a != COMPLEX64) return UNSUPPORTED;
+    if (!fast && call.compute != IN_32 && call.compute != IN_64) return UNSUPPORTED;
+    for (const Product& each : PRODUCTS)
+        if (call.type_a == each.factors && call.type_b == each.factors && call.type_c == each.result &&
+            (call.compute == IN_64) == each.in_64)
+            return (call.*each.run)();
+    return UNSUPPORTED;
+}
+
+template <class T> constexpr Type TYPE =
+    COMPLEX<T> ? (sizeof(T) == 8 ? COMPLEX64 : COMPLEX128) : (sizeof(T) == 4 ? REAL32 : REAL64);
+template <class T> constexpr Compute COMPUTE = std::is_same_v<Part<T>, double> ? IN_64 : IN_32;
+
+template <class T> Status dot(int n, const T* x, int64_t step_x, const T* y, int64_t step_y, T* result, bool conjugated) {
+    Wide<T> sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        const Wide<T> factor = widen(x[i * step_x]);
+        sum += (conjugated ? conjugate(factor) : factor) * widen(y[i * step_y]);
+    }
+    *result = narrow<T>(sum);
+    return 0;
+}
+
+// `by_type(type, [&]<class T>(T*) { … })`: with the element type that a number of CUDA's stands for.
+template <class Function> Status by_type(int type, Function function) {
+    switch (type) {
+        case REAL32: return function(static_cast<float*>(nullptr));
+        case REAL64: return function(static_cast<double*>(nullptr));
+        case COMPLEX64: return function(static_cast<Complex64*>(nullptr));
+        case COMPLEX128: return function(static_cast<Complex128*>(nullptr));
+        default: return CUSOLVER_INVALID;
+    }
+}
+
+// ── LAPACK ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+template <class T> constexpr char LETTER = "sdcz"[2 * COMPLEX<T> + std::is_same_v<Part<T>, double>];
+
+// `lapack<float>("getrf", &m, …)` calls sgetrf. Lengths of strings follow the arguments, as Fortran has it.
+template <class T, class... Arguments> void lapack(const std::string& name, Arguments... arguments) {
+    static void* const library = dlopen(OPENBLAS, RTLD_NOW | RTLD_LOCAL);
+    void* found = library ? dlsym(library, ("scipy_" + (LETTER<T> + name) + "_").c_str()) : nullptr;
+    if (!found) {
+        fprintf(stderr, "emulated: %s has no %c%s\n", OPENBLAS, LETTER<T>, name.c_str());
+        abort();
+    }
+    reinterpret_cast<void (*)(Arguments...)>(found)(arguments...);
+}
+constexpr size_t ONE = 1; // the length of a string
+
+template <class T> Status singular_values(char u_job, char v_job, int m, int n, T* a, int leading, Part<T>* s, T* u,
+                                          int leading_u, T* v, int leading_v, int* info) {
+    int size = 64 * (m + n) + 64;
+    std::vector<T> work(size);
+    std::vector<Part<T>> parts(10 * (m + n) + 10);
+    if constexpr (COMPLEX<T>)
+        lapack<T>("gesvd", &u_job, &v_job, &m, &n, a, &leading, s, u, &leading_u, v, &leading_v, work.data(), &size,
+                  parts.data(), info, ONE, ONE);
+    else
+        lapack<T>("gesvd", &u_job, &v_job, &m, &n, a, &leading, s, u, &leading_u, v, &leading_v, work.data(), &size,
+                  info, ONE, ONE);
+    return 0;
+}
+
+// cuSOLVER's by Jacobi's method: v itself where LAPACK gives its conjugate transpose.
+template <class T> Status singular_vectors(bool vectors, bool economic, int m, int n, T* a, int leading, Part<T>* s,
+                                           T* u, int leading_u, T* v, int leading_v, int* info) {
+    const int rank = std::min(m, n), rows = std::max(1, economic ? rank : n);
+    const char job = !vectors ? 'N' : economic ? 'S' : 'A';
+    std::vector<T> transposed(static_cast<size_t>(rows) * std::max(1, n));
+    singular_values(job, job, m, n, a, leading, s, u, std::max(1, leading_u), transposed.data(), rows, info);
+    const Matrix<T> seen = {transposed.data(), rows, 2};
+    for (int64_t j = 0; vectors && j < rows; ++j)
+        for (int64_t i = 0; i < n; ++i) v[i + j * leading_v] = narrow<T>(seen(i, j));
+    return 0;
+}
+
+template <class T> Status symmetric_eigenvalues(int vectors, int upper, int n, T* a, int leading, Part<T>* w, int* info) {
+    char job = vectors ? 'V' : 'N', part = upper ? 'U' : 'L';
+    int size = 64 * n + 64;
+    std::vector<T> work(size);
+    std::vector<Part<T>> parts(3 * n + 3);
+    if constexpr (COMPLEX<T>)
+        lapack<T>("heev", &job, &part, &n, a, &leading, w, work.data(), &size, parts.data(), info, ONE, ONE);
+    else
+        lapack<T>("syev", &job, &part, &n, a, &leading, w, work.data(), &size, info, ONE, ONE);
+    return 0;
+}
+
+// Of a general matrix; the values are complex, the vectors of a real matrix in LAPACK's pairs, as cuSOLVER's are.
+template <class T> Status eigenvalues(int vectors, int n, T* a, int leading, void* values, T* v, int leading_v, int* info) {
+    char none = 'N', job = vectors ? 'V' : 'N';
+    int size = 64 * n + 64, one = 1;
+    std::vector<T> work(size);
+    std::vector<Part<T>> real(2 * n + 2), imaginary(n);
+    auto* w = static_cast<std::complex<Part<T>>*>(values);
+    T* left = nullptr;
+    if constexpr (COMPLEX<T>) {
+        lapack<T>("geev", &none, &job, &n, a, &leading, w, left, &one, v, &leading_v, work.data(), &size, real.data(),
+                  info, ONE, ONE);
+    } else {
+        lapack<T>("geev", &none, &job, &n, a, &leading, real.data(), imaginary.data(), left, &one, v, &leading_v,
+                  work.data(), &size, info, ONE, ONE);
+        for (int i = 0; i < n; ++i) w[i] = {real[i], imaginary[i]};
+    }
+    return 0;
+}
+
+// ── Fourier transforms ──────────────────────────────────────────────────────────────────────────────────────────
+
+typedef std::vector<int> Index;
+struct Layout { // of a batch of arrays, each within a larger one
+    Index embedded;
+    int64_t stride, distance;
+    int64_t at(const Index& index, int64_t batch) const {
+        int64_t offset = 0;
+        for (size_t axis = 0; axis < index.size(); ++axis) offset = offset * embedded[axis] + index[axis];
+        return offset * stride + batch * distance;
+    }
+};
+struct Plan { Index shape; Layout input, output; int batch; };
+std::vector<Plan> plans;
+
+int product(const Index& numbers) {
+    int result = 1;
+    for (int each : numbers) result *= each;
+    return result;
+}
+
+// Along each axis, by the definition.
+void transform(std::vector<Complex128>& x, const Index& shape, int sign) {
+    size_t stride = 1;
+    for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
+        const int64_t n = shape[axis];
+        std::vector<Complex128> result(x.size());
+        for (size_t at = 0; at < x.size(); ++at) {
+            const int64_t frequency = at / stride % n;
+            const size_t first = at - frequency * stride;
+            for (int64_t i = 0; i < n; ++i)
+                result[at] += x[first + i * stride] * std::polar(1.0, sign * 2 * M_PI * (i * frequency % n) / n);
+        }
+        x = std::move(result);
+    }
+}
+
+// T is a real type. Of a real array only the first half of the last axis is kept: the rest mirrors it.
+template <class T> Status execute(int number, const void* from, void* to, int sign, bool from_real, bool to_real) {
+    const Plan& plan = plans.at(number);
+    const auto* complex_from = static_cast<const std::complex<T>*>(from);
+    auto* complex_to = static_cast<std::complex<T>*>(to);
+    const int size = product(plan.shape), half = plan.shape.back() / 2;
+    auto unravel = [&](int at) {
+        Index index(plan.shape.size());
+        for (size_t axis = index.size(); axis-- > 0; at /= plan.shape[axis]) index[axis] = at % plan.shape[axis];
+        return index;
+    };
+    for (int batch = 0; batch < plan.batch; ++batch) {
+        std::vector<Complex128> x(size);
+        for (int at = 0; at < size; ++at) {
+            Index index = unravel(at);
+            const bool mirrored = to_real && index.back() > half;
+            if (mirrored)
+                for (size_t axis = 0; axis < index.size(); ++axis)
+                    index[axis] = (plan.shape[axis] - index[axis]) % plan.shape[axis];
+            const int64_t offset = plan.input.at(index, batch);
+            x[at] = from_real ? Complex128(static_cast<const T*>(from)[offset]) : widen(complex_from[offset]);
+            if (mirrored) x[at] = std::conj(x[at]);
+        }
+        transform(x, plan.shape, sign);
+        for (int at = 0; at < size; ++at) {
+            const Index index = unravel(at);
+            if (from_real && index.back() > half) continue;
+            const int64_t offset = plan.output.at(index, batch);
+            if (to_real) static_cast<T*>(to)[offset] = static_cast<T>(x[at].real());
+            else complex_to[offset] = narrow<std::complex<T>>(x[at]);
+        }
+    }
+    return 0;
+}
+
+} // namespace
+
+extern "C" {
+
+#define ACCEPT(name) Status name(...) { return 0; }
+#define CREATE(name) Status name(Handle* handle) { *handle = &plans; return 0; } // nothing is kept: any address will do
+#define ANSWER(name, ...) Status name(__VA_ARGS__, int* answer) { *answer = 0; return 0; }
+
+// ── cuBLAS ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CREATE(cublasCreate_v2)
+ACCEPT(cublasDestroy_v2)
+ACCEPT(cublasSetStream_v2)
+ACCEPT(cublasSetPointerMode_v2)
+ACCEPT(cublasSetMathMode)
+ANSWER(cublasGetPointerMode_v2, Handle)
+ANSWER(cublasGetMathMode, Handle)
+Status cublasGetStream_v2(Handle, void** stream) { *stream = nullptr; return 0; }
+Status cublasGetVersion_v2(Handle, int* version) { *version = 130000; return 0; }
+
+Status cublasGemmEx(Handle, int operation_a, int operation_b, int m, int n, int k, const void* alpha, const void* a,
+                    int type_a, int leading_a, const void* b, int type_b, int leading_b, const void* beta, void* c,
+                    int type_c, int leading_c, int compute, int) {
+    return gemm({operation_a, operation_b, m, n, k, alpha, a, type_a, leading_a, 0, b, type_b, leading_b, 0, beta, c,
+                 type_c, leading_c, 0, 1, compute});
+}
+Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int m, int n, int k, const void* alpha,
+                                  const void* a, int type_a, int leading_a, long long stride_a, const void* b,
+                                  int type_b, int leading_b, long long stride_b, const void* beta, void* c, int type_c,
+                                  int leading_c, long long stride_c, int count, int compute, int) {
+    return gemm({operation_a, operation_b, m, n, k, alpha, a, type_a, leading_a, stride_a, b, type_b, leading_b,
+                 stride_b, beta, c, type_c, leading_c, stride_c, count, compute});
+}
+
+#define PRODUCTS_OF(letter, T, Part) \
+    Status cublas##letter##gemm_v2(Handle, int operation_a, int operation_b, int m, int n, int k, const T* alpha, \
+                                   const T* a, int leading_a, const T* b, int leading_b, const T* beta, T* c, \
+                                   int leading_c) { \
+        return gemm({operation_a, operation_b, m, n, k, alpha, a, TYPE<T>, leading_a, 0, b, TYPE<T>, leading_b, 0, \
+                     beta, c, TYPE<T>, leading_c, 0, 1, COMPUTE<T>}); \
+    } \
+    Status cublas##letter##gemmStridedBatched(Handle, int operation_a, int operation_b, int m, int n, int k, \
+                                              const T* alpha, const T* a, int leading_a, long long stride_a, \
+                                              const T* b, int leading_b, long long stride_b, const T* beta, T* c, \
+                                              int leading_c, long long stride_c, int count) { \
+        return gemm({operation_a, operation_b, m, n, k, alpha, a, TYPE<T>, leading_a, stride_a, b, TYPE<T>, leading_b, \
+                     stride_b, beta, c, TYPE<T>, leading_c, stride_c, count, COMPUTE<T>}); \
+    } \
+    Status cublas##letter##gemv_v2(Handle, int operation, int m, int n, const T* alpha, const T* a, int leading, \
+                                   const T* x, int step_x, const T* beta, T* y, int step_y) { \
+        const int rows = operation ? n : m, columns = operation ? m : n; \
+        const Matrix<T> seen = {a, leading, operation}; \
+        for (int64_t i = 0; i < rows; ++i) { \
+            Wide<T> sum = 0; \
+            for (int64_t j = 0; j < columns; ++j) sum += seen(i, j) * widen(x[j * step_x]); \
+            T& to = y[i * step_y]; \
+            to = narrow<T>(widen(*alpha) * sum + (*beta == T(0) ? Wide<T>(0) : widen(*beta) * widen(to))); \
+        } \
+        return 0; \
+    } \
+    Status cublas##letter##geam(Handle, int operation_a, int operation_b, int m, int n, const T* alpha, const T* a, \
+                                int leading_a, const T* beta, const T* b, int leading_b, T* c, int leading_c) { \
+        const Matrix<T> left = {a, leading_a, operation_a}, right = {b, leading_b, operation_b}; \
+        for (int64_t j = 0; j < n; ++j) \
+            for (int64_t i = 0; i < m; ++i) { \
+                Wide<T> sum = 0; \
+                if (*alpha != T(0)) sum += widen(*alpha) * left(i, j); \
+                if (*beta != T(0)) sum += widen(*beta) * right(i, j); \
+                c[i + j * leading_c] = narrow<T>(sum); \
+            } \
+        return 0; \
+    }
+FOR_EACH_TYPE(PRODUCTS_OF)
+
+#define DOT(name, T, conjugated) \
+    Status name(Handle, int n, const T* x, int step_x, const T* y, int step_y, T* result) { \
+        return dot(n, x, step_x, y, step_y, result, conjugated); \
+    }
+DOT(cublasSdot_v2, float, false)
+DOT(cublasDdot_v2, double, false)
+DOT(cublasCdotu_v2, Complex64, false)
+DOT(cublasCdotc_v2, Complex64, true)
+DOT(cublasZdotu_v2, Complex128, false)
+DOT(cublasZdotc_v2, Complex128, true)
+
+#define BATCHED_SOLVERS_OF(letter, T, Part) \
+    Status cublas##letter##getrfBatched(Handle, int n, T** a, int leading, int* pivots, int* info, int count) { \
+        std::vector<int> unused(n); \
+        for (int64_t i = 0; i < count; ++i) \
+            lapack<T>("getrf", &n, &n, a[i], &leading, pivots ? pivots + i * n : unused.data(), info + i); \
+        return 0; \
+    } \
+    Status cublas##letter##getriBatched(Handle, int n, T** a, int leading, int* pivots, T** result, int leading_result, \
+                                        int* info, int count) { \
+        int size = 64 * n + 64; \
+        std::vector<T> work(size); \
+        for (int64_t i = 0; i < count; ++i) { \
+            for (int64_t j = 0; j < n; ++j) \
+                memcpy(result[i] + j * leading_result, a[i] + j * leading, sizeof(T) * n); \
+            lapack<T>("getri", &n, result[i], &leading_result, pivots + i * n, work.data(), &size, info + i); \
+        } \
+        return 0; \
+    } \
+    Status cublas##letter##getrsBatched(Handle, int operation, int n, int columns, T** a, int leading, int* pivots, \
+                                        T** b, int leading_b, int* info, int count) { \
+        char transpose = "NTC"[operation]; \
+        for (int64_t i = 0; i < count; ++i) \
+            lapack<T>("getrs", &transpose, &n, &columns, a[i], &leading, pivots + i * n, b[i], &leading_b, info, ONE); \
+        return 0; \
+    }
+FOR_EACH_TYPE(BATCHED_SOLVERS_OF)
+
+// ── cuSOLVER ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CREATE(cusolverDnCreate)
+CREATE(cusolverDnCreateParams)
+CREATE(cusolverDnCreateGesvdjInfo)
+CREATE(cusolverDnCreateSyevjInfo)
+ACCEPT(cusolverDnDestroy)
+ACCEPT(cusolverDnDestroyParams)
+ACCEPT(cusolverDnDestroyGesvdjInfo)
+ACCEPT(cusolverDnDestroySyevjInfo)
+ACCEPT(cusolverDnSetStream)
+ACCEPT(cusolverDnXgesvdjSetTolerance)
+ACCEPT(cusolverDnXgesvdjSetMaxSweeps)
+ACCEPT(cusolverDnXgesvdjSetSortEig)
+ACCEPT(cusolverDnXsyevjSetTolerance)
+ACCEPT(cusolverDnXsyevjSetMaxSweeps)
+ACCEPT(cusolverDnXsyevjSetSortEig)
+Status cusolverDnGetStream(Handle, void** stream) { *stream = nullptr; return 0; }
+Status cusolverGetProperty(int which, int* value) { *value = which ? 0 : 12; return 0; } // 12.0.0
+Status cusolverGetVersion(int* version) { *version = 12000; return 0; }
+
+// The size of the workspace is the last argument, or the last but what follows it.
+#define SIZE(name, ...) Status name##_bufferSize(__VA_ARGS__, int* size) { *size = WORKSPACE; return 0; }
+#define SIZE_THEN(name, after, ...) \
+    Status name##_bufferSize(__VA_ARGS__, int* size, after) { *size = WORKSPACE; return 0; }
+#define JUST_A_HANDLE Handle
+#define A_HANDLE_AND_A_COUNT Handle, int
+
+#define FACTORS_OF(letter, T, Part) \
+    SIZE(cusolverDn##letter##potrf, Handle, int, int, T*, int) \
+    Status cusolverDn##letter##potrf(Handle, int upper, int n, T* a, int leading, T*, int, int* info) { \
+        char part = upper ? 'U' : 'L'; \
+        lapack<T>("potrf", &part, &n, a, &leading, info, ONE); \
+        return 0; \
+    } \
+    Status cusolverDn##letter##potrfBatched(Handle handle, int upper, int n, T** a, int leading, int* info, int count) { \
+        for (int i = 0; i < count; ++i) \
+            cusolverDn##letter##potrf(handle, upper, n, a[i], leading, nullptr, 0, info + i); \
+        return 0; \
+    } \
+    SIZE(cusolverDn##letter##getrf, Handle, int, int, T*, int) \
+    Status cusolverDn##letter##getrf(Handle, int m, int n, T* a, int leading, T*, int* pivots, int* info) { \
+        std::vector<int> unused(std::min(m, n)); \
+        lapack<T>("getrf", &m, &n, a, &leading, pivots ? pivots : unused.data(), info); \
+        return 0; \
+    } \
+    Status cusolverDn##letter##getrs(Handle, int operation, int n, int columns, const T* a, int leading, \
+                                     const int* pivots, T* b, int leading_b, int* info) { \
+        char transpose = "NTC"[operation]; \
+        lapack<T>("getrs", &transpose, &n, &columns, a, &leading, pivots, b, &leading_b, info, ONE); \
+        return 0; \
+    } \
+    SIZE(cusolverDn##letter##geqrf, Handle, int, int, T*, int) \
+    Status cusolverDn##letter##geqrf(Handle, int m, int n, T* a, int leading, T* tau, T*, int, int* info) { \
+        int size = 64 * n + 64; \
+        std::vector<T> work(size); \
+        lapack<T>("geqrf", &m, &n, a, &leading, tau, work.data(), &size, info); \
+        return 0; \
+    }
+FOR_EACH_TYPE(FACTORS_OF)
+
+#define ORTHOGONAL(name, routine, T) \
+    SIZE(name, Handle, int, int, int, const T*, int, const T*) \
+    Status name(Handle, int m, int n, int k, T* a, int leading, const T* tau, T*, int, int* info) { \
+        int size = 64 * n + 64; \
+        std::vector<T> work(size); \
+        lapack<T>(routine, &m, &n, &k, a, &leading, tau, work.data(), &size, info); \
+        return 0; \
+    }
+ORTHOGONAL(cusolverDnSorgqr, "orgqr", float)
+ORTHOGONAL(cusolverDnDorgqr, "orgqr", double)
+ORTHOGONAL(cusolverDnCungqr, "ungqr", Complex64)
+ORTHOGONAL(cusolverDnZungqr, "ungqr", Complex128)
+
+#define SINGULAR_VALUES_OF(letter, T, Part) \
+    SIZE(cusolverDn##letter##gesvd, Handle, int, int) \
+    Status cusolverDn##letter##gesvd(Handle, signed char u_job, signed char v_job, int m, int n, T* a, int leading, \
+                                     Part* s, T* u, int leading_u, T* v, int leading_v, T*, int, Part*, int* info) { \
+        if (m < n) return CUSOLVER_INVALID; \
+        return singular_values(u_job, v_job, m, n, a, leading, s, u, leading_u, v, leading_v, info); \
+    } \
+    SIZE_THEN(cusolverDn##letter##gesvdj, JUST_A_HANDLE, Handle, int, int, int, int, const T*, int, const Part*, \
+              const T*, int, const T*, int) \
+    Status cusolverDn##letter##gesvdj(Handle, int vectors, int economic, int m, int n, T* a, int leading, Part* s, \
+                                      T* u, int leading_u, T* v, int leading_v, T*, int, int* info, Handle) { \
+        return singular_vectors(vectors, economic, m, n, a, leading, s, u, leading_u, v, leading_v, info); \
+    } \
+    SIZE_THEN(cusolverDn##letter##gesvdjBatched, A_HANDLE_AND_A_COUNT, Handle, int, int, int, const T*, int, \
+              const Part*, const T*, int, const T*, int) \
+    Status cusolverDn##letter##gesvdjBatched(Handle, int vectors, int m, int n, T* a, int leading, Part* s, T* u, \
+                                             int leading_u, T* v, int leading_v, T*, int, int* info, Handle, \
+                                             int count) { \
+        if (m > 32 || n > 32) return CUSOLVER_INVALID; \
+        for (int64_t i = 0; i < count; ++i) \
+            singular_vectors(vectors, false, m, n, a + i * leading * n, leading, s + i * std::min(m, n), \
+                             u + i * leading_u * m, leading_u, v + i * leading_v * n, leading_v, info + i); \
+        return 0; \
+    }
+FOR_EACH_TYPE(SINGULAR_VALUES_OF)
+
+#define EIGENVALUES(name, T) \
+    SIZE_THEN(name, JUST_A_HANDLE, Handle, int, int, int, const T*, int, const Part<T>*) \
+    Status name(Handle, int vectors, int upper, int n, T* a, int leading, Part<T>* w, T*, int, int* info, Handle) { \
+        return symmetric_eigenvalues(vectors, upper, n, a, leading, w, info); \
+    } \
+    SIZE_THEN(name##Batched, A_HANDLE_AND_A_COUNT, Handle, int, int, int, const T*, int, const Part<T>*) \
+    Status name##Batched(Handle, int vectors, int upper, int n, T* a, int leading, Part<T>* w, T*, int, int* info, \
+                         Handle, int count) { \
+        for (int64_t i = 0; i < count; ++i) \
+            symmetric_eigenvalues(vectors, upper, n, a + i * leading * n, leading, w + i * n, info + i); \
+        return 0; \
+    }
+EIGENVALUES(cusolverDnSsyevj, float)
+EIGENVALUES(cusolverDnDsyevj, double)
+EIGENVALUES(cusolverDnCheevj, Complex64)
+EIGENVALUES(cusolverDnZheevj, Complex128)
+
+Status cusolverDnXsyevd_bufferSize(Handle, Handle, int, int, int64_t, int, const void*, int64_t, int, const void*, int,
+                                   size_t* device, size_t* host) {
+    *device = *host = WORKSPACE;
+    return 0;
+}
+Status cusolverDnXsyevd(Handle, Handle, int vectors, int upper, int64_t n, int type, void* a, int64_t leading, int,
+                        void* w, int, void*, size_t, void*, size_t, int* info) {
+    return by_type(type, [&]<class T>(T*) {
+        return symmetric_eigenvalues(vectors, upper, static_cast<int>(n), static_cast<T*>(a),
+                                     static_cast<int>(leading), static_cast<Part<T>*>(w), info);
+    });
+}
+Status cusolverDnXgeev_bufferSize(Handle, Handle, int, int, int64_t, int, const void*, int64_t, int, const void*, int,
+                                  const void*, int64_t, int, const void*, int64_t, int, size_t* device, size_t* host) {
+    *device = *host = WORKSPACE;
+    return 0;
+}
+Status cusolverDnXgeev(Handle, Handle, int, int vectors, int64_t n, int type, void* a, int64_t leading, int, void* w,
+                       int, void*, int64_t, int, void* v, int64_t leading_v, int, void*, size_t, void*, size_t,
+                       int* info) {
+    return by_type(type, [&]<class T>(T*) {
+        return eigenvalues(vectors, static_cast<int>(n), static_cast<T*>(a), static_cast<int>(leading), w,
+                           static_cast<T*>(v), static_cast<int>(leading_v), info);
+    });
+}
+
+// ── cuFFT ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ACCEPT(cufftSetAutoAllocation)
+ACCEPT(cufftSetStream)
+ACCEPT(cufftSetWorkArea)
+ACCEPT(cufftDestroy)
+Status cufftGetVersion(int* version) { *version = 12000; return 0; }
+Status cufftCreate(int* plan) {
+    *plan = static_cast<int>(plans.size());
+    plans.push_back({});
+    return 0;
+}
+Status cufftMakePlanMany(int plan, int rank, int* shape, int* embedded_input, int stride_input, int distance_input,
+                         int* embedded_output, int stride_output, int distance_output, int type, int batch,
+                         size_t* size) {
+    constexpr int real_to_complex = 0x2A, complex_to_real = 0x2C, in_double = 0x40;
+    const Index whole(shape, shape + rank);
+    Index half = whole;
+    half.back() = half.back() / 2 + 1;
+    const Index& stored_input = (type & ~in_double) == complex_to_real ? half : whole;
+    const Index& stored_output = (type & ~in_double) == real_to_complex ? half : whole;
+    plans.at(plan) = {whole, {stored_input, 1, product(stored_input)}, {stored_output, 1, product(stored_output)}, batch};
+    if (embedded_input) {
+        plans[plan].input = {Index(embedded_input, embedded_input + rank), stride_input, distance_input};
+        plans[plan].output = {Index(embedded_output, embedded_output + rank), stride_output, distance_output};
+    }
+    *size = WORKSPACE;
+    return 0;
+}
+Status cufftMakePlan1d(int plan, int length, int type, int batch, size_t* size) {
+    return cufftMakePlanMany(plan, 1, &length, nullptr, 1, 0, nullptr, 1, 0, type, batch, size);
+}
+#define EXECUTE(name, T, sign, from_real, to_real) \
+    Status name(int plan, const void* from, void* to) { return execute<T>(plan, from, to, sign, from_real, to_real); }
+EXECUTE(cufftExecR2C, float, -1, true, false)
+EXECUTE(cufftExecD2Z, double, -1, true, false)
+EXECUTE(cufftExecC2R, float, 1, false, true)
+EXECUTE(cufftExecZ2D, double, 1, false, true)
+Status cufftExecC2C(int plan, const void* from, void* to, int sign) {
+    return execute<float>(plan, from, to, sign, false, false);
+}
+Status cufftExecZ2Z(int plan, const void* from, void* to, int sign) {
+    return execute<double>(plan, from, to, sign, false, false);
+}
+
+} // extern "C"
