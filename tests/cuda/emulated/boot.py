@@ -32,13 +32,12 @@ class CDLL(ctypes.CDLL):
 ctypes.CDLL = CDLL  # type: ignore[misc]
 
 
-@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
 def _translate(text: bytes) -> int | None:
     """The path of a library made from PTX, as the address of a string that stays."""
-    from emulated_cuda import ptx
+    from . import translate
 
     try:
-        path = ptx.build(text.decode(), KERNELS)
+        path = translate.build(text.decode(), KERNELS)
     except Exception as error:  # it cannot leave through C
         print(f"emulated: {error}", file=sys.stderr)
         return None
@@ -47,7 +46,8 @@ def _translate(text: bytes) -> int | None:
 
 
 _paths: list[Any] = []
-device.emulated_translator(_translate)
+_called = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)(_translate)  # C keeps no reference
+device.emulated_translator(_called)
 device.emulated_count.restype = ctypes.c_long
 
 

@@ -7,7 +7,7 @@ all of it. All that is made lies in the environment, and is made anew where one 
   and nothing here has; and CUDA's libraries, by the names that CuPy loads, as links to it;
 - ``cupy_backends.cuda.api.runtime`` from CuPy's source distribution: in the wheel NVIDIA's runtime is part of it;
 - ``cupy.cuda.thrust``, in Python;
-- ``emulated_cuda``, the package that every Python of the environment loads: `boot.py`, and `ptx.py`.
+- ``emulated_cuda``, the package that every Python of the environment loads: `boot.py`, and `translate.py`.
 
 It is refused where a driver is: the environment would not find the GPU any more.
 """
@@ -35,7 +35,7 @@ HOME: Final = SITE / "emulated_cuda"
 LIBRARIES: Final = HOME / "lib"
 HEADERS: Final = SITE / "nvidia" / "cu13" / "include"
 SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
-MODULES: Final = ("boot.py", "ptx.py", "prelude.h")
+MODULES: Final = ("boot.py", "translate.py", "ptx.py", "prelude.h")
 SOURCES: Final = ("device.cpp", "libraries.cpp", "thrust.py", "build.py")
 GROUP: Final = (
     "cupy-cuda13x",

@@ -1,5 +1,5 @@
-// What CuPy calls of cuBLAS, cuSOLVER and cuFFT, by definition and in double precision; factorisations by the LAPACK that
-// SciPy's wheel brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
+// What CuPy calls of cuBLAS, cuSOLVER and cuFFT, by definition and in double precision; factorisations by the LAPACK
+// that SciPy's wheel brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
 #include <algorithm>
 #include <complex>
 #include <cstdint>
@@ -128,7 +128,8 @@ template <class T> constexpr Type TYPE =
     COMPLEX<T> ? (sizeof(T) == 8 ? COMPLEX64 : COMPLEX128) : (sizeof(T) == 4 ? REAL32 : REAL64);
 template <class T> constexpr Compute COMPUTE = std::is_same_v<Part<T>, double> ? IN_64 : IN_32;
 
-template <class T> Status dot(int n, const T* x, int64_t step_x, const T* y, int64_t step_y, T* result, bool conjugated) {
+template <class T>
+Status dot(int n, const T* x, int64_t step_x, const T* y, int64_t step_y, T* result, bool conjugated) {
     Wide<T> sum = 0;
     for (int64_t i = 0; i < n; ++i) {
         const Wide<T> factor = widen(x[i * step_x]);
@@ -192,7 +193,8 @@ template <class T> Status singular_vectors(bool vectors, bool economic, int m, i
     return 0;
 }
 
-template <class T> Status symmetric_eigenvalues(int vectors, int upper, int n, T* a, int leading, Part<T>* w, int* info) {
+template <class T>
+Status symmetric_eigenvalues(int vectors, int upper, int n, T* a, int leading, Part<T>* w, int* info) {
     char job = vectors ? 'V' : 'N', part = upper ? 'U' : 'L';
     int size = 64 * n + 64;
     std::vector<T> work(size);
@@ -205,7 +207,8 @@ template <class T> Status symmetric_eigenvalues(int vectors, int upper, int n, T
 }
 
 // Of a general matrix; the values are complex, the vectors of a real matrix in LAPACK's pairs, as cuSOLVER's are.
-template <class T> Status eigenvalues(int vectors, int n, T* a, int leading, void* values, T* v, int leading_v, int* info) {
+template <class T>
+Status eigenvalues(int vectors, int n, T* a, int leading, void* values, T* v, int leading_v, int* info) {
     char none = 'N', job = vectors ? 'V' : 'N';
     int size = 64 * n + 64, one = 1;
     std::vector<T> work(size);
@@ -343,6 +346,15 @@ Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int 
         return gemm({operation_a, operation_b, m, n, k, alpha, a, TYPE<T>, leading_a, stride_a, b, TYPE<T>, leading_b, \
                      stride_b, beta, c, TYPE<T>, leading_c, stride_c, count, COMPUTE<T>}); \
     } \
+    Status cublas##letter##gemmBatched(Handle, int operation_a, int operation_b, int m, int n, int k, const T* alpha, \
+                                       const T* const* a, int leading_a, const T* const* b, int leading_b, \
+                                       const T* beta, T* const* c, int leading_c, int count) { \
+        Status status = 0; \
+        for (int i = 0; i < count && !status; ++i) \
+            status = gemm({operation_a, operation_b, m, n, k, alpha, a[i], TYPE<T>, leading_a, 0, b[i], TYPE<T>, \
+                           leading_b, 0, beta, c[i], TYPE<T>, leading_c, 0, 1, COMPUTE<T>}); \
+        return status; \
+    } \
     Status cublas##letter##gemv_v2(Handle, int operation, int m, int n, const T* alpha, const T* a, int leading, \
                                    const T* x, int step_x, const T* beta, T* y, int step_y) { \
         const int rows = operation ? n : m, columns = operation ? m : n; \
@@ -387,8 +399,8 @@ DOT(cublasZdotc_v2, Complex128, true)
             lapack<T>("getrf", &n, &n, a[i], &leading, pivots ? pivots + i * n : unused.data(), info + i); \
         return 0; \
     } \
-    Status cublas##letter##getriBatched(Handle, int n, T** a, int leading, int* pivots, T** result, int leading_result, \
-                                        int* info, int count) { \
+    Status cublas##letter##getriBatched(Handle, int n, T** a, int leading, int* pivots, T** result, \
+                                        int leading_result, int* info, int count) { \
         int size = 64 * n + 64; \
         std::vector<T> work(size); \
         for (int64_t i = 0; i < count; ++i) { \
@@ -442,7 +454,8 @@ Status cusolverGetVersion(int* version) { *version = 12000; return 0; }
         lapack<T>("potrf", &part, &n, a, &leading, info, ONE); \
         return 0; \
     } \
-    Status cusolverDn##letter##potrfBatched(Handle handle, int upper, int n, T** a, int leading, int* info, int count) { \
+    Status cusolverDn##letter##potrfBatched(Handle handle, int upper, int n, T** a, int leading, int* info, \
+                                            int count) { \
         for (int i = 0; i < count; ++i) \
             cusolverDn##letter##potrf(handle, upper, n, a[i], leading, nullptr, 0, info + i); \
         return 0; \
@@ -571,11 +584,12 @@ Status cufftMakePlanMany(int plan, int rank, int* shape, int* embedded_input, in
     half.back() = half.back() / 2 + 1;
     const Index& stored_input = (type & ~in_double) == complex_to_real ? half : whole;
     const Index& stored_output = (type & ~in_double) == real_to_complex ? half : whole;
-    plans.at(plan) = {whole, {stored_input, 1, product(stored_input)}, {stored_output, 1, product(stored_output)}, batch};
+    Layout input = {stored_input, 1, product(stored_input)}, output = {stored_output, 1, product(stored_output)};
     if (embedded_input) {
-        plans[plan].input = {Index(embedded_input, embedded_input + rank), stride_input, distance_input};
-        plans[plan].output = {Index(embedded_output, embedded_output + rank), stride_output, distance_output};
+        input = {Index(embedded_input, embedded_input + rank), stride_input, distance_input};
+        output = {Index(embedded_output, embedded_output + rank), stride_output, distance_output};
     }
+    plans.at(plan) = {whole, input, output, batch};
     *size = WORKSPACE;
     return 0;
 }

@@ -113,12 +113,6 @@ static inline u32 permute(u32 x, u32 y, u32 selector) {
     }
     return result;
 }
-static inline u32 logic(u32 x, u32 y, u32 z, u32 table) {
-    u32 result = 0;
-    for (int i = 0; i < 8; ++i)
-        if (table >> i & 1) result |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
-    return result;
-}
 
 /* ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
