@@ -494,7 +494,9 @@ def test_a_trap_is_said(launch: Any) -> None:
     assert launch(kernel("trap;", 0)) == "trap in test"
 
 
-@pytest.mark.parametrize("instruction", ["wgmma.fence.sync.aligned", "dp4a.u32.u32 %r1, %r2, %r3, %r1", "bar.sync 0, 64"])
+@pytest.mark.parametrize(
+    "instruction", ["wgmma.fence.sync.aligned", "dp4a.u32.u32 %r1, %r2, %r3, %r1", "bar.sync 0, 64"]
+)
 def test_what_is_not_known_is_named_and_kept(instruction: str, tmp_path: Path) -> None:
     with pytest.raises(Untranslatable) as caught:
         translate.build(HEAD + kernel(f"{instruction};", 0), tmp_path)

@@ -9,7 +9,8 @@ all of it. All that is made lies in the environment, and is made anew where one 
 - ``cupy.cuda.thrust``, in Python;
 - ``emulated_cuda``, the package that every Python of the environment loads: `boot.py`, and `translate.py`.
 
-It is refused where a driver is: the environment would not find the GPU any more.
+It is refused where a driver is: the environment would not find the GPU any more. Ends with 2 where something is missing
+that it needs, the network for CuPy's source distribution among it; with 1 where it does not work.
 """
 
 from __future__ import annotations
@@ -87,6 +88,10 @@ class Missing(Exception):
     """What the environment cannot be built without, and how to get it."""
 
 
+class Failed(Exception):
+    """A step of the build."""
+
+
 def check() -> dict[str, str]:
     """The versions of what is there."""
     if sys.prefix == sys.base_prefix:
@@ -118,7 +123,7 @@ def run(*command: str | Path, where: Path | None = None, text: str | None = None
         command, cwd=where, input=text, capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
     if done.returncode:
-        raise Missing(f"{' '.join(map(str, command))[:300]} failed:\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
+        raise Failed(f"{' '.join(map(str, command))[:300]} failed:\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -164,7 +169,10 @@ def build_libraries(work: Path, functions: dict[str, str]) -> None:
 def build_runtime(work: Path, cupy: str) -> None:
     """CuPy's own module over the runtime, from the source distribution of the same version."""
     download = ["download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "cupy", f"cupy=={cupy}"]
-    run(sys.executable, "-m", "pip", *download, "--dest", work, CUPY_INSTALL_USE_STUB="1")
+    try:
+        run(sys.executable, "-m", "pip", *download, "--dest", work, CUPY_INSTALL_USE_STUB="1")
+    except Failed as failed:
+        raise Missing(f"the source distribution of CuPy {cupy} is not to be had: {failed}") from None
     with tarfile.open(next(work.glob("cupy-*.tar.gz"))) as archive:
         archive.extractall(work, filter="data")
     source = work / f"cupy-{cupy}"
@@ -204,9 +212,9 @@ def main() -> int:
             build_package()
             stamp.write_text(state, encoding="utf-8")
         print(run(sys.executable, "-c", PROOF), end="")
-    except Missing as missing:
-        print(f"emulated: {missing}", file=sys.stderr)
-        return 1
+    except (Missing, Failed) as error:
+        print(f"emulated: {error}", file=sys.stderr)
+        return 2 if isinstance(error, Missing) else 1
     return 0
 
 

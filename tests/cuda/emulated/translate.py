@@ -12,9 +12,9 @@ refused, with the instruction named. Not for speed, and not for races: threads t
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -629,16 +629,18 @@ def build(text: str, folder: Path) -> Path:
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
-    made, kept = folder / f"{key}.{os.getpid()}.so", folder / f"{key}.ptx"
     try:
         code = translate(text)
-        optimisation = "-O0" if len(code) > LARGE else "-O1"
-        command = ["gcc", optimisation, *FLAGS, f"-I{PRELUDE.parent}", "-x", "c", "-", "-o", str(made), "-lm"]
-        done = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Untranslatable(f"gcc: {done.stderr[:2000]}")
+        with tempfile.TemporaryDirectory(dir=folder) as work:  # another thread may be at it as well
+            made = Path(work) / library.name
+            flags = ["-O0" if len(code) > LARGE else "-O1", *FLAGS, f"-I{PRELUDE.parent}"]
+            command = ["gcc", *flags, "-x", "c", "-", "-o", str(made), "-lm"]
+            done = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise Untranslatable(f"gcc: {done.stderr[:2000]}")
+            made.replace(library)
     except Untranslatable as error:
+        kept = folder / f"{key}.ptx"
         kept.write_text(text, encoding="utf-8")
         raise Untranslatable(f"{error}; the PTX is {kept}") from error
-    made.replace(library)
     return library
