@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, asarray
+from micrograd_core import Device, Tensor
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.functions import FUNCTIONS
 

@@ -36,6 +36,8 @@ HOME: Final = SITE / "emulated_cuda"
 LIBRARIES: Final = HOME / "lib"
 HEADERS: Final = SITE / "nvidia" / "cu13" / "include"
 SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
+HOOK: Final = SITE / "emulated_cuda.pth"
+THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
 MODULES: Final = ("boot.py", "translate.py", "ptx.py", "prelude.h")
 SOURCES: Final = ("device.cpp", "libraries.cpp", "thrust.py", "build.py")
 GROUP: Final = (
@@ -178,7 +180,7 @@ def build_runtime(work: Path, cupy: str) -> None:
     source = work / f"cupy-{cupy}"
     run(sys.executable, "-c", CYTHONIZE, where=source)
     (work / "cuda_profiler_api.h").write_text(PROFILER, encoding="utf-8")
-    import numpy as np
+    import numpy as np  # check() has found it
 
     headers = [sysconfig.get_path("include"), np.get_include(), str(work), str(HEADERS)]
     flags = ["-O1", "-shared", "-fPIC", "-w", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION", "-DCUPY_CACHE_KEY=emulated"]
@@ -193,9 +195,9 @@ def build_package() -> None:
     """The package that is loaded first, and the module that sorts."""
     for name in MODULES:
         shutil.copyfile(HERE / name, HOME / name)
-    (SITE / "cupy" / "cuda" / f"thrust{SUFFIX}").unlink(missing_ok=True)
-    shutil.copyfile(HERE / "thrust.py", SITE / "cupy" / "cuda" / "thrust.py")
-    (SITE / "emulated_cuda.pth").write_text("import emulated_cuda.boot\n", encoding="utf-8")
+    THRUST.unlink(missing_ok=True)  # it would be found first
+    shutil.copyfile(HERE / "thrust.py", THRUST.with_name("thrust.py"))
+    HOOK.write_text("import emulated_cuda.boot\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -204,9 +206,11 @@ def main() -> int:
         sources = b"".join((HERE / name).read_bytes() for name in (*MODULES, *SOURCES))
         state = hashlib.sha256(sources + repr(sorted(versions.items())).encode()).hexdigest()
         stamp = HOME / "built"
-        if not stamp.exists() or stamp.read_text(encoding="utf-8") != state:
+        whole = stamp.exists() and not THRUST.exists()  # which an installation over this one brings back
+        if not whole or stamp.read_text(encoding="utf-8") != state:
             with tempfile.TemporaryDirectory() as work:
                 stamp.unlink(missing_ok=True)
+                HOOK.unlink(missing_ok=True)
                 build_libraries(Path(work), wanted())
                 build_runtime(Path(work), versions["cupy-cuda13x"])
             build_package()
