@@ -3,7 +3,7 @@
 It has CuPy (the wheel, unchanged but for two modules), NVRTC, and what `GROUP` names: `uv sync --group emulated` brings
 all of it. All that is made lies in the environment, and is made anew where one of the sources here has changed:
 
-- ``libemulated_cuda.so`` from `device.cpp` and `libraries.cpp`, with a function that fails for each that CuPy asks for
+- ``libemulated_cuda.so`` from the three ``.cpp`` here, with a function that fails for each that CuPy asks for
   and nothing here has; and CUDA's libraries, by the names that CuPy loads, as links to it;
 - ``cupy_backends.cuda.api.runtime`` from CuPy's source distribution: in the wheel NVIDIA's runtime is part of it;
 - ``cupy.cuda.thrust``, in Python;
@@ -38,8 +38,9 @@ HEADERS: Final = SITE / "nvidia" / "cu13" / "include"
 SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
 HOOK: Final = SITE / "emulated_cuda.pth"
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
-MODULES: Final = ("boot.py", "translate.py", "ptx.py", "prelude.h")
-SOURCES: Final = ("device.cpp", "libraries.cpp", "thrust.py", "build.py")
+MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h")
+COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "fourier.cpp")
+SOURCES: Final = (*COMPILED, "thrust.py", "build.py")
 GROUP: Final = (
     "cupy-cuda13x",
     "nvidia-cuda-nvrtc",
@@ -143,9 +144,9 @@ def build_libraries(work: Path, functions: dict[str, str]) -> None:
         raise Missing(f"SciPy's wheel brings LAPACK as scipy.libs/libscipy_openblas*.so; {SITE} has none")
     flags = ["-std=c++20", "-O1", "-fPIC", f"-I{HEADERS}", f'-DOPENBLAS="{blas[0]}"']
     objects = []
-    for name in ("device", "libraries"):
+    for name in COMPILED:
         objects.append(work / f"{name}.o")
-        run("g++", *flags, "-c", HERE / f"{name}.cpp", "-o", objects[-1])
+        run("g++", *flags, "-c", HERE / name, "-o", objects[-1])
     defined = set(re.findall(r" T (\w+)", run("nm", "--defined-only", *objects)))
     lines = ["#include <stdio.h>"]
     for name in sorted(set(functions) - defined):

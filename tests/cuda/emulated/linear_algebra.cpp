@@ -1,5 +1,5 @@
-// What CuPy calls of cuBLAS, cuSOLVER and cuFFT, by definition and in double precision; factorisations by the LAPACK
-// that SciPy's wheel brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
+// What CuPy calls of cuBLAS, by definition and in double precision, and of cuSOLVER, by the LAPACK that SciPy's wheel
+// brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
 #include <algorithm>
 #include <complex>
 #include <cstdint>
@@ -128,17 +128,6 @@ template <class T> constexpr Type TYPE =
     COMPLEX<T> ? (sizeof(T) == 8 ? COMPLEX64 : COMPLEX128) : (sizeof(T) == 4 ? REAL32 : REAL64);
 template <class T> constexpr Compute COMPUTE = std::is_same_v<Part<T>, double> ? IN_64 : IN_32;
 
-template <class T>
-Status dot(int n, const T* x, int64_t step_x, const T* y, int64_t step_y, T* result, bool conjugated) {
-    Wide<T> sum = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        const Wide<T> factor = widen(x[i * step_x]);
-        sum += (conjugated ? conjugate(factor) : factor) * widen(y[i * step_y]);
-    }
-    *result = narrow<T>(sum);
-    return 0;
-}
-
 // `by_type(type, [&]<class T>(T*) { … })`: with the element type that a number of CUDA's stands for.
 template <class Function> Status by_type(int type, Function function) {
     switch (type) {
@@ -226,84 +215,12 @@ Status eigenvalues(int vectors, int n, T* a, int leading, void* values, T* v, in
     return 0;
 }
 
-// ── Fourier transforms ──────────────────────────────────────────────────────────────────────────────────────────
-
-typedef std::vector<int> Index;
-struct Layout { // of a batch of arrays, each within a larger one
-    Index embedded;
-    int64_t stride, distance;
-    int64_t at(const Index& index, int64_t batch) const {
-        int64_t offset = 0;
-        for (size_t axis = 0; axis < index.size(); ++axis) offset = offset * embedded[axis] + index[axis];
-        return offset * stride + batch * distance;
-    }
-};
-struct Plan { Index shape; Layout input, output; int batch; };
-std::vector<Plan> plans;
-
-int product(const Index& numbers) {
-    int result = 1;
-    for (int each : numbers) result *= each;
-    return result;
-}
-
-// Along each axis, by the definition.
-void transform(std::vector<Complex128>& x, const Index& shape, int sign) {
-    size_t stride = 1;
-    for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
-        const int64_t n = shape[axis];
-        std::vector<Complex128> result(x.size());
-        for (size_t at = 0; at < x.size(); ++at) {
-            const int64_t frequency = at / stride % n;
-            const size_t first = at - frequency * stride;
-            for (int64_t i = 0; i < n; ++i)
-                result[at] += x[first + i * stride] * std::polar(1.0, sign * 2 * M_PI * (i * frequency % n) / n);
-        }
-        x = std::move(result);
-    }
-}
-
-// T is a real type. Of a real array only the first half of the last axis is kept: the rest mirrors it.
-template <class T> Status execute(int number, const void* from, void* to, int sign, bool from_real, bool to_real) {
-    const Plan& plan = plans.at(number);
-    const auto* complex_from = static_cast<const std::complex<T>*>(from);
-    auto* complex_to = static_cast<std::complex<T>*>(to);
-    const int size = product(plan.shape), half = plan.shape.back() / 2;
-    auto unravel = [&](int at) {
-        Index index(plan.shape.size());
-        for (size_t axis = index.size(); axis-- > 0; at /= plan.shape[axis]) index[axis] = at % plan.shape[axis];
-        return index;
-    };
-    for (int batch = 0; batch < plan.batch; ++batch) {
-        std::vector<Complex128> x(size);
-        for (int at = 0; at < size; ++at) {
-            Index index = unravel(at);
-            const bool mirrored = to_real && index.back() > half;
-            if (mirrored)
-                for (size_t axis = 0; axis < index.size(); ++axis)
-                    index[axis] = (plan.shape[axis] - index[axis]) % plan.shape[axis];
-            const int64_t offset = plan.input.at(index, batch);
-            x[at] = from_real ? Complex128(static_cast<const T*>(from)[offset]) : widen(complex_from[offset]);
-            if (mirrored) x[at] = std::conj(x[at]);
-        }
-        transform(x, plan.shape, sign);
-        for (int at = 0; at < size; ++at) {
-            const Index index = unravel(at);
-            if (from_real && index.back() > half) continue;
-            const int64_t offset = plan.output.at(index, batch);
-            if (to_real) static_cast<T*>(to)[offset] = static_cast<T>(x[at].real());
-            else complex_to[offset] = narrow<std::complex<T>>(x[at]);
-        }
-    }
-    return 0;
-}
-
 } // namespace
 
 extern "C" {
 
 #define ACCEPT(name) Status name(...) { return 0; }
-#define CREATE(name) Status name(Handle* handle) { *handle = &plans; return 0; } // nothing is kept: any address will do
+#define CREATE(name) Status name(Handle* handle) { *handle = handle; return 0; } // nothing is kept: any address will do
 #define ANSWER(name, ...) Status name(__VA_ARGS__, int* answer) { *answer = 0; return 0; }
 
 // ── cuBLAS ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -355,18 +272,6 @@ Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int 
                            leading_b, 0, beta, c[i], TYPE<T>, leading_c, 0, 1, COMPUTE<T>}); \
         return status; \
     } \
-    Status cublas##letter##gemv_v2(Handle, int operation, int m, int n, const T* alpha, const T* a, int leading, \
-                                   const T* x, int step_x, const T* beta, T* y, int step_y) { \
-        const int rows = operation ? n : m, columns = operation ? m : n; \
-        const Matrix<T> seen = {a, leading, operation}; \
-        for (int64_t i = 0; i < rows; ++i) { \
-            Wide<T> sum = 0; \
-            for (int64_t j = 0; j < columns; ++j) sum += seen(i, j) * widen(x[j * step_x]); \
-            T& to = y[i * step_y]; \
-            to = narrow<T>(widen(*alpha) * sum + (*beta == T(0) ? Wide<T>(0) : widen(*beta) * widen(to))); \
-        } \
-        return 0; \
-    } \
     Status cublas##letter##geam(Handle, int operation_a, int operation_b, int m, int n, const T* alpha, const T* a, \
                                 int leading_a, const T* beta, const T* b, int leading_b, T* c, int leading_c) { \
         const Matrix<T> left = {a, leading_a, operation_a}, right = {b, leading_b, operation_b}; \
@@ -380,17 +285,6 @@ Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int 
         return 0; \
     }
 FOR_EACH_TYPE(PRODUCTS_OF)
-
-#define DOT(name, T, conjugated) \
-    Status name(Handle, int n, const T* x, int step_x, const T* y, int step_y, T* result) { \
-        return dot(n, x, step_x, y, step_y, result, conjugated); \
-    }
-DOT(cublasSdot_v2, float, false)
-DOT(cublasDdot_v2, double, false)
-DOT(cublasCdotu_v2, Complex64, false)
-DOT(cublasCdotc_v2, Complex64, true)
-DOT(cublasZdotu_v2, Complex128, false)
-DOT(cublasZdotc_v2, Complex128, true)
 
 #define BATCHED_SOLVERS_OF(letter, T, Part) \
     Status cublas##letter##getrfBatched(Handle, int n, T** a, int leading, int* pivots, int* info, int count) { \
@@ -561,52 +455,6 @@ Status cusolverDnXgeev(Handle, Handle, int, int vectors, int64_t n, int type, vo
         return eigenvalues(vectors, static_cast<int>(n), static_cast<T*>(a), static_cast<int>(leading), w,
                            static_cast<T*>(v), static_cast<int>(leading_v), info);
     });
-}
-
-// ── cuFFT ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-ACCEPT(cufftSetAutoAllocation)
-ACCEPT(cufftSetStream)
-ACCEPT(cufftSetWorkArea)
-ACCEPT(cufftDestroy)
-Status cufftGetVersion(int* version) { *version = 12000; return 0; }
-Status cufftCreate(int* plan) {
-    *plan = static_cast<int>(plans.size());
-    plans.push_back({});
-    return 0;
-}
-Status cufftMakePlanMany(int plan, int rank, int* shape, int* embedded_input, int stride_input, int distance_input,
-                         int* embedded_output, int stride_output, int distance_output, int type, int batch,
-                         size_t* size) {
-    constexpr int real_to_complex = 0x2A, complex_to_real = 0x2C, in_double = 0x40;
-    const Index whole(shape, shape + rank);
-    Index half = whole;
-    half.back() = half.back() / 2 + 1;
-    const Index& stored_input = (type & ~in_double) == complex_to_real ? half : whole;
-    const Index& stored_output = (type & ~in_double) == real_to_complex ? half : whole;
-    Layout input = {stored_input, 1, product(stored_input)}, output = {stored_output, 1, product(stored_output)};
-    if (embedded_input) {
-        input = {Index(embedded_input, embedded_input + rank), stride_input, distance_input};
-        output = {Index(embedded_output, embedded_output + rank), stride_output, distance_output};
-    }
-    plans.at(plan) = {whole, input, output, batch};
-    *size = WORKSPACE;
-    return 0;
-}
-Status cufftMakePlan1d(int plan, int length, int type, int batch, size_t* size) {
-    return cufftMakePlanMany(plan, 1, &length, nullptr, 1, 0, nullptr, 1, 0, type, batch, size);
-}
-#define EXECUTE(name, T, sign, from_real, to_real) \
-    Status name(int plan, const void* from, void* to) { return execute<T>(plan, from, to, sign, from_real, to_real); }
-EXECUTE(cufftExecR2C, float, -1, true, false)
-EXECUTE(cufftExecD2Z, double, -1, true, false)
-EXECUTE(cufftExecC2R, float, 1, false, true)
-EXECUTE(cufftExecZ2D, double, 1, false, true)
-Status cufftExecC2C(int plan, const void* from, void* to, int sign) {
-    return execute<float>(plan, from, to, sign, false, false);
-}
-Status cufftExecZ2Z(int plan, const void* from, void* to, int sign) {
-    return execute<double>(plan, from, to, sign, false, false);
 }
 
 } // extern "C"
