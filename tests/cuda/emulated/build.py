@@ -1,7 +1,7 @@
 """An environment in which CuPy runs without a GPU: `python tests/cuda/emulated/build.py`, by the Python of a fresh one.
 
-It has CuPy (the wheel, unchanged but for two modules), NVRTC, and what `GROUP` names: `uv sync --group emulated` brings
-all of it. All that is made lies in the environment, and is made anew where one of the sources here has changed:
+It has CuPy (the wheel, unchanged but for two modules), NVRTC, and what else `NEEDED` names: `uv sync --group emulated`
+brings all of it. All that is made lies in the environment, and is made anew where one of the sources here has changed:
 
 - ``libemulated_cuda.so`` from the three ``.cpp`` here, with a function that fails for each that CuPy asks for
   and nothing here has; and CUDA's libraries, by the names that CuPy loads, as links to it;
@@ -37,20 +37,15 @@ LIBRARIES: Final = HOME / "lib"
 HEADERS: Final = SITE / "nvidia" / "cu13" / "include"
 SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
 HOOK: Final = SITE / "emulated_cuda.pth"
+RUNTIME: Final = Path("cupy_backends", "cuda", "api", "runtime")
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
 MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h")
 COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "fourier.cpp")
 SOURCES: Final = (*COMPILED, "thrust.py", "build.py")
-GROUP: Final = (
-    "cupy-cuda13x",
-    "nvidia-cuda-nvrtc",
-    "nvidia-cuda-runtime",
-    "nvidia-cuda-crt",
-    "cython",
-    "setuptools",
-    "pip",
+NEEDED: Final = (
+    *("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "cython", "setuptools", "pip"),
+    *("numpy", "scipy", "ml-dtypes", "micrograd-core", "micrograd-cuda"),
 )
-GROUP_TOO: Final = ("numpy", "scipy", "ml-dtypes", "micrograd-core", "micrograd-cuda")
 TOOLS: Final = ("gcc", "g++", "nm")
 
 # Libraries that others depend on, of which CuPy itself calls nothing.
@@ -95,20 +90,25 @@ class Failed(Exception):
     """A step of the build."""
 
 
+def has_driver() -> bool:
+    """Whether NVIDIA's loads, in a Python that loads nothing of ours: -S."""
+    command = [sys.executable, "-S", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
 def check() -> dict[str, str]:
     """The versions of what is there."""
     if sys.prefix == sys.base_prefix:
         raise Missing(f"{sys.prefix} is no environment of its own: python -m venv FOLDER, and build with its Python")
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise Missing(f"the emulation runs on Linux on x86_64; this is {sys.platform} on {platform.machine()}")
-    driver = [sys.executable, "-S", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]  # -S: as if nothing were built
-    if not subprocess.run(driver, capture_output=True, check=False).returncode:
+    if has_driver():
         raise Missing("this machine has NVIDIA's driver: use the GPU, and an environment that knows it")
     for tool in TOOLS:
         if not shutil.which(tool):
             raise Missing(f"there is no {tool}: install the compiler (gcc, g++, binutils)")
     found = {}
-    for name in (*GROUP, *GROUP_TOO):
+    for name in NEEDED:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -116,7 +116,7 @@ def check() -> dict[str, str]:
                 f"{name} is not installed in {sys.prefix}: uv sync --group emulated brings all of it"
             ) from None
     if find_spec("cupy") is None or not (HEADERS / "cuda.h").exists():
-        raise Missing(f"CuPy, or {HEADERS}/cuda.h, is missing: install {' '.join(GROUP)}")
+        raise Missing(f"CuPy, or {HEADERS}/cuda.h, is missing: install nvidia-cuda-runtime and cupy-cuda13x again")
     return found
 
 
@@ -130,10 +130,10 @@ def run(*command: str | Path, where: Path | None = None, text: str | None = None
     return done.stdout
 
 
-def wanted() -> dict[str, str]:
-    """The functions that CuPy's modules want of CUDA's libraries, each with the library's name."""
+def wanted(runtime: Path) -> dict[str, str]:
+    """The functions that CuPy's modules, and its runtime made anew, want of CUDA's libraries, each with its library."""
     modules = [path for top in ("cupy", "cupyx", "cupy_backends") for path in (SITE / top).rglob(f"*{SUFFIX}")]
-    listed = run("nm", "-D", "--undefined-only", *modules)
+    listed = run("nm", "-D", "--undefined-only", *modules) + run("nm", "--undefined-only", runtime)
     return {name: library or "" for name, library in UNKNOWN.findall(listed) if "nvrtc" not in library}
 
 
@@ -169,7 +169,7 @@ def build_libraries(work: Path, functions: dict[str, str]) -> None:
         link.symlink_to(LIBRARIES / name)
 
 
-def build_runtime(work: Path, cupy: str) -> None:
+def compile_runtime(work: Path, cupy: str) -> Path:
     """CuPy's own module over the runtime, from the source distribution of the same version."""
     download = ["download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "cupy", f"cupy=={cupy}"]
     try:
@@ -178,18 +178,23 @@ def build_runtime(work: Path, cupy: str) -> None:
         raise Missing(f"the source distribution of CuPy {cupy} is not to be had: {failed}") from None
     with tarfile.open(next(work.glob("cupy-*.tar.gz"))) as archive:
         archive.extractall(work, filter="data")
-    source = work / f"cupy-{cupy}"
+    source, made = work / f"cupy-{cupy}", work / "runtime.o"
     run(sys.executable, "-c", CYTHONIZE, where=source)
     (work / "cuda_profiler_api.h").write_text(PROFILER, encoding="utf-8")
     import numpy as np  # check() has found it
 
     headers = [sysconfig.get_path("include"), np.get_include(), str(work), str(HEADERS)]
-    flags = ["-O1", "-shared", "-fPIC", "-w", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION", "-DCUPY_CACHE_KEY=emulated"]
-    module = Path("cupy_backends", "cuda", "api", "runtime")
-    place = [f"-L{LIBRARIES}", "-lemulated_cuda", f"-Wl,-rpath,{LIBRARIES}"]
+    flags = ["-O1", "-fPIC", "-w", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION", "-DCUPY_CACHE_KEY=emulated"]
+    run("g++", *flags, *(f"-I{each}" for each in headers), "-c", (source / RUNTIME).with_suffix(".cpp"), "-o", made)
+    return made
+
+
+def link_runtime(runtime: Path) -> None:
+    """In place of the wheel's module, as a new file: the old one may be shared with uv's cache."""
     made = SITE / "cupy_backends" / f"emulated{SUFFIX}.new"
-    run("g++", *flags, *(f"-I{each}" for each in headers), source / f"{module}.cpp", "-o", made, *place)
-    made.replace(SITE / f"{module}{SUFFIX}")  # a new file: the old one may be shared with uv's cache
+    place = [f"-L{LIBRARIES}", "-lemulated_cuda", f"-Wl,-rpath,{LIBRARIES}"]
+    run("g++", "-shared", runtime, "-o", made, *place)
+    made.replace(SITE / f"{RUNTIME}{SUFFIX}")
 
 
 def build_package() -> None:
@@ -212,8 +217,9 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as work:
                 stamp.unlink(missing_ok=True)
                 HOOK.unlink(missing_ok=True)
-                build_libraries(Path(work), wanted())
-                build_runtime(Path(work), versions["cupy-cuda13x"])
+                runtime = compile_runtime(Path(work), versions["cupy-cuda13x"])
+                build_libraries(Path(work), wanted(runtime))
+                link_runtime(runtime)
             build_package()
             stamp.write_text(state, encoding="utf-8")
         print(run(sys.executable, "-c", PROOF), end="")

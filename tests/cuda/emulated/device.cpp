@@ -53,7 +53,7 @@ struct Module { void* library; };
 typedef const char* (*Kernel)(const unsigned* sizes, size_t dynamic, char* shared, void** parameters); // null, or why
 struct Function { Kernel run; std::string name; };
 
-std::recursive_mutex guard;
+std::recursive_mutex access_to_all;
 typedef std::lock_guard<std::recursive_mutex> Locked;
 std::map<uintptr_t, Block> blocks;
 std::map<int, size_t> used;
@@ -71,7 +71,7 @@ CUresult refused(CUresult error, const char* why) {
     return error;
 }
 void count(const char* event) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     ++counts[event];
 }
 
@@ -85,7 +85,7 @@ std::map<uintptr_t, Block>::iterator block_of(const void* pointer) {
 }
 
 cudaError_t allocate(void** pointer, size_t bytes, bool host) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     count(host ? "host allocation" : "allocation");
     *pointer = nullptr;
     if (!host && used[current] + bytes > capacity()) return failed(cudaErrorMemoryAllocation);
@@ -109,7 +109,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool host) {
 }
 
 cudaError_t release(void* pointer) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     if (!pointer) return cudaSuccess;
     const auto found = blocks.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == blocks.end()) return failed(cudaErrorInvalidValue, "what is freed was not allocated");
@@ -134,7 +134,7 @@ bool within(const void* pointer, size_t bytes, bool host_too) {
 }
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     if (!bytes) return cudaSuccess;
     if (kind == cudaMemcpyDefault) {
         const auto target = block_of(to), origin = block_of(from);
@@ -152,7 +152,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
 }
 
 cudaError_t fill(void* to, int value, size_t bytes) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     if (bytes && !within(to, bytes, false)) return failed(cudaErrorInvalidValue, "what is filled is no device's memory");
     memset(to, value, bytes);
     return cudaSuccess;
@@ -220,7 +220,7 @@ extern "C" {
 
 // How often something happened: launch, synchronisation, allocation, host to device, device to host, …
 long emulated_count(const char* event) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     return counts[event];
 }
 // The function that turns PTX into the path of a library whose kernels are `kernel_NAME`; empty where it cannot.
@@ -288,7 +288,7 @@ cudaError_t cudaFree(void* pointer) { return release(pointer); }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return release(pointer); }
 cudaError_t cudaFreeHost(void* pointer) { return release(pointer); }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     *total = capacity();
     *free = capacity() - used[current];
     return cudaSuccess;
@@ -308,7 +308,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 cudaError_t cudaMemset(void* to, int value, size_t bytes) { return fill(to, value, bytes); }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return fill(to, value, bytes); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-    Locked locked(guard);
+    Locked locked(access_to_all);
     memset(attributes, 0, sizeof *attributes);
     attributes->device = cudaInvalidDeviceId;
     const auto found = block_of(pointer);
@@ -440,7 +440,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     for (int i = 0; i < 6; ++i) fits &= sizes[i] && sizes[i] <= limits[i];
     const Function& kernel = *reinterpret_cast<Function*>(function);
     if (!fits) return refused(CUDA_ERROR_INVALID_VALUE, ("a launch is too large: " + kernel.name).c_str());
-    Locked locked(guard);
+    Locked locked(access_to_all);
     count("launch");
     if (getenv("EMULATED_TRACE"))
         fprintf(stderr, "emulated: %s<<<(%u, %u, %u), (%u, %u, %u), %u>>>\n", kernel.name.c_str(), grid_x, grid_y,
