@@ -191,8 +191,7 @@ def test_bit_fields(launch: Any) -> None:
 
 
 def test_carries_run_through_128_bits(launch: Any) -> None:
-    words = RNG.integers(0, 1 << 32, (2, 4), "uint32")
-    words[:, 1] = [0xFFFFFFFF, 0]  # the carry runs on
+    words = np.array([[0xFFFFFFFF, 0xFFFFFFFF, 0, 5], [1, 0, 1, 7]], "uint32")
     out = np.zeros(8, "uint32")
     load = "".join(f"ld.global.u32 %r{i}, [%d0+{4 * i}];" for i in range(8))
     add = "".join(f"{op} %r{10 + i}, %r{i}, %r{4 + i};" for i, op in enumerate(chain("add")))
@@ -202,6 +201,18 @@ def test_carries_run_through_128_bits(launch: Any) -> None:
     a, b = (int.from_bytes(row.tobytes(), "little") for row in words)
     assert int.from_bytes(out[:4].tobytes(), "little") == (a + b) % (1 << 128)
     assert int.from_bytes(out[4:].tobytes(), "little") == (a - b) % (1 << 128)
+
+
+def test_products_carry_into_the_upper_word(launch: Any) -> None:
+    out = np.zeros(2, "uint32")
+    body = """
+    mov.u32 %r1, 0xFFFFFFFF;
+    mov.u32 %r2, 3;
+    mad.lo.cc.u32 %r3, %r1, %r2, %r1;
+    madc.hi.u32 %r4, %r1, %r2, 40;
+    st.global.v2.u32 [%d0], {%r3, %r4};"""
+    assert launch(kernel(body, 1), out) is None
+    assert int(out.view("uint64")[0]) == 0xFFFFFFFF * 3 + 0xFFFFFFFF + (40 << 32)
 
 
 def chain(name: str) -> list[str]:
@@ -417,7 +428,7 @@ def test_atomics(launch: Any) -> None:
     assert sorted(seen.tolist()) == list(range(40))
 
 
-def test_functions_and_constants(launch: Any) -> None:
+def test_functions_constants_and_scopes(launch: Any) -> None:
     before = """
     .const .align 4 .f32 scale[2] = {0f40000000, 0f40400000};
     .func (.param .b32 result) scaled(.param .b32 x, .param .b32 which)
@@ -434,19 +445,22 @@ def test_functions_and_constants(launch: Any) -> None:
     }
     """
     body = """
+    mov.f32 %f2, 0f3F800000;
     {
-    .reg .b32 temporary;
+    .reg .b32 temporary; .reg .f32 %f2;
     .param .b32 first; .param .b32 second; .param .b32 returned;
     mov.u32 temporary, 1;
-    st.param.f32 [first], 0f40A00000;
+    mov.f32 %f2, 0f40A00000;
+    st.param.f32 [first], %f2;
     st.param.u32 [second], temporary;
     call.uni (returned), scaled, (first, second);
     ld.param.f32 %f1, [returned];
     }
+    add.f32 %f1, %f1, %f2;
     st.global.f32 [%d0], %f1;"""
     out = np.zeros(1, "float32")
     assert launch(kernel(body, 1, before), out) is None
-    assert out[0] == 15.0
+    assert out[0] == 16.0
 
 
 def test_a_branch_by_a_table(launch: Any) -> None:

@@ -218,9 +218,9 @@ static const char* run_together(Step step, size_t size, const char* name, size_t
     static size_t capacity;
     static u64 exchanged[1024 / WARP][WARP];
     Position at = origin(sizes, dynamic, shared);
-    const Block block = {step, NULL, size, at.ntid[0] * at.ntid[1] * at.ntid[2], exchanged, parameters};
-    if (capacity < size * block.threads) memory = realloc(memory, capacity = size * block.threads);
-    ((Block*)&block)->memory = memory;
+    const u32 threads = at.ntid[0] * at.ntid[1] * at.ntid[2];
+    if (capacity < size * threads) memory = realloc(memory, capacity = size * threads);
+    const Block block = {step, memory, size, threads, exchanged, parameters};
     if (setjmp(failed)) return sentence;
     EACH(at.ctaid, at.nctaid) {
         memset(shared, 0xFF, fixed + dynamic);
