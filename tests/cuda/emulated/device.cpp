@@ -6,7 +6,7 @@
 //
 // EMULATED_DEVICES  how many devices there are; 1
 // EMULATED_MEMORY   bytes of each; 4 GiB
-// EMULATED_GUARD    a block ends where a page ends that nobody may touch
+// EMULATED_GUARD    a block ends at a page that nobody may touch, and CuPy pools none
 // EMULATED_TRACE    each launch is printed
 #include <chrono>
 #include <cstdio>
