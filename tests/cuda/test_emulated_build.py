@@ -24,7 +24,7 @@ def test_what_is_missing_is_named(
     changes, message = LACKS[what]
     for name, value in {"has_driver": lambda: False, "sys.prefix": "an environment", **changes}.items():
         monkeypatch.setattr(f"tests.cuda.emulated.build.{name}", value)
-    assert build.main() == 2
+    assert build.main() == build.MISSING
     assert message in capsys.readouterr().err
 
 
