@@ -48,7 +48,7 @@ step() {
 parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
 pytest=("$python" -m pytest -q -p no:cacheprovider)
-own=(tests/cuda/test_gpu.py tests/cuda/test_rows.py tests/cuda/test_linalg.py)
+own=(tests/cuda/test_gpu.py tests/cuda/test_rows.py tests/cuda/test_linalg.py tests/cuda/test_special_values.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
