@@ -9,8 +9,8 @@ brings all of it. All that is made lies in the environment, and is made anew whe
 - ``cupy.cuda.thrust``, in Python;
 - ``emulated_cuda``, the package that every Python of the environment loads: `boot.py`, and `translate.py`.
 
-It is refused where a driver is: the environment would not find the GPU any more. Ends with 77 where something is missing
-that it needs, the network for CuPy's source distribution among it; with 1 where it does not work.
+It is refused where a driver is: the environment would not find the GPU any more. Ends with 77 where something that it
+needs is missing, the network for CuPy's source distribution among it; with 1 where it does not work.
 """
 
 from __future__ import annotations
