@@ -440,7 +440,7 @@ def asarray(
     """A tensor that records nothing unless asked, with the elements of `data`. Parameters and errors as for `Tensor`.
 
     A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.
-    Another library's array outside the host's memory stays where it is, and shares its memory unless `copy` is true.
+    Another library's array that the host cannot read stays where it is, and shares its memory unless `copy` is true.
     """
     if requires_grad:
         return Tensor(data, dtype=dtype, device=device, requires_grad=True)
@@ -449,15 +449,18 @@ def asarray(
         x: Tensor = data if device is None else data.to(device)
         x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
         return x.copy() if copy and x is data else x
-    if _is_elsewhere(data):
+    if copy is False and not _is_elsewhere(data):
+        raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
+    kernels = (default_device() if device is None else Device(device)).kernels
+    try:
+        buffer, shape, found = ingest(data, wanted)
+    except TypeError:
+        if not _is_elsewhere(data):
+            raise
         from micrograd_core.creation import from_dlpack
 
         x = from_dlpack(data, device=device, copy=copy)
         return x if wanted is None or wanted is x.dtype else x.astype(wanted)
-    if copy is False:
-        raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
-    kernels = (default_device() if device is None else Device(device)).kernels
-    buffer, shape, found = ingest(data, wanted)
     if found not in kernels._native:
         raise UnsupportedDType(found.name, str(kernels.device), kernels.backend.dtypes)
     try:
@@ -469,7 +472,7 @@ def asarray(
 
 
 def _is_elsewhere(data: Any) -> bool:
-    """Whether the host cannot read `data`, as it says itself through DLPack."""
+    """Whether `data` says through DLPack that it is not in the host's memory."""
     place = getattr(data, "__dlpack_device__", None)
     return place is not None and int(place()[0]) != HOST
 

@@ -234,6 +234,17 @@ def test_what_dlpack_cannot_carry() -> None:
     with pytest.raises((DeviceUnavailable, LookupError), match="dlpack type 99"):
         asarray(Elsewhere())
 
+    class Pinned:
+        """Memory that a GPU reads too: the host can."""
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 3, 0
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return np.arange(3.0)
+
+    assert asarray(Pinned()).tolist() == [0.0, 1.0, 2.0]
+
 
 def test_conversion_to_numpy_says_what_to_do() -> None:
     assert np.asarray(asarray([1.0, 2.0])).tolist() == [1.0, 2.0]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from micrograd_core.layout import Shape
-from micrograd_cuda.gemm import Product
+from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.units import NAME, Unit, text
 
 Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
@@ -103,8 +103,6 @@ class CuPyRuntime:
 
     def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
         """On the current stream. With `call.batches` of 1 as a plain product."""
-        from micrograd_cuda.gemm import TYPE
-
         factors = self._factors.get(dtype)
         if factors is None:
             factors = self._factors[dtype] = self._one_and_zero(dtype)
