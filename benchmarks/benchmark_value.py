@@ -44,10 +44,10 @@ ABOUT = {
     "mlp-backward": "MLP 10-20-20-1 on scalars, and gradients",
     "mlp-step": "MLP 10-20-20-1 on scalars, gradients and update", "chain-300": "chain of 300 nodes, built and swept",
     "chain": "chain of 10⁶ nodes, per node, processor time",
-    "chain-uncollected": "the same, while the garbage collector is off",
 }  # fmt: skip
 SIZES = (10, 20, 20, 1)
 NODES = 1_000_000
+CHAINS = 5
 RATE = 1e-9  # so small that the network stays the one whose numbers were compared
 
 Run = Callable[[], Any]
@@ -66,6 +66,15 @@ class Peers:
                 self.left_out[name] = str(error)
         rng = random.Random(0)
         self.x = [rng.uniform(-1, 1) for _ in range(SIZES[0])]
+
+    @property
+    def leaves(self) -> dict[str, Callable[[float], Any]]:
+        """By peer that can sweep a chain of `NODES`: what makes a number with a gradient."""
+        makers: dict[str, Callable[[Any], Callable[[float], Any]]] = {
+            "value": lambda module: module.Value,
+            "torch": lambda module: lambda x: module.tensor(x, dtype=module.float64, requires_grad=True),
+        }
+        return {name: make(self.modules[name]) for name, make in makers.items() if name in self.modules}
 
     def runs(self, case: str) -> dict[str, Run]:
         """By peer; each returns the number that is compared."""
@@ -258,21 +267,16 @@ def compare(case: str, runs: dict[str, Run]) -> None:
         raise SystemExit(f"stopped: {case}: the peers disagree: {found}")
 
 
-def chain(value: Any, collected: bool) -> float:
-    """Microseconds a node to build and sweep a chain.
+def chain(value: Callable[[float], Any]) -> float:
+    """Microseconds a node to build and sweep a chain, with the garbage collector running.
 
-    Nodes make no cycles, but Python's collector looks for some: at every living object, as often as their number has
-    grown by a quarter. What that costs depends on what else the process has imported. It takes seconds, in which others
-    would have their turn on a busy machine; so processor time is what is counted.
+    It takes seconds, in which others would have their turn on a busy machine; so processor time is what is counted.
+    The peers do not take turns: memory that one has just given back by the million is work for the next.
     """
     gc.collect()
-    if not collected:
-        gc.disable()
     start = process_time_ns()
     link(value, NODES)
-    took = process_time_ns() - start
-    gc.enable()
-    return took / NODES / 1e3
+    return (process_time_ns() - start) / NODES / 1e3
 
 
 def link(value: Any, nodes: int) -> Any:
@@ -301,9 +305,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for case in chosen.cases:
         print(f"{case} …", file=sys.stderr)
         with Disturbance() as others:
-            if case in ("chain", "chain-uncollected"):
-                samples = tuple(chain(peers.modules["value"].Value, case == "chain") for _ in range(3))
-                timings = {"value": Timing(1, samples)}
+            if case == "chain":
+                timings = {name: Timing(1, tuple(chain(x) for _ in range(CHAINS))) for name, x in peers.leaves.items()}
             else:
                 runs = peers.runs(case)
                 compare(case, runs)

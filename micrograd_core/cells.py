@@ -193,5 +193,5 @@ class Cells:
 
 def _view(kind: type[Value], matrix: Matrix, i: int) -> Any:
     view = object.__new__(kind)
-    view._a, view._da, view._b, view._db, view._uses, view._name = matrix, i, None, None, 0, ""
+    view._a, view._da, view._b, view._db, view._name, view._uses, view._depth = matrix, i, None, None, "", 0, 0
     return view

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.autograd import Leaf
 from micrograd_core.bridge import Elements
+from micrograd_core.floats import BINARY, REFLECTED
+from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor
-from micrograd_core.value import BINARY, REFLECTED, Value, leaf
+from micrograd_core.value import Value, leaf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,6 +164,7 @@ def draw(root: Value | Tensor, *, limit: int = LIMIT) -> Drawing:
 def children(node: Any) -> Iterator[Any]:
     """What a node was computed from."""
     if isinstance(node, Value):
+        unpack(node)
         a = node._a
         yield from [a] if isinstance(a, Block) and _is_result(node) else operands(node)
     elif isinstance(node, Block):
@@ -175,6 +178,7 @@ def children(node: Any) -> Iterator[Any]:
 
 def operands(value: Value) -> list[Value]:
     """What a value was computed from, in order; a constant as a value made for the occasion."""
+    unpack(value)
     a, b, name = value._a, value._b, value._name
     if a is None or isinstance(a, Block):
         return [] if a is None else [x for x in a.inputs if x is not None]

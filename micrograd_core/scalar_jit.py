@@ -16,10 +16,11 @@ from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.expressions import Expression, Expressions, Operand, source
-from micrograd_core.floats import Floats, divide, number, power, sigmoid, sign
+from micrograd_core.floats import REFLECTED, Floats, divide, number, power, sigmoid, sign
+from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor
-from micrograd_core.value import REFLECTED, Value, leaf, node, results, tracing
+from micrograd_core.value import Value, leaf, node, results, tracing
 
 FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
 EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
@@ -221,6 +222,7 @@ class Trace:
             if id(each) in self.known:
                 stack.pop()
                 continue
+            unpack(each)
             operands = [x for x in (each._a, each._b) if x is not None] if not _is_leaf(each) else []
             if any(isinstance(x, Block) for x in operands) or isinstance(each, DeviceValue):
                 raise TraceError(

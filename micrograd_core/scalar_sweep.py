@@ -21,10 +21,10 @@ class Block:
     asks `pull` for those of the inputs, once.
     """
 
-    __slots__ = ("_a", "_b", "_grad", "_uses", "gradients", "inputs", "label", "width")
+    __slots__ = ("_a", "_b", "_depth", "_grad", "_uses", "gradients", "inputs", "label", "width")
 
     def __init__(self, label: str, inputs: Sequence[Any], width: int) -> None:
-        self._a, self._b, self._uses = BLOCK, None, 0
+        self._a, self._b, self._uses, self._depth = BLOCK, None, 0, 0
         self.label, self.inputs, self.width = label, inputs, width
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
@@ -34,7 +34,7 @@ class Block:
         raise NotImplementedError
 
 
-_sweeping = threading.Lock()  # two threads may sweep graphs that share nodes
+sweeping = threading.Lock()  # two threads may sweep graphs that share nodes
 
 
 def sweep(root: Any) -> None:
@@ -43,7 +43,7 @@ def sweep(root: Any) -> None:
     The first pass counts for each node how often it is used, and clears the gradients in between; the second pass
     takes a node when the last of its uses is done. Nothing recurses.
     """
-    with _sweeping:
+    with sweeping:
         try:
             _count(root)
             _carry(root)

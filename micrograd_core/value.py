@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from micrograd_core import device as devices
 from micrograd_core.autograd import is_grad_enabled
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.floats import Floats, divide, number, power
+from micrograd_core.floats import BINARY, REFLECTED, Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
+from micrograd_core.scalar_runs import LONG, pack, unpack
 from micrograd_core.scalar_sweep import Block, sweep
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ new = object.__new__
 recording = is_grad_enabled
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
-REFLECTED = {"r-": "-", "r/": "/", "r**": "**"}
-"""Names of nodes whose constant stands on the left."""
-
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)  # a `scalar_jit.Trace` that takes note
 
 
@@ -63,7 +61,7 @@ class Value:
     """
 
     # A constant operand has no node: `_b` is None and `_db` the number. A leaf has neither `_a` nor `_b`.
-    __slots__ = ("__weakref__", "_a", "_b", "_da", "_data", "_db", "_grad", "_name", "_uses")
+    __slots__ = ("__weakref__", "_a", "_b", "_da", "_data", "_db", "_depth", "_grad", "_name", "_uses")
 
     _data: Any
     _grad: Any  # unset until a sweep reaches the node
@@ -72,6 +70,7 @@ class Value:
     _da: Any  # the derivative by `_a`
     _db: Any
     _name: str
+    _depth: int  # operations since the chain of first operands was last packed
     stack: ClassVar[Callable[[Any], Tensor]]  # `bridge` sets both: nested Values to a tensor, and back
     unstack: ClassVar[Callable[[Tensor], Any]]
     _on_host: ClassVar[bool] = True
@@ -199,6 +198,7 @@ class Value:
     @property
     def _op(self) -> str:
         """The operation, as micrograd writes it; empty for a leaf."""
+        unpack(self)
         name = self._name
         if name == "**" and self._b is None:
             return f"**{self._db}"
@@ -220,6 +220,7 @@ class Value:
             return general("+", self, other)
         out._uses = 0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
             out._da = 1.0
             out._name = "+"
@@ -244,6 +245,7 @@ class Value:
         out._data = x * y
         out._uses = 0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
             out._da = y
             out._name = "*"
@@ -266,6 +268,7 @@ class Value:
             return general("-", self, other)
         out._uses = 0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
             out._da = 1.0
             out._name = "-"
@@ -290,6 +293,7 @@ class Value:
         out._data = quotient
         out._uses = 0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
             out._da = 1.0 / y if y else divide(1.0, y)
             out._name = "/"
@@ -316,6 +320,7 @@ class Value:
                 out._data = power(x, other)
                 da = other * power(x, other - 1) if other else 0.0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
             out._da = da
             out._b = None
@@ -336,8 +341,9 @@ class Value:
             out._data = 0.0 if x == x else x
             out._da = 0.0
         if recording():
+            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self
-            out._b = None
+            out._b = out._db = None
             out._uses = 0
             out._name = "relu"
             return out
@@ -390,7 +396,7 @@ class Value:
 def leaf(data: Any, kind: type[Value] = Value) -> Any:
     """A value that was not computed, or not recorded."""
     out = new(kind)
-    out._data, out._a, out._b, out._uses, out._name, out._grad = data, None, None, 0, "", 0.0
+    out._data, out._a, out._b, out._uses, out._depth, out._name, out._grad = data, None, None, 0, 0, "", 0.0
     return out
 
 
@@ -405,7 +411,8 @@ def node(name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None, k
     if not recording():
         return unrecorded(data, kind)
     out = new(kind)
-    out._data = data  # one by one: packing them into a tuple costs more
+    out._depth = a._depth + 1 if a._depth < LONG else pack(a)
+    out._data = data  # one by one: a tuple of them costs more
     out._a = a
     out._da = da
     out._b = b
@@ -442,18 +449,6 @@ def general(name: str, x: Value, other: Any) -> Any:
     out, dx, dy = BINARY[name](left, right)
     dx, dy = (dy, dx) if name in REFLECTED else (dx, dy)
     return node(name, out, x, dx, other, y if other is None else dy)
-
-
-_, EXPONENT_RULE = rules("pow")
-BINARY: dict[str, Callable[[Any, Any], tuple[Any, Any, Any]]] = {
-    "+": lambda x, y: (x + y, 1.0, 1.0),
-    "-": lambda x, y: (x - y, 1.0, -1.0),
-    "*": lambda x, y: (x * y, y, x),
-    "/": lambda x, y: (divide(x, y), divide(1.0, y), divide(-divide(x, y), y)),
-    "**": lambda x, y: (out := power(x, y), y * power(x, y - 1) if y else 0.0, EXPONENT_RULE(Floats, 1.0, out, x, y)),
-}
-"""Result and both derivatives of the operations on two floats."""
-BINARY |= {reflected: BINARY[name] for reflected, name in REFLECTED.items()}
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
