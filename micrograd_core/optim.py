@@ -8,15 +8,21 @@ them; what the rule keeps between steps is its own, and the kernel may write it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
-from micrograd_core.dtypes import weak
-from micrograd_core.errors import DTypeError, GraphError
+from micrograd_core.dtypes import REAL_OF, float32, weak
+from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.functions import FUNCTIONS
-from micrograd_core.tensor import Tensor
+from micrograd_core.schedules import Schedule, cosine, linear_warmup, step_decay
+from micrograd_core.tensor import Tensor, asarray
+
+__all__ = [
+    "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "Schedule", "clip_grad_norm", "clip_grad_value", "cosine",
+    "linear_warmup", "step_decay",
+]  # fmt: skip
 
 
 class Optimizer:
@@ -116,6 +122,63 @@ class Optimizer:
         for p in self.params:
             p.zero_grad()
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of what the rule keeps between steps, by position of the parameter and name: ``"0.m"``, ``"0.step"``.
+
+        A parameter that was not stepped yet has nothing there. Hyperparameters are not part of it.
+        """
+        found: dict[str, Tensor] = {}
+        for i, (p, state) in enumerate(zip(self.params, self.state, strict=True)):
+            for part, own in _parts(p, state):
+                for name in self.keeps():
+                    x = own.get(name)
+                    if name == "step" and x is not None:
+                        found[f"{i}.{part}{name}"] = asarray(x, dtype=float32, device=p.device)
+                    elif x is not None:
+                        found[f"{i}.{part}{name}"] = wrap(x, p._kernels, p._kernels.dtype(x), None).copy()
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of such a rule (tensors or arrays), with parameters of the same shapes.
+
+        Raises
+        ------
+        ShapeError
+            When names or shapes differ; all differences are listed and nothing is loaded.
+        """
+        loaded: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
+        faults: list[str] = []
+        unknown = dict.fromkeys(state)
+        for i, (p, new) in enumerate(zip(self.params, loaded, strict=True)):
+            for part, own in _parts(p, new):
+                names = {f"{i}.{part}{name}": name for name in self.keeps()}
+                given = {name: state[full] for full, name in names.items() if full in state}
+                faults += [f"{full!r} is missing" for full, name in names.items() if given and name not in given]
+                for full, name in names.items():
+                    unknown.pop(full, None)
+                    if name == "step" and name in given:
+                        own[name] = int(given[name])
+                    elif name in given:
+                        x = asarray(given[name], dtype=REAL_OF.get(p.dtype, p.dtype), device=p.device, copy=True)
+                        own[name] = x._handle
+                        faults += [f"{full!r} has shape {x.shape}, not {p.shape}"] * (x.shape != p.shape)
+        faults += [f"{name!r} is nothing that this {type(self).__name__} keeps" for name in unknown]
+        if faults:
+            raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
+        self.state = loaded
+
+    def keeps(self) -> tuple[str, ...]:
+        """Names of what the rule keeps for each parameter: the number of its steps, and arrays of its shape."""
+        return ()
+
+
+def _parts(p: Tensor, state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is kept for a parameter; for a complex one, for its real and for its imaginary part."""
+    if p.dtype.is_complex:
+        yield from zip(("real.", "imag."), state.setdefault("parts", ({}, {})), strict=True)
+    else:
+        yield "", state
+
 
 def _weak(value: Any) -> Any:
     """A scalar of NumPy (also in a tuple) as a Python number: its dtype would become that of the parameters."""
@@ -150,6 +213,9 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: nesterov needs momentum > 0 and dampening = 0")
         self.momentum, self.dampening, self.weight_decay, self.nesterov = momentum, dampening, weight_decay, nesterov
+
+    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+        return ("velocity",) if self.momentum else ()
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
@@ -216,6 +282,9 @@ class Adam(Optimizer):
         if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1); got {betas}")
         self.betas, self.eps, self.weight_decay = tuple(betas), eps, weight_decay
+
+    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+        return "step", "m", "v"
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
@@ -327,6 +396,9 @@ class RMSprop(Optimizer):
         self._check(below=1, alpha=alpha)
         self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
 
+    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+        return ("square", "velocity") if self.momentum else ("square",)
+
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
@@ -412,61 +484,3 @@ def _replace(p: Tensor, change: Callable[[Any, Any], Any]) -> None:
     g = p.grad
     if g is not None:
         p.grad = wrap(change(g._kernels, g._handle), g._kernels, g.dtype, None)
-
-
-# ── learning rates ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Schedule:
-    """Sets an optimiser's learning rate before each step: its first rate times a factor that depends on the step.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Its `lr` now is what the factor multiplies.
-    factor : function
-        From the number of the step, 0 the first, to the factor: such as `cosine`, `step_decay` or `linear_warmup`.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
-    >>> schedule = Schedule(rule, step_decay(every=2, by=0.5))
-    >>> rates = []
-    >>> for _ in range(5):
-    ...     rates.append(rule.lr)
-    ...     schedule.step()
-    >>> rates
-    [0.1, 0.1, 0.05, 0.05, 0.025]
-    """
-
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
-        self.optimizer, self.factor, self.base, self.count = optimizer, factor, optimizer.lr, 0
-        optimizer.lr = self.base * factor(0)
-
-    def step(self) -> None:
-        """Go on to the next step's rate; call it after the optimiser's own ``step``."""
-        self.count += 1
-        self.optimizer.lr = self.base * self.factor(self.count)
-
-
-def step_decay(every: int, by: float = 0.1) -> Callable[[int], float]:
-    """The factor becomes `by` times as large after `every` steps, again and again."""
-    _check_steps("step_decay", every)
-    return lambda step: by ** (step // every)
-
-
-def linear_warmup(steps: int, then: Callable[[int], float] = lambda step: 1.0) -> Callable[[int], float]:
-    """Rising evenly to 1 within `steps` steps (Goyal et al. 2017); after that what `then` says, counted from there."""
-    return lambda step: (step + 1) / steps if step < steps else then(step - steps)
-
-
-def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
-    """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
-    _check_steps("cosine", steps)
-    return lambda step: floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
-
-
-def _check_steps(schedule: str, steps: int) -> None:
-    if not steps >= 1:
-        raise ValueError(f"{schedule}: the number of steps must be at least 1; got {steps}")

@@ -158,6 +158,64 @@ def test_optimisers_equal_torch_step_by_step(rule: str) -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
 
 
+def run(rule: Any, params: list[Tensor], steps: int) -> None:
+    for _ in range(steps):
+        rule.zero_grad()
+        sum((abs(p - 0.5) ** 4).mean() for p in params).backward()
+        rule.step()
+
+
+@pytest.mark.parametrize("device", ["cpu", "rawbuffer:0"])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_run_that_was_saved_goes_on_to_the_last_bit(rule: str, device: str) -> None:
+    name, hyper = RULES[rule]
+    dtypes = ["float32", "float64", *["complex128"][: device == "cpu"]]
+    params = [Tensor(np.arange(6.0).reshape(2, 3) / 6, dtype=d, device=device, requires_grad=True) for d in dtypes]
+    first = getattr(optim, name)(params, **hyper)
+    run(first, params, 4)
+    saved = {name: x.numpy() for name, x in first.state_dict().items()}
+    copies = [Tensor(p.numpy(), device=device, requires_grad=True) for p in map(Tensor.detach, params)]
+    run(first, params, 3)
+    second = getattr(optim, name)(copies, **hyper)
+    second.load_state_dict(saved)
+    run(second, copies, 3)
+    for p, q in zip(params, copies, strict=True):
+        np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
+    assert [x.dtype for x in second.state_dict().values()] == [x.dtype for x in first.state_dict().values()]
+
+
+def test_a_state_that_does_not_fit_is_refused_whole() -> None:
+    x, y = Tensor([1.0, 2.0]), Tensor([[3.0]])
+    rule = optim.Adam([x, y], lr=0.1)
+    assert rule.state_dict() == {}
+    run(rule, [x], 2)
+    saved = rule.state_dict()
+    assert {name: value.shape for name, value in saved.items()} == {"0.step": (), "0.m": (2,), "0.v": (2,)}
+    wrong = {"0.step": 3, "0.m": [1.0, 2.0, 3.0], "1.velocity": [[0.0]], "2.m": 0.0}
+    with pytest.raises(ShapeError) as caught:
+        rule.load_state_dict(wrong)
+    assert str(caught.value) == (
+        "load_state_dict: '0.v' is missing; '0.m' has shape (3,), not (2,); "
+        "'1.velocity' is nothing that this Adam keeps; '2.m' is nothing that this Adam keeps"
+    )
+    for name, value in rule.state_dict().items():
+        assert value.tolist() == saved[name].tolist()
+    rule.load_state_dict({})
+    assert rule.state_dict() == {}
+
+
+def test_a_saved_state_and_the_rules_own_do_not_share_memory() -> None:
+    x = Tensor([1.0, 2.0])
+    rule = optim.Adam([x], lr=0.1)
+    run(rule, [x], 1)
+    saved = rule.state_dict()
+    rule.load_state_dict(saved)
+    before = saved["0.m"].tolist()
+    for taken in (saved, rule.state_dict()):
+        taken["0.m"][0] = 99.0
+        assert rule.state_dict()["0.m"].tolist() == before
+
+
 @pytest.mark.parametrize("number", [np.float64, np.float32])
 @pytest.mark.parametrize("rule", RULES)
 def test_hyperparameters_of_numpy_do_not_widen_parameters(rule: str, number: Any) -> None:
@@ -296,6 +354,10 @@ def test_schedules_multiply_the_first_rate() -> None:
         rates.append(rule.lr)
     half = 1.0 + 0.5 * (1 + np.cos(np.pi / 4))
     assert rates == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, half, 1.5, 3.0 - half, 1.0, 1.0])
+    later = optim.Schedule(optim.SGD([Tensor([1.0])], lr=2.0), schedule.factor, start=5)
+    assert later.optimizer.lr == rates[5]
+    later.step()
+    assert later.optimizer.lr == rates[6]
     for schedule_of in (optim.cosine, optim.step_decay):
         with pytest.raises(ValueError, match=f"{schedule_of.__name__}: the number of steps must be at least 1; got 0"):
             schedule_of(0)
