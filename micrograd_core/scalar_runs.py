@@ -27,7 +27,7 @@ class Run(Block):
     `inputs` are their second operands, None for constants, and at the end the first operand of the earliest.
     """
 
-    __slots__ = ("by_first", "by_second", "constants", "data", "names")
+    __slots__ = ("by_first", "by_second", "data", "names")
 
     def __init__(self, nodes: list[Any]) -> None:
         super().__init__("run", [*[x._b for x in nodes], nodes[-1]._a], 1)
