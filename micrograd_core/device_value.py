@@ -12,11 +12,12 @@ from micrograd_core.device import Device
 from micrograd_core.dispatch import Recorded, wrap
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.floats import REFLECTED, number
+from micrograd_core.floats import number
 from micrograd_core.ops import TABLE, rules
+from micrograd_core.scalar_rules import REFLECTED, UNARY
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.value import UNARY, Value, _outside, leaf, node, results
+from micrograd_core.value import Value, _outside, leaf, node, results
 
 OPERATIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "pow"}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.autograd import Leaf
 from micrograd_core.bridge import Elements
-from micrograd_core.floats import BINARY, REFLECTED
+from micrograd_core.scalar_rules import BINARY, REFLECTED
 from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor

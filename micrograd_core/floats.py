@@ -13,7 +13,6 @@ from operator import add, mul, neg, pos, sub
 from typing import Any
 
 from micrograd_core.dtypes import DType, float64
-from micrograd_core.ops import rules
 
 Unary = Callable[[float], float]
 
@@ -142,17 +141,3 @@ _OUT = {
     "e": "Use it as it is, or cut it with .data",
     "r": "Value.unstack(tensor) keeps the graph; tensor.item() cuts it",
 }
-
-
-REFLECTED = {"r-": "-", "r/": "/", "r**": "**"}
-"""Names of nodes whose constant stands on the left."""
-_, EXPONENT_RULE = rules("pow")
-BINARY: dict[str, Callable[[Any, Any], tuple[Any, Any, Any]]] = {
-    "+": lambda x, y: (x + y, 1.0, 1.0),
-    "-": lambda x, y: (x - y, 1.0, -1.0),
-    "*": lambda x, y: (x * y, y, x),
-    "/": lambda x, y: (divide(x, y), divide(1.0, y), divide(-divide(x, y), y)),
-    "**": lambda x, y: (out := power(x, y), y * power(x, y - 1) if y else 0.0, EXPONENT_RULE(Floats, 1.0, out, x, y)),
-}
-"""Result and both derivatives of the operations on two floats."""
-BINARY |= {reflected: BINARY[name] for reflected, name in REFLECTED.items()}

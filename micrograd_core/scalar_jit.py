@@ -16,7 +16,8 @@ from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.expressions import Expression, Expressions, Operand, source
-from micrograd_core.floats import REFLECTED, Floats, divide, number, power, sigmoid, sign
+from micrograd_core.floats import Floats, divide, number, power, sigmoid, sign
+from micrograd_core.scalar_rules import REFLECTED
 from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from micrograd_core import device as devices
 from micrograd_core.autograd import is_grad_enabled
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.floats import BINARY, REFLECTED, Floats, divide, number, power
+from micrograd_core.floats import Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
+from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY
 from micrograd_core.scalar_runs import LONG, pack, unpack
 from micrograd_core.scalar_sweep import Block, sweep
 
@@ -466,7 +467,6 @@ def _unary(name: str) -> Callable[[Any], Any]:
     return method
 
 
-UNARY = ("exp", "expm1", "log", "log1p", "sqrt", "square", "sin", "cos", "tanh", "sigmoid", "abs")
 for _name in UNARY:
     setattr(Value, _name, _unary(_name))
 Value.__abs__ = Value.abs  # type: ignore[attr-defined]
