@@ -157,7 +157,6 @@ class Start(Block):
     def __init__(self, inputs: list[Value | None], numbers: list[Any]) -> None:
         super().__init__("start", inputs, 0)
         self.numbers = numbers
-        self._grad = 0.0
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         return self.numbers

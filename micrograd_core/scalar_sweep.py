@@ -38,7 +38,7 @@ sweeping = threading.Lock()  # two threads may sweep graphs that share nodes
 
 
 def sweep(root: Any) -> None:
-    """Carry the gradient of `root`, which is set, back to the leaves. Every node is visited once, after all its uses.
+    """Carry the gradient of `root`, which is 1, back to the leaves. Every node is visited once, after all its uses.
 
     The first pass counts for each node how often it is used, and clears the gradients in between; the second pass
     takes a node when the last of its uses is done. Nothing recurses.
@@ -46,6 +46,7 @@ def sweep(root: Any) -> None:
     with sweeping:
         try:
             _count(root)
+            root._grad = 1.0  # not before: another sweep may just have been there
             _carry(root)
         except BaseException:
             _forget(root)

@@ -158,7 +158,6 @@ class Value:
         elif self._a is None:
             self._assign_gradient(self._gradient() + 1.0)
         else:
-            self._grad = 1.0
             sweep(self)
 
     def zero_grad(self) -> None:

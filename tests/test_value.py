@@ -7,6 +7,7 @@ import gc
 import math
 import pickle
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -342,6 +343,26 @@ def test_threads_may_sweep_graphs_that_share_leaves() -> None:
     for thread in threads:
         thread.join()
     assert a.grad == 40 * sum(range(50))
+
+
+def test_threads_may_sweep_a_node_and_what_was_computed_from_it() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            a = inner = Value(1.0)
+            for _ in range(20):
+                inner = inner * 1.0
+            outer = inner * 2.0
+            roots = (inner, outer, inner)
+            threads = [threading.Thread(target=lambda y=y: [y.backward() for _ in range(40)]) for y in roots]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert a.grad == 40 * 4.0
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_an_interrupted_sweep_leaves_a_graph_that_can_be_swept() -> None:
