@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from micrograd_core.scalar_sweep import BLOCK, Block, sweeping
+from micrograd_core.scalar_sweep import BLOCK, Block, refuse_underway, sweeping, underway
 
 LONG = 255
 """Operations after which a chain is packed. Python keeps integers up to 256 ready."""
@@ -55,9 +55,9 @@ def pack(value: Any) -> int:
     int
         0: the length of the chain from here.
     """
-    if not sweeping.acquire(blocking=False):
+    if underway:  # in another thread, or around the hook that called this
         return 0
-    try:
+    with sweeping:
         kind = value.__class__
         nodes: list[Any] = []
         x = value
@@ -73,8 +73,6 @@ def pack(value: Any) -> int:
                 nodes.append(a)
             x = a
         _replace(nodes)
-    finally:
-        sweeping.release()
     return 0
 
 
@@ -90,6 +88,8 @@ def unpack(value: Any) -> None:
         run = value._a
         if run.__class__ is not Run:
             return
+        if underway:
+            refuse_underway("asked for the operands of", [run])
         steps = list(zip(run.names, run.data, run.by_first, run.inputs, run.by_second, strict=False))
         a = run.inputs[-1]
         nodes = [value]

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from micrograd_core.errors import GraphError
+
 BLOCK = "block"
 """What a block has in the place of its first operand."""
 
@@ -34,7 +36,9 @@ class Block:
         raise NotImplementedError
 
 
-sweeping = threading.Lock()  # two threads may sweep graphs that share nodes
+sweeping = threading.RLock()  # two threads may sweep graphs that share nodes
+underway: list[list[Any]] = []
+"""For each sweep that has not returned, the nodes it is about to visit: a hook of a tensor may start another inside."""
 
 
 def sweep(root: Any) -> None:
@@ -44,13 +48,29 @@ def sweep(root: Any) -> None:
     takes a node when the last of its uses is done. Nothing recurses.
     """
     with sweeping:
+        if underway:
+            refuse_underway("called backward() on", reachable(root))
+        outside, stack = len(underway), [root]
         try:
+            underway.append(stack)
             _count(root)
             root._grad = 1.0  # not before: another sweep may just have been there
-            _carry(root)
+            _carry(stack)
         except BaseException:
             _forget(root)
             raise
+        finally:
+            del underway[outside:]
+
+
+def refuse_underway(what: str, nodes: Iterable[Any]) -> None:
+    """Refuse what would disturb a sweep around this call."""
+    waiting = {id(node) for stack in underway for node in stack}
+    if any(node._uses or id(node) in waiting for node in nodes):
+        raise GraphError(
+            f"a hook {what} Values that a backward() which has not returned is on its way to; use other Values inside "
+            "the hook, or these after that backward()"
+        )
 
 
 def _count(root: Any) -> None:
@@ -81,8 +101,7 @@ def _count(root: Any) -> None:
                 push(x)
 
 
-def _carry(root: Any) -> None:
-    stack = [root]
+def _carry(stack: list[Any]) -> None:
     push, pop = stack.append, stack.pop
     while stack:
         node = pop()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
+import signal
 import sys
 import threading
 import weakref
@@ -170,3 +172,30 @@ def test_threads_may_sweep_a_chain_that_another_packs() -> None:
             grown.join()
     finally:
         sys.setswitchinterval(interval)
+
+
+class Interrupted(Exception):
+    """What a signal raises, as Ctrl-C does."""
+
+
+def interrupt(*_: Any) -> None:
+    raise Interrupted
+
+
+def test_an_interrupt_leaves_nothing_locked() -> None:
+    delay = random.Random(0)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(800):
+            y = x = Value(1.0)
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, delay.uniform(5e-5, 2e-3))
+                while True:
+                    y = y * 1.0
+            swept = threading.Thread(target=y.backward, daemon=True)
+            swept.start()
+            swept.join(timeout=30)
+            assert x.grad == 1.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import micrograd_core
-from micrograd_core import Device, Tensor, Value, no_grad, use_device
+from micrograd_core import Device, Tensor, Value, draw, no_grad, use_device
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
 
 DEVICES = ("cpu", "rawbuffer:0", "strict:0")
@@ -363,6 +363,51 @@ def test_threads_may_sweep_a_node_and_what_was_computed_from_it() -> None:
             assert a.grad == 40 * 4.0
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_a_hook_may_use_values_while_values_are_swept() -> None:
+    a, x = Value(3.0), Tensor([1.0, 2.0], dtype="float64")
+    doubled = x * 2
+    seen = []
+
+    def hook(g: Tensor) -> None:
+        h = a * a
+        h.backward()
+        seen.append((h._op, len(draw(h).nodes), g.tolist()))
+
+    doubled.register_hook(hook)
+    u, v = Value.unstack(doubled * 1)
+    (u * v * a).backward()
+    assert seen == [("*", 2, [12.0, 6.0])]
+    assert (a.grad, x.grad.tolist()) == (6.0 + 8.0, [24.0, 12.0])
+
+
+def test_a_hook_may_not_disturb_the_sweep_that_called_it(place: Device) -> None:
+    a = Value(2.0, place)
+    b = a * 3
+    long = b
+    for _ in range(600):
+        long = long * 1.0
+    stacked = Value.stack([b, long])
+    asked: list[Callable[[], Any]] = []
+
+    def hook(g: Tensor) -> None:
+        for ask in asked:
+            ask()
+
+    stacked.register_hook(hook)
+    y = Value.unstack(stacked.sum()) + b
+    for ask, words in (
+        (b.backward, r"called backward\(\) on Values that a backward\(\) which has not returned"),
+        (lambda: draw(long, limit=1000), "asked for the operands of Values"),
+    ):
+        asked[:] = [ask]
+        with pytest.raises(GraphError, match=words):
+            y.backward()
+    asked.clear()
+    a.zero_grad()
+    y.backward()
+    assert (a.grad, b.grad) == (9.0, 3.0)
 
 
 def test_an_interrupted_sweep_leaves_a_graph_that_can_be_swept() -> None:
