@@ -7,6 +7,7 @@ stays as it was: a node that anybody else holds is never packed, and who asks fo
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from itertools import pairwise
@@ -18,7 +19,7 @@ LONG = 255
 """Operations after which a chain is packed. Python keeps integers up to 256 ready."""
 
 new = object.__new__
-references = getattr(sys, "getrefcount", lambda x: 0)  # an interpreter that does not count them packs nothing
+references = getattr(sys, "getrefcount", lambda x: math.nan)  # equal to no count: where none is kept, nothing is packed
 
 
 class Run(Block):
@@ -38,6 +39,7 @@ class Run(Block):
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         (g,) = gradients
+        self._grad = g  # for `unpack`: that of the result can be assigned
         found: list[Any] = []
         keep = found.append
         for da, b, db in zip(self.by_first, self.inputs, self.by_second, strict=False):
@@ -73,10 +75,13 @@ def pack(value: Any) -> int:
                 nodes.append(a)
             x = a
         _replace(nodes)
+        value._depth = 0  # not again for the next operation on it
     return 0
 
 
 def _replace(nodes: list[Any]) -> None:
+    if nodes and hasattr(nodes[-1], "_grad"):  # swept, as is all before a swept node: what was found there stays
+        nodes = [x for x in nodes if not hasattr(x, "_grad")]
     if len(nodes) > 1:
         last = nodes[0]  # which stays, as the result of the block
         last._a, last._da, last._b = Run(nodes), 0, None
@@ -100,9 +105,10 @@ def unpack(value: Any) -> None:
             a = x
         _, _, value._da, value._b, value._db = steps[0]
         value._a = a
-        if hasattr(value, "_grad"):
+        if hasattr(run, "_grad"):
+            g = run._grad
             for x, operand in pairwise(nodes):
-                operand._grad = 0.0 + x._grad * x._da
+                g = operand._grad = 0.0 + g * x._da
 
 
 class _Link:

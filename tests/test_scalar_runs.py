@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import runpy
 import signal
 import sys
 import threading
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core import Device, Value, draw, jit
+from micrograd_core import Device, Value, draw, jit, scalar_runs
+from micrograd_core.scalar_sweep import reachable
 
 STEPS: tuple[Callable[[Any, Any, Any, Any], Any], ...] = (
     lambda y, x, w, earlier: y + x,
@@ -140,6 +142,55 @@ def test_a_chain_that_was_walked_goes_on() -> None:
     end, start, factor = 0.99**600, sum(0.99**i for i in range(501)), sum(i * 0.99 ** (i - 1) for i in range(501))
     assert x.grad == pytest.approx(end * start)
     assert w.grad == pytest.approx(end * factor + 600 * 0.99**599 * start)
+
+
+def test_a_chain_that_was_swept_and_goes_on_keeps_what_the_sweep_found() -> None:
+    pictures = []
+    for hold in (True, False):
+        y, held = Value(1.0), []
+        for i in range(700):
+            y = y * 0.99
+            if hold:
+                held.append(y)
+            if i == 400:
+                y.backward()
+        pictures.append(draw(y, limit=10**5).mermaid)
+    assert pictures[0] == pictures[1]
+
+
+def test_assigning_the_gradient_of_a_result_says_nothing_about_its_operands() -> None:
+    y, x, w = chain(600)
+    y.backward()
+    node, expected, slope = y, 1.0, 1.0
+    while node is not None:
+        assert node.grad == pytest.approx(expected)
+        node.grad = 7.0
+        node = next((each for each in node._prev if each is not x and each is not w), None)
+        expected *= slope
+        slope = 0.99 / slope  # of + and * in turn
+
+
+def test_many_operations_on_the_end_of_a_chain_do_not_walk_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    count = scalar_runs.references
+    monkeypatch.setattr(scalar_runs, "references", lambda x: asked.append(0) or count(x))
+    y, held = Value(1.0), []
+    for _ in range(scalar_runs.LONG):
+        y = y * 1.0
+        held.append(y)
+    for _ in range(100):
+        y * 1.0
+    assert 0 < len(asked) <= scalar_runs.LONG
+
+
+def test_an_interpreter_that_counts_no_references_packs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys, "getrefcount")
+    alone = runpy.run_path(scalar_runs.__file__)
+    monkeypatch.setattr(scalar_runs, "references", alone["references"])
+    monkeypatch.setattr(scalar_runs, "ALONE", alone["ALONE"])
+    y, *_ = chain(1000)
+    assert type(y._a._a) is Value
+    assert not any(type(node) is scalar_runs.Run for node in reachable(y))
 
 
 def test_a_traced_function_follows_a_packed_chain() -> None:
