@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Number
 from typing import Any
 
+from micrograd_core import trees
 from micrograd_core.autograd import enable_grad, is_grad_enabled
 from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
@@ -25,6 +27,8 @@ from micrograd_core.value import Value, leaf, node, results, tracing
 
 FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
 EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
+CONSTANTS = (type(None), Number, str, bytes)
+"""What a function may return that is the same at each call."""
 SHARED = {"sigmoid": sigmoid, "sign": sign, "inf": math.inf, "nan": math.nan}
 
 
@@ -42,12 +46,13 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     function
-        Its results are as those of `f`; a Value among them can be swept as ever.
+        Its results are as those of `f`, also in lists, tuples and dicts; a Value among them can be swept as ever.
 
     Raises
     ------
     TraceError
-        When a decision in `f` depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``.
+        When a decision in `f` depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``. When
+        `f` returns what a replay cannot make.
     GraphError
         When a Value that `f` assigns to comes by two names: twice as an argument, or as one and closed over.
 
@@ -141,7 +146,10 @@ class Trace:
         """An argument as the traced function sees it."""
         if isinstance(x, (Value, float)):
             return self.argument(x)
-        return type(x)(map(self.inside, x)) if isinstance(x, (list, tuple)) else x
+        if not isinstance(x, (list, tuple)):
+            return x
+        leaves, rebuild = trees.flatten(x)
+        return rebuild(map(self.inside, leaves))
 
     def argument(self, x: Any) -> Value:
         """A leaf in the place of one number among the arguments."""
@@ -225,9 +233,11 @@ class Trace:
                 continue
             unpack(each)
             operands = [x for x in (each._a, each._b) if x is not None] if not _is_leaf(each) else []
-            if any(isinstance(x, Block) for x in operands) or isinstance(each, DeviceValue):
+            foreign = each._name == "jit" or any(isinstance(x, Block) for x in operands)
+            if foreign or isinstance(each, DeviceValue):
                 raise TraceError(
-                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}"
+                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}. Pass "
+                    "it as an argument, or compute it without jit"
                 )
             waiting = [x for x in operands if id(x) not in self.known]
             if waiting:
@@ -272,23 +282,9 @@ def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], re
     try:
         with enable_grad():
             out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
-            outputs: list[Value] = []
-            shape = _outputs(out, outputs)
-            return Program(trace, outputs, shape, record)
+            return Program(trace, out, record)
     finally:
         tracing.reset(token)
-
-
-def _outputs(out: Any, found: list[Value]) -> Any:
-    """What a function returned, with positions in `found` in the place of Values."""
-    if isinstance(out, Value):
-        found.append(out)
-        return Position(len(found) - 1)
-    return type(out)(_outputs(each, found) for each in out) if isinstance(out, (list, tuple)) else out
-
-
-class Position(int):
-    """A place in the list of results."""
 
 
 class Program:
@@ -297,8 +293,15 @@ class Program:
     `assigned` has the positions of arguments, and the identities of other Values, that the function assigns to.
     """
 
-    def __init__(self, trace: Trace, outputs: list[Value], shape: Any, record: bool) -> None:
-        self.shape = shape
+    def __init__(self, trace: Trace, out: Any, record: bool) -> None:
+        self.leaves, self.rebuild = trees.flatten(out)
+        outputs = [x for x in self.leaves if isinstance(x, Value)]
+        for x in self.leaves:
+            if not isinstance(x, (Value, *CONSTANTS)):
+                raise TraceError(
+                    "jit: a traced function returns Values, numbers, strings and None, and lists, tuples and dicts of "
+                    f"them; what is in a {type(x).__name__} would be that of the first call for ever"
+                )
         numbers = [trace.expression(out) for out in outputs]
         self.is_value = [id(out) not in trace.numbers for out in outputs]
         slopes = [
@@ -318,7 +321,7 @@ class Program:
         self.source, self.fast = self._compile(trace, numbers + jacobian, False)
         self._exact_arguments = trace, numbers + jacobian
         self.exact: Callable[[list[Any]], Any] | None = None
-        self.single = isinstance(shape, Position) and self.is_value[0] and 0 < len(inputs) < 3
+        self.single = isinstance(out, Value) and self.is_value[0] and 0 < len(inputs) < 3
 
     def _compile(self, trace: Trace, wanted: list[Operand], exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
         text = source(trace.k, wanted, self.state, exact)
@@ -372,14 +375,8 @@ class Program:
         inputs = [inside if at is None else flat[at] for at, inside in self.inputs]
         block = Slopes(inputs, count, found[count:])
         values = results(block, found[:count]) if inputs else list(map(leaf, found[:count]))
-        made = [value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)]
-        return _filled(self.shape, made)
-
-
-def _filled(shape: Any, made: list[Any]) -> Any:
-    if isinstance(shape, Position):
-        return made[shape]
-    return type(shape)(_filled(each, made) for each in shape) if isinstance(shape, (list, tuple)) else shape
+        made = iter([value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)])
+        return self.rebuild(next(made) if isinstance(x, Value) else x for x in self.leaves)
 
 
 class Slopes(Block):

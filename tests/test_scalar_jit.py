@@ -6,7 +6,7 @@ import gc
 import math
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -100,6 +100,27 @@ def test_results_of_every_shape() -> None:
     (first * second).backward()
     assert (x.grad, u.grad, v.grad) == (60 + 30 * 6, 20 * 6, 60.0)
     assert f(x, [u, v], 1.0, flag=False)[0][1][2] is False  # another kind of arguments
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_results_and_arguments_with_names() -> None:
+    f = jit(lambda pair, c: {"product": pair.left * pair.right, "rest": [Pair(pair.left * c, None)]})
+    for x in (2.0, 5.0):
+        a, b = Value(x), Value(3.0)
+        out = f(Pair(a, b), 10.0)
+        (out["product"] * out["rest"][0].left).backward()
+        assert (out["product"].data, out["rest"]) == (3 * x, [Pair(10 * x, None)])
+        assert (a.grad, b.grad) == (60 * x, 10 * x**2)
+
+
+@pytest.mark.parametrize("make", [iter, set, np.array, Value.stack], ids=["iterator", "set", "array", "tensor"])
+def test_a_result_that_would_be_that_of_the_first_call_for_ever_is_refused(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(TraceError, match=f"lists, tuples and dicts of them; what is in a {type(make([])).__name__}"):
+        jit(lambda a: make([a * a]))(Value(2.0))
 
 
 def test_a_result_can_be_part_of_a_larger_graph() -> None:
@@ -241,6 +262,10 @@ def test_what_a_trace_cannot_hold_is_refused() -> None:
         jit(inner)(Value(1.0))
     with pytest.raises(TraceError, match="this one came from 'tensor'"):
         jit(lambda a: a * Value.unstack(x * 2))(Value(1.0))
+    made = jit(lambda a: a * a)(w)
+    with pytest.raises(TraceError, match="this one came from 'jit'. Pass it as an argument"):
+        jit(lambda a: a * made)(Value(1.0))
+    assert jit(lambda a, b: a * b)(Value(1.0), made).data == 4.0
     with pytest.raises(TypeError, match="got a Tensor on cpu"):
         jit(lambda a: a)(x)
     with pytest.raises(TypeError, match="got a DeviceValue on rawbuffer:0"):
