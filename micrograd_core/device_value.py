@@ -98,22 +98,26 @@ def _apply(op: str, name: str, *operands: Any) -> Any:
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
-    op = OPERATIONS[REFLECTED.get(name, name)]
+    symbol = REFLECTED.get(name, name)
+    op = OPERATIONS[symbol]
 
     def method(self: DeviceValue, other: Any) -> Any:
         if isinstance(other, Value) and not isinstance(other, DeviceValue):
             left, right = (other, self) if name in REFLECTED else (self, other)
-            raise DeviceMismatch(REFLECTED.get(name, name), [(left._place(), ()), (right._place(), ())])
-        if not isinstance(other, DeviceValue):
-            if isinstance(other, Tensor):
-                raise TypeError(
-                    f"{name}: a Value and a Tensor do not mix; write Value.stack(value) to go on with tensors, "
-                    "or Value.unstack(tensor) to go on with Values"
-                )
-            if not hasattr(type(other), "__float__") or getattr(other, "shape", ()) != ():
-                return NotImplemented
-            other = number(other, f"an operand of {name}")
-        return _apply(op, name, other, self) if name in REFLECTED else _apply(op, name, self, other)
+            raise DeviceMismatch(symbol, [(left._place(), ()), (right._place(), ())])
+        if isinstance(other, Tensor):
+            raise TypeError(
+                f"{symbol}: a Value and a Tensor do not mix; write Value.stack(value) to go on with tensors, "
+                "or Value.unstack(tensor) to go on with Values"
+            )
+        if isinstance(other, DeviceValue):
+            return _apply(op, name, self, other)
+        if not hasattr(type(other), "__float__") or getattr(other, "shape", ()) != ():
+            return NotImplemented
+        y = number(other, f"an operand of {symbol}")
+        out = _apply(op, name, y, self) if name in REFLECTED else _apply(op, name, self, y)
+        out._db = other if other.__class__ is int else y  # as it was written, for `_op`
+        return out
 
     return method
 

@@ -127,17 +127,15 @@ def number(x: Any, what: str = "a Value") -> float:
     if getattr(x, "shape", ()) != ():
         raise TypeError(f"{what} holds one number; got {kind} of shape {tuple(x.shape)}. Take one element of it")
     if hasattr(x, "backward"):
-        raise TypeError(f"{what} holds a number; got a {kind}, which would be cut from its graph. {_OUT[kind[-1]]}")
+        way = "Value.unstack(tensor) keeps the graph; tensor.item() cuts it"
+        if hasattr(type(x), "_prev"):
+            way = "Use it as it is, or cut it with .data"
+        raise TypeError(f"{what} holds a number; got a {kind}, which would be cut from its graph. {way}")
     try:
         return float(x)
     except OverflowError:
-        digits = len(str(abs(x))) if abs(x).bit_length() < 10_000 else round(x.bit_length() * 0.30103)
+        whole = int(x)
+        digits = len(str(abs(whole))) if whole.bit_length() < 10_000 else round(whole.bit_length() * 0.30103)
         raise OverflowError(
-            f"{what} holds a float64, which ends near 1.8e308; this int has about {digits} digits. Scale it first"
+            f"{what} holds a float64, which ends near 1.8e308; this {kind} has about {digits} digits. Scale it first"
         ) from None
-
-
-_OUT = {
-    "e": "Use it as it is, or cut it with .data",
-    "r": "Value.unstack(tensor) keeps the graph; tensor.item() cuts it",
-}

@@ -432,19 +432,20 @@ def results(block: Block, numbers: Iterable[Any], kind: type[Value] = Value) -> 
 
 def general(name: str, x: Value, other: Any) -> Any:
     """An operation whose second operand is neither a plain Value nor a plain number."""
+    symbol = REFLECTED.get(name, name)
     if isinstance(other, Value):
         if not other._on_host:
             raise DeviceMismatch(name, [(x._place(), ()), (other._place(), ())])
         y = other._data
     elif hasattr(other, "backward"):
         raise TypeError(
-            f"{name}: a Value and a {type(other).__name__} do not mix; write Value.stack(value) to go on with tensors, "
-            "or Value.unstack(tensor) to go on with Values"
+            f"{symbol}: a Value and a {type(other).__name__} do not mix; write Value.stack(value) to go on with "
+            "tensors, or Value.unstack(tensor) to go on with Values"
         )
     elif getattr(other, "shape", ()) != () or isinstance(other, (str, bytes)) or not hasattr(type(other), "__float__"):
         return NotImplemented
     else:
-        y, other = number(other, f"an operand of {name}"), None
+        y, other = number(other, f"an operand of {symbol}"), None
     left, right = (y, x._data) if name in REFLECTED else (x._data, y)
     out, dx, dy = BINARY[name](left, right)
     dx, dy = (dy, dx) if name in REFLECTED else (dx, dy)

@@ -7,6 +7,7 @@ import gc
 import math
 import pickle
 import random
+import re
 import sys
 import threading
 import weakref
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import micrograd_core
-from micrograd_core import Device, Tensor, Value, draw, no_grad, use_device
+from micrograd_core import Device, Neuron, Tensor, Value, draw, no_grad, use_device
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
 
 DEVICES = ("cpu", "rawbuffer:0", "strict:0")
@@ -90,12 +91,12 @@ def test_the_expressions_of_micrograds_tests_agree_with_torch() -> None:
     assert (y.data, x.grad) == (expected.item(), other.grad.item())
 
 
-def test_a_graph_can_be_walked_as_micrograds_can() -> None:
-    a, b = Value(2.0), Value(3.0)
+def test_a_graph_can_be_walked_as_micrograds_can(place: Device) -> None:
+    a, b = Value(2.0, place), Value(3.0, place)
     c = a * b
     assert c._prev == {a, b}
     assert c._op == "*"
-    assert (c.relu()._op, (c**3)._op, (c + 1)._op, (1 - c)._op, a._op) == ("ReLU", "**3", "+", "-", "")
+    assert (c.relu()._op, (c**3)._op, (c**0.5)._op, (1 - c)._op, a._op) == ("ReLU", "**3", "**0.5", "-", "")
     assert a._prev == set()
     assert (c**3)._prev == {c}
     (constant,) = (c + 7)._prev - {c}
@@ -437,7 +438,9 @@ def test_an_interrupted_sweep_leaves_a_graph_that_can_be_swept() -> None:
         (np.complex64(1j), TypeError, "Take .real, .imag or abs"),
         (np.zeros(2), TypeError, r"one number; got ndarray of shape \(2,\)"),
         (10**400, OverflowError, "this int has about 401 digits"),
+        (Fraction(10**400), OverflowError, "this Fraction has about 401 digits"),
         (Value(1.0), TypeError, "cut it with .data"),
+        (Neuron(1).b, TypeError, "got a Parameter, which .* cut it with .data"),
         (Tensor(1.0), TypeError, "Value.unstack"),
     ],
 )
@@ -462,10 +465,19 @@ def test_operands_that_do_not_mix(name: str, place: Device) -> None:
     for bad in ("2", 1j, None, [1.0]):
         with pytest.raises(TypeError):
             f(a, bad)
-    with pytest.raises(TypeError, match=r"Value and a Tensor do not mix; write Value.stack"):
+        with pytest.raises(TypeError):
+            f(bad, a)
+    with pytest.raises(TypeError, match=rf"^{re.escape(name)}: a Value and a Tensor do not mix; write Value.stack"):
         f(a, Tensor(1.0, device=place))
+    with pytest.raises(TypeError, match=rf"^{re.escape(name)}: a Value and a Tensor do not mix; write Value.stack"):
+        f(Tensor(1.0, device=place), a)
     with pytest.raises(OverflowError):
         f(a, 10**400)
+
+
+def test_an_operand_that_is_no_float_is_named_by_the_operator_that_was_written(place: Device) -> None:
+    with pytest.raises(OverflowError, match=r"^an operand of \*\* holds a float64"):
+        (10**400) ** Value(2.0, place)
 
 
 def test_comparing_across_devices_is_refused() -> None:
