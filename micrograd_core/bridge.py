@@ -82,9 +82,8 @@ def unstack(tensor: Tensor) -> Any:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unstack takes a Tensor; got {type(tensor).__name__} {tensor!r}")
     if tensor.dtype.kind != "real floating":
-        raise DTypeError(
-            f"Values are real floating-point numbers; the tensor is {tensor.dtype}. Use x.astype('float64')"
-        )
+        way = "real(x) and imag(x)" if tensor.dtype.is_complex else "x.astype('float64')"
+        raise DTypeError(f"Values are real floating-point numbers; the tensor is {tensor.dtype}. Use {way}")
     kernels, shape, on_host = tensor._kernels, tensor.shape, tensor.device.is_cpu()
     kind: type[Value] = Value if on_host else DeviceValue
     numbers = numbers_of(kernels, tensor._handle, tensor.dtype)

@@ -219,6 +219,14 @@ def test_wrong_inputs_are_refused() -> None:
         MLP(2, [])
     with pytest.raises(ShapeError, match="at least 1; got 0 inputs"):
         Neuron(0)
+    with pytest.raises(TypeError, match=r"outputs of each layer; got 3. Write \[3\]"):
+        MLP(2, 3)  # type: ignore[arg-type]
+    for network in (model, model.layers[0], model.layers[0].neurons[0]):
+        words = f"^{type(network).__name__} takes a sequence of Values and numbers, or a Tensor; got float 1.0"
+        with pytest.raises(TypeError, match=words):
+            network(1.0)
+        with pytest.raises(TypeError, match="NoneType"):
+            network(-x for x in (1.0, None))  # type: ignore[operator]
 
 
 def test_networks_are_modules() -> None:

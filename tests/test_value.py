@@ -581,6 +581,8 @@ def test_what_values_cannot_follow_is_refused() -> None:
         micrograd_core.grad(lambda x: Value.stack([Value.unstack(x) * 2]).sum())(Tensor(1.0))
     with pytest.raises(DTypeError, match="the tensor is int64"):
         Value.unstack(micrograd_core.arange(3))
+    with pytest.raises(DTypeError, match="the tensor is complex64. Use real"):
+        Value.unstack(Tensor([1j]))
     with pytest.raises(TypeError, match="unstack takes a Tensor; got float"):
         Value.unstack(1.0)  # type: ignore[arg-type]
     with pytest.raises(DeviceMismatch, match="stack: "):

@@ -69,7 +69,7 @@ class ScalarModule(Module):
         """
         stages = self.stages()
         if not isinstance(x, Tensor):
-            out = on_values(type(self).__name__, stages, list(x))
+            out = on_values(type(self).__name__, stages, _listed(self, x))
             return out[0] if len(out) == 1 else out
         for layer in stages:
             x = apply(LINEAR, (x, layer.weight, layer.bias))
@@ -197,8 +197,8 @@ class Neuron(ScalarModule):
         if layer.bias.shape == (1,):
             return super().forward(x)
         if not isinstance(x, Tensor) and tracing.get() is not None:
-            return _in_scalars(layer, list(x))[row]
-        batch = x if isinstance(x, Tensor) else Value.stack(_checked("Neuron", layer, list(x)))
+            return _in_scalars(layer, _listed(self, x))[row]
+        batch = x if isinstance(x, Tensor) else Value.stack(_checked("Neuron", layer, _listed(self, x)))
         y = apply(LINEAR, (batch, layer.weight[row : row + 1], layer.bias[row : row + 1]))
         y = y.relu() if layer.nonlin else y
         return y if isinstance(x, Tensor) else Value.unstack(y)[0]
@@ -232,6 +232,8 @@ ReLUNeuron(4), ReLUNeuron(4), ReLUNeuron(4)], Layer of [LinearNeuron(4)]]
     """
 
     def __init__(self, nin: int, nouts: Sequence[int], **options: Any) -> None:
+        if isinstance(nouts, int):
+            raise TypeError(f"MLP: nouts lists the outputs of each layer; got {nouts}. Write [{nouts}]")
         if not nouts:
             raise ShapeError("MLP: nouts must name the outputs of at least one layer; got none")
         sizes = [nin, *nouts]
@@ -300,6 +302,18 @@ class Pass(Block):
             g = INPUT_RULE(k, g, product, x, weight, bias)
         deposit(found, False)
         return numbers_of(k, g, self.dtype)
+
+
+def _listed(network: ScalarModule, x: Any) -> list[Any]:
+    """Inputs as a list."""
+    try:
+        return list(x)
+    except TypeError:
+        if hasattr(type(x), "__iter__"):
+            raise  # in the midst of it
+    raise TypeError(
+        f"{type(network).__name__} takes a sequence of Values and numbers, or a Tensor; got {type(x).__name__} {x!r}"
+    )
 
 
 def _checked(name: str, layer: Layer, x: list[Any]) -> list[Any]:
