@@ -137,9 +137,13 @@ def _carry(stack: list[Any]) -> None:
 
 
 def _forget(root: Any) -> None:
-    """Set all counts back after a sweep was interrupted."""
-    for each in reachable(root):
-        each._uses = 0
+    """Set all counts back after a sweep was interrupted, however often this is interrupted too."""
+    try:
+        for each in reachable(root):
+            each._uses = 0
+    except BaseException:
+        _forget(root)
+        raise
 
 
 def reachable(*roots: Any) -> Iterator[Any]:

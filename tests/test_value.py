@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 import micrograd_core
-from micrograd_core import Device, Neuron, Tensor, Value, draw, no_grad, use_device
+from micrograd_core import Device, Neuron, Tensor, Value, draw, no_grad, scalar_sweep, use_device
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
+from micrograd_core.scalar_sweep import reachable
 
 DEVICES = ("cpu", "rawbuffer:0", "strict:0")
 
@@ -423,6 +424,29 @@ def test_an_interrupted_sweep_leaves_a_graph_that_can_be_swept() -> None:
         y.backward()
     (c * c).backward()
     assert (a.grad, c.grad) == (16.0, 8.0)
+
+
+def test_a_sweep_that_is_interrupted_twice_leaves_a_graph_that_can_be_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = Value(2.0)
+    stacked = Value.stack([a * 3, a])
+    pressed = iter([KeyboardInterrupt("once"), KeyboardInterrupt("twice")])
+
+    def hook(g: Tensor) -> None:
+        for interrupt in pressed:
+            raise interrupt
+
+    def interrupted(root: Any) -> Iterator[Any]:
+        for node in reachable(root):
+            yield node
+            hook(stacked)
+
+    stacked.register_hook(hook)
+    y = Value.unstack(stacked.sum()) * 1.0
+    monkeypatch.setattr(scalar_sweep, "reachable", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="twice"):
+        y.backward()
+    y.backward()
+    assert a.grad == 4.0
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────
