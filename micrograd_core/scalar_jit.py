@@ -375,8 +375,11 @@ class Program:
         inputs = [inside if at is None else flat[at] for at, inside in self.inputs]
         block = Slopes(inputs, count, found[count:])
         values = results(block, found[:count]) if inputs else list(map(leaf, found[:count]))
-        made = iter([value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)])
-        return self.rebuild(next(made) if isinstance(x, Value) else x for x in self.leaves)
+        made = [value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)]
+        if count < len(self.leaves):
+            rest = iter(made)
+            made = [next(rest) if isinstance(x, Value) else x for x in self.leaves]
+        return self.rebuild(made)
 
 
 class Slopes(Block):
