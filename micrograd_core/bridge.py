@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from micrograd_core.autograd import Leaf, is_grad_enabled, sweep
+from micrograd_core.autograd import Leaf, count_consumers, is_grad_enabled, sweep
 from micrograd_core.device import Device
 from micrograd_core.device_value import DeviceValue, widest
 from micrograd_core.differentiate import deposit
@@ -104,6 +104,11 @@ class Elements(Block):
         for length in shape:
             width *= length
         super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
+
+    def prepare(self) -> None:  # noqa: D102
+        super().prepare()
+        if self.record.__class__ is list:
+            count_consumers(self.record)
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         handle = upload(self.kernels, gradients, self.shape, self.dtype)

@@ -81,8 +81,11 @@ class Matrix(Elements):
         self.tensor, self.numbers, self.slopes = tensor, Window(), Window()
         self.label = ""
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def prepare(self) -> None:  # noqa: D102
         self.record = self.tensor._record
+        super().prepare()
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         return super().pull(gradients) if self.record is not None else ()
 
     # all at once, for compiled functions

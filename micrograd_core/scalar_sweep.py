@@ -31,6 +31,10 @@ class Block:
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
 
+    def prepare(self) -> None:
+        """A sweep will come here: what would fail is to fail now, while no leaf has got anything."""
+        self.gradients = [0.0] * self.width
+
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """The gradients of the inputs from those of the results, numbers as the respective device has them."""
         raise NotImplementedError
@@ -87,7 +91,7 @@ def _count(root: Any) -> None:
                 push(b)
         a = node._a
         if a is BLOCK:
-            node.gradients = [0.0] * node.width
+            node.prepare()
             inputs = [x for x in node.inputs if x is not None and x._a is not None]
         elif a._a is not None:
             inputs = [a]

@@ -209,6 +209,8 @@ class Value:
     def __add__(self, other: Any) -> Any:
         out = new(Value)
         if other.__class__ is Value:
+            if other._depth > self._depth:
+                self, other = other, self  # a chain goes on through first operands
             out._data = self._data + other._data
             out._b = other
             out._db = 1.0
@@ -234,6 +236,8 @@ class Value:
         x = self._data
         if other.__class__ is Value:
             y = other._data
+            if other._depth > self._depth:
+                self, other, x, y = other, self, y, x
             out._b = other
             out._db = x
         elif other.__class__ is float or other.__class__ is int:

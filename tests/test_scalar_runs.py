@@ -23,6 +23,7 @@ from micrograd_core.scalar_sweep import reachable
 STEPS: tuple[Callable[[Any, Any, Any, Any], Any], ...] = (
     lambda y, x, w, earlier: y + x,
     lambda y, x, w, earlier: y * w,
+    lambda y, x, w, earlier: w * y,
     lambda y, x, w, earlier: y - 0.25,
     lambda y, x, w, earlier: y / 1.01,
     lambda y, x, w, earlier: 1.0 - y,
@@ -56,7 +57,7 @@ def program(seed: int, length: int, keep: Callable[[int, Any], object]) -> tuple
         if choice.random() < 0.01:
             earlier = y
         if choice.random() < 0.002:
-            y = x * y  # a chain of first operands ends here
+            y = x - y  # a chain of first operands ends here
     return y, x, w
 
 
@@ -78,11 +79,14 @@ def test_a_graph_is_swept_and_drawn_as_if_every_node_were_held(seed: int, length
     assert parts[1].grad == pytest.approx(1.5 * whole[1].grad, rel=1e-9)
 
 
-def test_a_long_chain_is_little_work_for_the_garbage_collector() -> None:
-    chain(2)  # which imports what it needs
+@pytest.mark.parametrize("step", [lambda y, x, w: y * w + x, lambda y, x, w: x + w * y], ids=["first", "second"])
+def test_a_long_chain_is_little_work_for_the_garbage_collector(step: Callable[[Any, Any, Any], Any]) -> None:
+    x, w = Value(1.0), Value(0.99)
+    y = step(x, x, w)  # which imports what it needs
     gc.collect()
     before = len(gc.get_objects())
-    y, *_ = chain(20_000)
+    for _ in range(10_000):
+        y = step(y, x, w)
     gc.collect()
     assert len(gc.get_objects()) - before < 2000
     assert y.data == pytest.approx(100.0)
