@@ -14,9 +14,9 @@ from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.floats import number
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar_rules import REFLECTED, UNARY
+from micrograd_core.scalar_rules import REFLECTED, UNARY, constant
 from micrograd_core.scalar_sweep import Block
-from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.tensor import asarray
 from micrograd_core.value import Value, _outside, leaf, node, results
 
 OPERATIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "pow"}
@@ -105,16 +105,11 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         if isinstance(other, Value) and not isinstance(other, DeviceValue):
             left, right = (other, self) if name in REFLECTED else (self, other)
             raise DeviceMismatch(symbol, [(left._place(), ()), (right._place(), ())])
-        if isinstance(other, Tensor):
-            raise TypeError(
-                f"{symbol}: a Value and a Tensor do not mix; write Value.stack(value) to go on with tensors, "
-                "or Value.unstack(tensor) to go on with Values"
-            )
         if isinstance(other, DeviceValue):
             return _apply(op, name, self, other)
-        if not hasattr(type(other), "__float__") or getattr(other, "shape", ()) != ():
-            return NotImplemented
-        y = number(other, f"an operand of {symbol}")
+        y = constant(other, symbol)
+        if y is NotImplemented:
+            return y
         out = _apply(op, name, y, self) if name in REFLECTED else _apply(op, name, self, y)
         out._db = other if other.__class__ is int else y  # as it was written, for `_op`
         return out

@@ -8,7 +8,7 @@ them; what the rule keeps between steps is its own, and the kernel may write it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from micrograd_core.autograd import no_grad
@@ -105,8 +105,7 @@ class Optimizer:
 
     def _update_parts(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """`update` for complex numbers: real and imaginary parts are parameters of their own."""
-        states = state.setdefault("parts", ({}, {}))
-        parts = zip((k.real, k.imag), states, strict=True)
+        parts = zip((k.real, k.imag), _parts(state, True).values(), strict=True)
         return k.complex(*(self.update(k, part(p), part(g), own) for part, own in parts))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
@@ -129,7 +128,7 @@ class Optimizer:
         """
         found: dict[str, Tensor] = {}
         for i, (p, state) in enumerate(zip(self.params, self.state, strict=True)):
-            for part, own in _parts(p, state):
+            for part, own in _parts(state, p.dtype.is_complex).items():
                 for name in self.keeps():
                     x = own.get(name)
                     if name == "step" and x is not None:
@@ -150,7 +149,7 @@ class Optimizer:
         faults: list[str] = []
         unknown = dict.fromkeys(state)
         for i, (p, new) in enumerate(zip(self.params, loaded, strict=True)):
-            for part, own in _parts(p, new):
+            for part, own in _parts(new, p.dtype.is_complex).items():
                 names = {f"{i}.{part}{name}": name for name in self.keeps()}
                 given = {name: state[full] for full, name in names.items() if full in state}
                 faults += [f"{full!r} is missing" for full, name in names.items() if given and name not in given]
@@ -172,12 +171,9 @@ class Optimizer:
         return ()
 
 
-def _parts(p: Tensor, state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(state: dict[str, Any], is_complex: bool) -> dict[str, dict[str, Any]]:
     """What is kept for a parameter; for a complex one, for its real and for its imaginary part."""
-    if p.dtype.is_complex:
-        yield from zip(("real.", "imag."), state.setdefault("parts", ({}, {})), strict=True)
-    else:
-        yield "", state
+    return state.setdefault("parts", {"real.": {}, "imag.": {}}) if is_complex else {"": state}
 
 
 def _weak(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from micrograd_core.floats import Floats, divide, power
+from micrograd_core.floats import Floats, divide, number, power
 from micrograd_core.ops import rules
 
 UNARY = ("exp", "expm1", "log", "log1p", "sqrt", "square", "sin", "cos", "tanh", "sigmoid", "abs")
@@ -22,3 +22,21 @@ BINARY: dict[str, Callable[[Any, Any], tuple[Any, Any, Any]]] = {
 }
 """Result and both derivatives of the operations on two floats."""
 BINARY |= {reflected: BINARY[name] for reflected, name in REFLECTED.items()}
+
+
+def constant(other: Any, symbol: str) -> Any:
+    """The number that an operand beside a scalar is, or ``NotImplemented``.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        For a tensor, and for what is not one real number within float64.
+    """
+    if hasattr(other, "backward"):
+        raise TypeError(
+            f"{symbol}: a Value and a {type(other).__name__} do not mix; write Value.stack(value) to go on with "
+            "tensors, or Value.unstack(tensor) to go on with Values"
+        )
+    if getattr(other, "shape", ()) != () or isinstance(other, (str, bytes)) or not hasattr(type(other), "__float__"):
+        return NotImplemented
+    return number(other, f"an operand of {symbol}")

@@ -19,7 +19,7 @@ from micrograd_core.autograd import is_grad_enabled
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.floats import Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY
+from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY, constant
 from micrograd_core.scalar_runs import LONG, pack, unpack
 from micrograd_core.scalar_sweep import Block, sweep
 
@@ -439,17 +439,12 @@ def general(name: str, x: Value, other: Any) -> Any:
     symbol = REFLECTED.get(name, name)
     if isinstance(other, Value):
         if not other._on_host:
-            raise DeviceMismatch(name, [(x._place(), ()), (other._place(), ())])
+            raise DeviceMismatch(symbol, [(x._place(), ()), (other._place(), ())])
         y = other._data
-    elif hasattr(other, "backward"):
-        raise TypeError(
-            f"{symbol}: a Value and a {type(other).__name__} do not mix; write Value.stack(value) to go on with "
-            "tensors, or Value.unstack(tensor) to go on with Values"
-        )
-    elif getattr(other, "shape", ()) != () or isinstance(other, (str, bytes)) or not hasattr(type(other), "__float__"):
-        return NotImplemented
     else:
-        y, other = number(other, f"an operand of {symbol}"), None
+        y, other = constant(other, symbol), None
+        if y is NotImplemented:
+            return y
     left, right = (y, x._data) if name in REFLECTED else (x._data, y)
     out, dx, dy = BINARY[name](left, right)
     dx, dy = (dy, dx) if name in REFLECTED else (dx, dy)
