@@ -23,12 +23,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Container, Iterable
 from contextlib import ContextDecorator
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.amp import autocast_dtype, suspended
 from micrograd_core.amp import contexts as autocasts
 from micrograd_core.errors import GraphError, MicrogradError, OutOfMemory, caused
+from micrograd_core.modes import during
 from micrograd_core.ops import unbroadcast
 
 if TYPE_CHECKING:
@@ -38,15 +39,39 @@ Record = list[Any]
 
 # ── grad mode ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_mode: ContextVar[bool] = ContextVar("micrograd_grad_mode", default=True)
-is_grad_enabled = _mode.get
+_mode: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
+"""Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
+deeper is as the last. A sweep inside `vmap` is not to be recorded at its own depth, and is to be at those below, whose
+graphs go through it."""
+current_mode = _mode.get
+
+
+def is_grad_enabled() -> bool:
+    """Whether what is computed from tensors that record is recorded, in this context."""
+    mode = current_mode()
+    return mode if mode.__class__ is bool else mode[-1]
+
+
+def records_at(depth: int) -> bool:
+    """Whether operations on tensors of this depth of `vmap` are recorded."""
+    mode = current_mode()
+    return mode if mode.__class__ is bool else mode[min(depth, len(mode) - 1)]
+
+
+def recording(enabled: bool, depth: int) -> during:
+    """Within ``with recording(enabled, depth):`` operations of that depth are recorded or not; below it as before."""
+    mode = current_mode()
+    modes = (mode,) if mode.__class__ is bool else mode
+    modes += modes[-1:] * (depth + 1 - len(modes))
+    modes = (*modes[:depth], enabled, *modes[depth + 1 :])
+    return during(_mode, enabled if all(each is enabled for each in modes) else modes)
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
-class _GradMode(ContextDecorator):
-    """Sets the grad mode of this context; threads and asyncio tasks do not see each other's."""
+class _GradMode(during, ContextDecorator):
+    """Sets the grad mode of this context, at all depths; threads and asyncio tasks do not see each other's."""
 
     enabled: bool
 
@@ -58,7 +83,7 @@ class _GradMode(ContextDecorator):
         return mode(function)  # used as a decorator without parentheses
 
     def __init__(self) -> None:
-        self._tokens: list[Token[bool]] = []
+        super().__init__(_mode, self.enabled)
 
     def __call__(self, function: Any) -> Any:
         """Decorate a function."""
@@ -71,13 +96,6 @@ class _GradMode(ContextDecorator):
 
     def _recreate_cm(self) -> _GradMode:  # a decorated function enters a fresh one at each call
         return type(self)()
-
-    def __enter__(self) -> _GradMode:
-        self._tokens.append(_mode.set(self.enabled))
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        _mode.reset(self._tokens.pop())
 
 
 class no_grad(_GradMode):  # noqa: N801

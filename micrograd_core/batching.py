@@ -13,7 +13,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
@@ -22,19 +21,18 @@ from micrograd_core.dispatch import apply_single, create, recorded, wrap
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.layout import Layout, Shape, broadcast_shapes, resolve_axis
+from micrograd_core.modes import depth, during, levels
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.tensor import Tensor, asarray
 
-_depth: ContextVar[int] = ContextVar("micrograd_vmap_depth", default=0)
-
 
 class Level:
-    """One call of a function under `vmap`, and the length of its batch."""
+    """One call of a function under `vmap`: the length of its batch, and what random numbers do in it."""
 
-    __slots__ = ("open", "size")
+    __slots__ = ("randomness", "size")
 
-    def __init__(self, size: int) -> None:
-        self.size, self.open = size, True
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        self.size, self.randomness = size, randomness
 
 
 class Batched:
@@ -111,6 +109,10 @@ class BatchTable:
     def assign(self, x: Any, values: Any, key: Any) -> bool:  # noqa: D102
         return False
 
+    def detach(self, x: Batched) -> Batched:
+        """The same numbers outside the graphs of all depths."""
+        return Batched(x.value.detach(), x.level)
+
     def to_host(self, x: Batched) -> Any:  # noqa: D102
         raise TransformError(
             "inside vmap a tensor stands for the whole batch, so its numbers cannot be read by bool(), item(), "
@@ -118,14 +120,9 @@ class BatchTable:
         )
 
 
-def depth() -> int:
-    """How many calls of `vmap` this context is inside of."""
-    return _depth.get()
-
-
 def lifted(x: Tensor) -> Tensor:
     """A tensor as one of the innermost level."""
-    deeper = _depth.get()
+    deeper = depth()
     return x if x._kernels.depth == deeper else BatchTable.over(x._kernels.root, deeper).lift(x)
 
 
@@ -148,7 +145,7 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
             batched.append(False)
             continue
         if x.level is not None and x.level is not level:
-            if not x.level.open or level is not None:
+            if level is not None or levels.get()[table.depth - 1 : table.depth] != (x.level,):
                 raise TransformError(
                     f"{op.name}: a tensor has left the function under vmap that it was made in, where it stood for "
                     f"{x.level.size} examples; return it from that function instead of storing it"
@@ -229,7 +226,7 @@ def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: 
 
 def _composed(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
     """The composition, run on batches."""
-    level = Level(size)
+    level = levels.get()[table.depth - 1]
     operands = [
         Batched(x, level if each else None) if x.__class__ is Tensor else x
         for x, each in zip(values, batched, strict=True)
@@ -376,15 +373,11 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         leaves, rebuild = trees.flatten((args, kwargs))
         wanted += [0] * (len(leaves) - len(wanted))
         leaves, level = _batch(leaves, wanted)
-        deeper = _depth.get() + 1
-        token = _depth.set(deeper)
-        try:
+        deeper = depth() + 1
+        with during(levels, (*levels.get(), level)):
             leaves = [_enter(x, axis, level, deeper) for x, axis in zip(leaves, wanted, strict=True)]
             args, kwargs = rebuild(leaves)
             result = f(*args, **kwargs)
-        finally:
-            _depth.reset(token)
-            level.open = False
         found, rebuild = trees.flatten(result)
         places = trees.prefix(out_axes, result, "out_axes")
         return rebuild(_leave(x, axis, level, deeper) for x, axis in zip(found, places, strict=True))
@@ -434,6 +427,18 @@ def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
         value, batched = handle.value, handle.level is not None
     value = _materialized(value, batched, level.size)
     return _moved(value, 0, resolve_axis("vmap", axis, value.ndim))
+
+
+def of_batch(x: Tensor, level: Level, shared: bool, once: bool) -> Tensor:
+    """A gradient inside `vmap` as that of the whole batch: summed over it for an operand that all examples `shared`.
+
+    Unless it is that of a result that was computed `once` for all.
+    """
+    value, batched = x._handle.value, x._handle.level is not None
+    if shared and once and not batched:
+        return value  # type: ignore[no-any-return]
+    value = _materialized(value, batched, level.size)
+    return _call("sum", value, axis=(0,), keepdims=False) if shared else value
 
 
 def _moved(x: Tensor, source: int, place: int) -> Tensor:

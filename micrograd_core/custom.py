@@ -9,12 +9,13 @@ from typing import Any
 
 from micrograd_core import random, trees
 from micrograd_core.amp import resumed
-from micrograd_core.autograd import Leaf, Version, is_grad_enabled, no_grad
-from micrograd_core.batching import lifted
+from micrograd_core.autograd import Leaf, Version, recording, records_at
+from micrograd_core.batching import Batched, lifted, of_batch
 from micrograd_core.differentiate import IDENTITY, variable
-from micrograd_core.dispatch import wrap
+from micrograd_core.dispatch import unrecorded, wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.hooks import HOOKED, conjugate
+from micrograd_core.modes import depth, during, levels
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor, asarray
 from micrograd_core.transforms import Pullback
@@ -45,7 +46,7 @@ class _Once:
         tensors = [wrap(x, k, k.dtype(x), None) for x in operands]
         cotangent = wrap(g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
-        with no_grad():
+        with recording(False, k.depth):
             return [conjugate(_gradient(d, x))._handle for d, x in self._pairs(cotangent, tensors)]
 
     def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
@@ -72,6 +73,34 @@ def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor
     storage(value).tracked = True  # the record has saved its memory
     out._storage = value._storage
     return out
+
+
+def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor:
+    """`_node` wherever an input records: at the depth of `vmap` where the tensors are, and at those below."""
+    table = value._kernels
+    if table.depth:
+        batch, outside = value._handle, levels.get()[: table.depth]
+        level = outside[-1]
+        shared = [x._handle.level is None for x in inputs]
+
+        def pull_below(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+            """The same of the whole batch, back inside the call of `vmap` that has returned by now."""
+            with during(levels, outside):
+                examples = [
+                    wrap(Batched(x, None if same else level), table, x.dtype, None)
+                    for x, same in zip(operands, shared, strict=True)
+                ]
+                found = pull(wrap(Batched(g, batch.level), table, g.dtype, None), examples)
+                return [
+                    None if d is None else of_batch(lifted(d), level, same, batch.level is None)
+                    for d, same in zip(found, shared, strict=True)
+                ]
+
+        below = _at_each_depth(op, batch.value, [x._handle.value for x in inputs], pull_below)
+        value = wrap(Batched(below, batch.level), table, value.dtype, None)
+    if records_at(table.depth) and any(x.requires_grad for x in inputs):
+        return _node(op, value, inputs, pull)
+    return unrecorded(value)
 
 
 def _one_tensor(name: str, value: Any) -> Tensor:
@@ -129,9 +158,10 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
             )
         value = _one_tensor(name, pair[0])
         leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
-        if not (is_grad_enabled() and value.dtype.is_floating and any(x.requires_grad for x in leaves)):
-            return value.detach()
-        return _node(op, value, list(map(lifted, leaves)), lambda g, operands: _checked(name, pair[1](g), operands))
+        if not value.dtype.is_floating:
+            return value
+        inputs = list(map(lifted, leaves))
+        return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, pair[1](g), operands))
 
     return function
 
@@ -198,7 +228,7 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     >>> [round(g, 3) for g in x.grad.tolist()]
     [2.718, 7.389]
     """
-    if not is_grad_enabled():
+    if not records_at(depth()):
         return f(*args, **kwargs)
     leaves, rebuild = trees.flatten((args, kwargs))
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
@@ -221,7 +251,7 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
 
     context = copy_context()  # grad mode, default device and generator, the level of vmap
     with random.watch() as states:
-        _, value, others, versions = record([x.detach() for x in inputs])
+        _, value, others, versions = record(list(map(unrecorded, inputs)))
     if value._record is None:
         return value
     identities = [id(x._record) for x in others]
@@ -234,8 +264,9 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
             x._handle is not before._handle for x, before in zip(found, saved, strict=False)
         ):
             raise GraphError(CHANGED)
-        pullback = Pullback("checkpoint", [value], [*variables, *found], is_grad_enabled())
-        pullback.larger = is_grad_enabled()
+        create = records_at(value._kernels.depth)
+        pullback = Pullback("checkpoint", [value], [*variables, *found], create)
+        pullback.larger = create
         return pullback([g])
 
     out = _node(CHECKPOINT, value, [*inputs, *others], pull)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import dispatch, hooks, trees
-from micrograd_core.autograd import Leaf, Record, count_consumers, enable_grad, in_order, is_grad_enabled, sweep
-from micrograd_core.dispatch import Recorded, wrap
+from micrograd_core.autograd import Leaf, Record, count_consumers, in_order, recording, records_at, sweep
+from micrograd_core.dispatch import Recorded, unrecorded, wrap
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
+from micrograd_core.modes import depth
 from micrograd_core.ops import Op
 from micrograd_core.writing import share
 
@@ -32,7 +33,7 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
     seed = _seed(tensor, gradient)
     if create_graph:
         leaves_of(record)  # refuses Values
-        with enable_grad():
+        with recording(True, tensor._kernels.depth):
             found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
     elif record.__class__ is Leaf:
         found = [(record, tensor._kernels.copy(seed._handle))]
@@ -160,14 +161,14 @@ def value_and_grad(
         raise ValueError(f"grad: argnums {positions} name the same argument twice")
 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        outer = is_grad_enabled()
+        outer = records_at(depth())
         variables, rebuilds, replaced = [], [], list(args)
         for position in positions:
             found, rebuild = variables_of("grad", args, position)
             replaced[position] = rebuild(found)
             variables.append(found)
             rebuilds.append(rebuild)
-        with enable_grad():
+        with recording(True, depth()):
             value, aux = with_aux("grad", f(*replaced, **kwargs), has_aux)
             if not isinstance(value, dispatch.Tensor):
                 raise TypeError(f"grad: the function must return a Tensor; it returned {type(value).__name__}")
@@ -176,7 +177,7 @@ def value_and_grad(
                 rebuild(as_gradient(cotangents.get(id(x._record)), x) for x in found)
                 for found, rebuild in zip(variables, rebuilds, strict=True)
             )
-        value = value if recorded else value.detach()
+        value = value if recorded else unrecorded(value)
         return (value, aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else gradients
 
     return differentiated
@@ -248,7 +249,7 @@ def variable(name: str, x: Any, place: str) -> Tensor:
         raise DTypeError(f"{name}: {place} is {x.dtype}; only floating-point tensors have gradients")
     x = innermost(x)
     new = wrap(x._handle, x._kernels, x.dtype, None)
-    if x._record is not None and is_grad_enabled():
+    if x._record is not None and records_at(x._kernels.depth):
         new._record = [IDENTITY, x._kernels, {"variable": weakref.ref(new)}, x._handle, x._record, x._handle]
     else:
         new._record, new._grad = Leaf(new), None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.amp import POLICY, autocast_dtype, cast, suspended
 from micrograd_core.amp import contexts as autocasts
-from micrograd_core.autograd import Leaf, Parts, Record, Version, is_grad_enabled
+from micrograd_core.autograd import Leaf, Parts, Record, Version, current_mode, records_at
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
@@ -45,6 +45,13 @@ def wrap(handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
     return out
 
 
+def unrecorded(x: Tensor) -> Tensor:
+    """The same memory outside the graph of its own depth of `vmap`; the graphs below still lead to it."""
+    out = wrap(x._handle, x._kernels, x.dtype, None)
+    share(x, out)
+    return out
+
+
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
     """Run `op` on tensors and Python scalars: check, promote, call the kernel, record.
 
@@ -57,7 +64,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kernels, dtype, operands = prepare(op, operands)
-    if op.gradient is None and op.compose is not None and is_grad_enabled() and any(map(_records, operands)):
+    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and any(map(_records, operands)):
         result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
         return result
     handles = [x._handle if x.__class__ is Tensor else x for x in operands]
@@ -68,7 +75,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
     out = wrap(handle, place, result_dtype, None)
-    if op.differentiable and is_grad_enabled() and result_dtype.is_floating and any(map(_records, operands)):
+    if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and any(map(_records, operands)):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
         share(operands[0], out)
@@ -84,7 +91,7 @@ def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_P
     except Exception as error:
         raise explain(op, kernels, operands, params, error)
     record = None
-    if op.differentiable and is_grad_enabled() and any(map(_records, operands)):
+    if op.differentiable and records_at(kernels.depth) and any(map(_records, operands)):
         record = _record(op, kernels, params, made, operands, handles)
     return op.parts(*_taken_apart(made, kernels, record))
 
@@ -126,7 +133,12 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
-    if p is not None and op.differentiable and dtype.is_floating and is_grad_enabled():
+    if (
+        p is not None
+        and op.differentiable
+        and dtype.is_floating
+        and (current_mode() is True or records_at(kernels.depth))
+    ):
         record = [op, kernels, params, handle, p, a]
     out = wrap(handle, kernels, dtype, record)
     if op.view:
@@ -377,12 +389,16 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         out._kernels = kernels
         out.dtype = result or dtype
         out._storage = None
-        if (p is None and q is None) or not differentiable or not is_grad_enabled():
-            out._record = None
-        else:
+        if (
+            (p is not None or q is not None)
+            and differentiable
+            and (current_mode() is True or records_at(kernels.depth))
+        ):
             p = storage(x).version() if p is None else p
             q = storage(y).version() if q is None else q
             out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
+        else:
+            out._record = None
         return out
 
     def with_scalar(x: Tensor, y: float, swapped: bool = False) -> Any:
@@ -394,7 +410,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         except Exception as error:
             raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
         record: Record | None = None
-        if p is not None and differentiable and is_grad_enabled():
+        if p is not None and differentiable and (current_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)
             record = [op, kernels, NO_PARAMS, handle, *links]
         return wrap(handle, kernels, result or x.dtype, record)

@@ -9,7 +9,18 @@ from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device
 from micrograd_core.differentiate import backward
-from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, apply_single, explain, reduction, unary, wrap
+from micrograd_core.dispatch import (
+    NO_PARAMS,
+    TRANSFER,
+    along,
+    apply,
+    apply_single,
+    explain,
+    reduction,
+    unary,
+    unrecorded,
+    wrap,
+)
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
@@ -179,9 +190,10 @@ class Tensor(Array):
     register_hook = register_hook
 
     def detach(self) -> Tensor:
-        """The same memory, outside the graph."""
-        out = wrap(self._handle, self._kernels, self.dtype, None)
-        share(self, out)
+        """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
+        out = unrecorded(self)
+        if self._kernels.depth:
+            out._handle = self._kernels.detach(self._handle)
         return out
 
     @property

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core import trees
-from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad, sweep
+from micrograd_core.autograd import recording, records_at, sweep
 from micrograd_core.batching import vmap
 from micrograd_core.differentiate import as_gradient, grad, reaches_beyond, variable, variables_of, with_aux
-from micrograd_core.dispatch import Recorded, wrap
+from micrograd_core.dispatch import Recorded, unrecorded, wrap
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.modes import depth
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor, asarray
 
@@ -42,7 +43,7 @@ class Pullback:
 
     def values(self) -> list[Tensor]:
         """The outputs, which record if the caller's graph goes through them."""
-        return self.outputs if self.larger else [y.detach() for y in self.outputs]
+        return self.outputs if self.larger else list(map(unrecorded, self.outputs))
 
     def _root(self, rows: Sequence[int]) -> list[Any]:
         links = [(self.outputs[i]._record, self.outputs[i]._handle) for i in rows if self.outputs[i].requires_grad]
@@ -58,9 +59,10 @@ class Pullback:
         if not root:
             return [as_gradient(None, x) for x in self.variables]
         seeds = [_fitting(self.name, cotangents[i], self.outputs[i]) for i in rows]
-        create = is_grad_enabled() and (self.larger or any(g.requires_grad for g in seeds))
+        at = root[1].depth
+        create = records_at(at) and (self.larger or any(g.requires_grad for g in seeds))
         if create or any(g._kernels is not self.outputs[i]._kernels for g, i in zip(seeds, rows, strict=True)):
-            with enable_grad() if create else no_grad():
+            with recording(create, at):
                 return self._placed(sweep(root, seeds, True, Recorded.of, self.wanted))
         return self._placed(sweep(root, [g._handle for g in seeds], True, None, self.wanted))
 
@@ -83,14 +85,14 @@ def _recorded(
     name: str, f: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], has_aux: bool
 ) -> tuple[Pullback, list[Any], Any, Any]:
     """`f` run once: its pullback, what puts gradients and outputs in their places, and what else it returned."""
-    outer = is_grad_enabled()
+    outer = records_at(depth())
     variables, rebuilds, replaced = [], [], list(args)
     for position in positions:
         found, rebuild = variables_of(name, args, position)
         replaced[position] = rebuild(found)
         variables += found
         rebuilds.append((len(found), rebuild))
-    with enable_grad():
+    with recording(True, depth()):
         value, aux = with_aux(name, f(*replaced), has_aux)
     outputs, rebuild_output = trees.flatten(value)
     return Pullback(name, outputs, variables, outer), rebuilds, rebuild_output, aux
@@ -173,17 +175,17 @@ def jvp(
     12.0
     """
     primals, tangents = tuple(primals), tuple(tangents)
-    outer = is_grad_enabled()
+    outer = records_at(depth())
     pullback, _, rebuild_output, aux = _recorded("jvp", f, primals, range(len(primals)), has_aux)
     directions = trees.like(primals, tangents, "jvp: the tangents")
     for x, v in zip(pullback.variables, directions, strict=True):
         if not isinstance(v, Tensor) or v.shape != x.shape:
             raise ShapeError(f"jvp: a tangent must be a tensor of shape {x.shape}, as its primal; got {v!r}")
-    with enable_grad():
-        dummies = [variable("jvp", y.detach() * 0, "output") for y in pullback.outputs]
+    with recording(True, depth()):
+        dummies = [variable("jvp", unrecorded(y) * 0, "output") for y in pullback.outputs]
         transposed = Pullback("jvp", pullback(dummies), dummies, outer)
     records = outer and (pullback.larger or any(v.requires_grad for v in directions))
-    with enable_grad() if records else no_grad():
+    with recording(records, depth()):
         tangent = rebuild_output(transposed(directions))
     value = rebuild_output(pullback.values())
     return (value, tangent, aux) if has_aux else (value, tangent)

@@ -15,7 +15,7 @@ from math import pow
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
-from micrograd_core.autograd import is_grad_enabled
+from micrograd_core.autograd import current_mode
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.floats import Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
 
 new = object.__new__
-recording = is_grad_enabled
+recording = current_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)  # a `scalar_jit.Trace` that takes note
