@@ -54,7 +54,7 @@ LATER = {
     "optim": "",
     "random": "",
     "scalar_jit": "jit",
-    "transforms": "hessian hvp jacobian jvp vjp",
+    "transforms": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
     "value": "Value",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split()}

@@ -328,7 +328,9 @@ def _rule(op: Op) -> Rule:
 # ── the transform ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
+) -> Callable[..., Any]:
     """The function that applies `f` to each example of a batch, and stacks what it returns.
 
     Parameters
@@ -372,7 +374,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         wanted = [axis for entry, arg in zip(axes, args, strict=True) for axis in trees.prefix(entry, arg, "in_axes")]
         leaves, rebuild = trees.flatten((args, kwargs))
         wanted += [0] * (len(leaves) - len(wanted))
-        leaves, level = _batch(leaves, wanted)
+        leaves, level = _batch(leaves, wanted, randomness)
         deeper = depth() + 1
         with during(levels, (*levels.get(), level)):
             leaves = [_enter(x, axis, level, deeper) for x, axis in zip(leaves, wanted, strict=True)]
@@ -385,7 +387,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     return mapped
 
 
-def _batch(leaves: list[Any], axes: list[Any]) -> tuple[list[Any], Level]:
+def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[Any], Level]:
     """The leaves, batched ones as tensors, and the length they agree on."""
     sizes: dict[int, str] = {}
     for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
@@ -403,7 +405,7 @@ def _batch(leaves: list[Any], axes: list[Any]) -> tuple[list[Any], Level]:
     if len(sizes) != 1:
         told = " and ".join(f"{size} examples ({place})" for size, place in sizes.items())
         raise ShapeError(f"vmap: batches differ in length: {told}" if sizes else "vmap: nothing is batched")
-    return leaves, Level(next(iter(sizes)))
+    return leaves, Level(next(iter(sizes)), randomness)
 
 
 def _enter(x: Any, axis: int | None, level: Level, deeper: int) -> Any:

@@ -15,10 +15,10 @@ from micrograd_core.differentiate import IDENTITY, variable
 from micrograd_core.dispatch import unrecorded, wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.hooks import HOOKED, conjugate
+from micrograd_core.linearized import Linearized
 from micrograd_core.modes import depth, during, levels
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.transforms import Pullback
 from micrograd_core.writing import storage
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
@@ -265,9 +265,9 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         ):
             raise GraphError(CHANGED)
         create = records_at(value._kernels.depth)
-        pullback = Pullback("checkpoint", [value], [*variables, *found], create)
-        pullback.larger = create
-        return pullback([g])
+        again = Linearized("checkpoint", [value], [*variables, *found], create)
+        again.larger = create
+        return again.pull([g])
 
     out = _node(CHECKPOINT, value, [*inputs, *others], pull)
     for version in versions:  # a write to what the function used shows at the start of the sweep

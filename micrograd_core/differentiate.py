@@ -123,6 +123,7 @@ def _nothing_recorded(tensor: Tensor) -> str:
 IDENTITY = Op(
     "identity",
     "The same tensor, as a new node that stands for a variable.",
+    tangent=lambda op, k, tangents, out, x, *, variable: tangents[0],
     gradient=(lambda k, g, out, x, *, variable: g,),
     gradient_aliases=True,
 )

@@ -20,6 +20,7 @@ from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
 from micrograd_core.ops.reductions import accumulator
+from micrograd_core.ops.tangents import linear
 from micrograd_core.writing import Storage, refuse_leaf, share, storage, write
 
 if TYPE_CHECKING:
@@ -346,6 +347,7 @@ TRANSFER = Op(
     "transfer",
     "The same numbers on another device.",
     accepts=TABLE["copy"].accepts,
+    tangent=linear,
     gradient=(lambda k, g, out, x, *, source, target: k.transfer(g, source=target, target=source),),
     gradient_aliases=True,
 )
@@ -353,6 +355,7 @@ TRANSFER = Op(
 PART = Op(
     "part",
     "One of the results of an operation that has several.",
+    tangent=lambda op, k, tangents, out, parts, *, index: k.copy(tangents[0][index]),
     gradient=(
         lambda k, g, out, parts, *, index: Parts(
             (g if each == index else None for each in range(len(parts))), parts.shape

@@ -41,7 +41,13 @@ def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[int, Hook]) -> Any:
     return run(hooks, wrap(g, k, k.dtype(g), None))._handle
 
 
-HOOKED = Op("hook", "The same tensor; functions see its gradient.", gradient=(_seen,), gradient_aliases=True)
+HOOKED = Op(
+    "hook",
+    "The same tensor; functions see its gradient.",
+    tangent=lambda op, k, tangents, out, x, *, hooks: tangents[0],
+    gradient=(_seen,),
+    gradient_aliases=True,
+)
 
 
 def register_hook(x: Tensor, hook: Hook) -> HookHandle:

@@ -13,6 +13,7 @@ from typing import Any
 from micrograd_core.errors import one_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import symmetric
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -220,6 +221,7 @@ OPS = (
         "erf",
         "Error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x` (DLMF 7.2.1).",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, 2 / math.pi**0.5)),),
         compose=_erf,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
@@ -229,6 +231,7 @@ OPS = (
         "erfc",
         "``1 - erf(x)``, to full precision where that is small (DLMF 7.2.2).",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, -2 / math.pi**0.5)),),
         compose=_erfc,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
@@ -239,6 +242,7 @@ OPS = (
         "``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`.",
         parameters=_leaky_parameters,
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, negative_slope: k.where(k.less(0, x), g, k.multiply(g, negative_slope)),),
         compose=lambda k, x, *, negative_slope: k.where(k.less(0, x), x, k.multiply(x, negative_slope)),
         samples=_samples({}, {"negative_slope": 0.3}),
@@ -249,6 +253,7 @@ OPS = (
         "``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`.",
         parameters=_elu_parameters,
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(_elu_rule,),
         compose=_elu,
         samples=_samples({}, {"alpha": 0.5}),
@@ -260,6 +265,7 @@ OPS = (
         "``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.",
         parameters=_gelu_parameters,
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, approximate: k.gelu_gradient(g, x, approximate=approximate),),
         compose=_gelu,
         samples=_samples({}, {"approximate": "tanh"}),
@@ -279,6 +285,7 @@ OPS = (
         "silu",
         "``x * sigmoid(x)`` (Elfwing et al. 2018), also called swish.",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.silu_gradient(g, x),),
         compose=lambda k, x: k.multiply(x, k.sigmoid(x)),
         samples=_samples(),
@@ -297,6 +304,7 @@ OPS = (
         "mish",
         "``x * tanh(softplus(x))`` (Misra 2020).",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _mish_derivative(k, x)),),
         compose=lambda k, x: k.multiply(x, k.tanh(k.softplus(x))),
         samples=_samples(),
@@ -306,6 +314,7 @@ OPS = (
         "softplus",
         "``log(1 + exp(x))``, without overflow, and without loss of digits in the left tail.",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(x)),),
         compose=_softplus,
         samples=_samples(),
@@ -315,6 +324,7 @@ OPS = (
         "log_sigmoid",
         "``log(sigmoid(x))``, which is ``-softplus(-x)``.",
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(k.negative(x))),),
         compose=lambda k, x: k.negative(k.softplus(k.negative(x))),
         samples=_samples(),
@@ -325,6 +335,7 @@ OPS = (
         "``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0.",
         parameters=_hardtanh_parameters,
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(_hardtanh_rule,),
         compose=lambda k, x, *, min_val, max_val: k.minimum(k.maximum(x, min_val), max_val),
         samples=_samples({}, {"min_val": -0.5, "max_val": 1.5}),

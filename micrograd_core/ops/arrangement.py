@@ -11,6 +11,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import as_shape, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -206,6 +207,7 @@ OPS = (
         "The axes `source` moved to the places `destination`, the others in their order. A view.",
         parameters=_moveaxis_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(permute_rule,),
         gradient_aliases=True,
         compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
@@ -220,6 +222,7 @@ OPS = (
         "The last two axes exchanged. A view.",
         parameters=_transpose_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(permute_rule,),
         gradient_aliases=True,
         compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
@@ -231,6 +234,7 @@ OPS = (
         "Elements moved `shift` places along `axis` (in the flattened tensor for ``None``), the last ones first.",
         parameters=_roll_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_roll_rule,),
         compose=_roll,
         samples=(
@@ -246,6 +250,7 @@ OPS = (
         "Copies of the tensor side by side, `repetitions` along each axis, counted from the last.",
         parameters=_tile_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_tile_rule,),
         compose=_tile,
         samples=(
@@ -262,6 +267,7 @@ OPS = (
         "Each element (each slice along `axis`) repeated `repeats` times, or as often as its count in `repeats` says.",
         parameters=_repeat_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_repeat_rule,),
         compose=_repeat,
         samples=(

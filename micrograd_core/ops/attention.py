@@ -11,6 +11,7 @@ from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import linear
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -136,6 +137,7 @@ OPS = (
         parameters=_embedding_parameters,
         accepts=(INTEGER, REAL_FLOATING),
         separate=(0,),
+        tangent=linear,
         gradient=(None, _embedding_rule),
         compose=_embedding,
         samples=(
@@ -153,6 +155,7 @@ OPS = (
         parameters=_embedding_gradient_parameters,
         accepts=(REAL_FLOATING, INTEGER),
         separate=(1,),
+        tangent=linear,
         gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
         compose=_embedding_gradient,
         samples=(

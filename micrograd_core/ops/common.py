@@ -7,6 +7,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import Array, Op, Sample
+from micrograd_core.ops.tangents import symmetric
 
 
 def zero_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
@@ -48,10 +49,10 @@ def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
         Sample(0.5, b),
         Sample(Array((0, 3), low), b),
     )
-    return Op(name, doc, operands=2, check=broadcast_shapes, **{"samples": samples, **facts})
+    return Op(name, doc, operands=2, check=broadcast_shapes, **{"samples": samples, "tangent": symmetric, **facts})
 
 
 def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
     """A unary operation with samples drawn from its domain."""
     samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
-    return Op(name, doc, **{"samples": samples, **facts})
+    return Op(name, doc, **{"samples": samples, "tangent": symmetric, **facts})

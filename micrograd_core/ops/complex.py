@@ -17,6 +17,7 @@ from micrograd_core.errors import UnsupportedOp
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.common import arrays
 from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 
 def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
@@ -72,6 +73,12 @@ def _abs_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
     return k.multiply(g, k.sign(x))
 
 
+def _abs_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+    """``Re(conj(z) dz) / |z|``, and 0 at 0."""
+    (t,) = tangents
+    return k.real(k.multiply(k.conj(k.sign(x)), t))
+
+
 def _sign(k: Any, x: Any) -> Any:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
@@ -99,6 +106,7 @@ OPS = (
         "abs",
         "Absolute value, or modulus; the gradient at 0 is 0.",
         result=real_dtype,
+        tangent=_abs_tangent,
         gradient=(_abs_rule,),
         compose=_abs,
         samples=_SAMPLES,
@@ -114,6 +122,7 @@ OPS = (
         "real",
         "Real part; real numbers as they are.",
         result=real_dtype,
+        tangent=linear,
         gradient=(_real_rule,),
         compose=_needs_complex("real", lambda k, x: k.positive(x)),
         samples=_SAMPLES,
@@ -123,6 +132,7 @@ OPS = (
         "Imaginary part of complex numbers.",
         accepts=COMPLEX,
         result=real_dtype,
+        tangent=linear,
         gradient=(_imag_rule,),
         compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
         samples=(Sample(Array((2, 3), dtype="complex128")),),
@@ -134,6 +144,7 @@ OPS = (
         accepts=FLOATING,
         result=complex_dtype,
         check=broadcast_shapes,
+        tangent=linear,
         gradient=(lambda k, g, out, x, y: k.real(g), lambda k, g, out, x, y: k.negative(k.imag(g))),
         compose=_complex,
         capability="complex",
@@ -143,6 +154,7 @@ OPS = (
     Op(
         "conj",
         "Complex conjugate; real numbers as they are.",
+        tangent=linear,
         gradient=(lambda k, g, out, x: k.conj(g),),
         compose=lambda k, x: (
             k.subtract(as_complex(k, k.real(x)), k.multiply(as_complex(k, k.imag(x)), 1j))

@@ -17,6 +17,7 @@ from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.patches import AXES, lengths_of, patches_reference, per_axis, windows_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, in_float32
+from micrograd_core.ops.tangents import affine, product
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -314,6 +315,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             optional=(0.0,),
             parameters=_conv_parameters(conv, rank),
             accepts=REAL_FLOATING,
+            tangent=affine,
             gradient=(conv_x, conv_weight, _bias_rule),
             compose=_conv,
             samples=(
@@ -332,6 +334,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             optional=(0.0,),
             parameters=_transpose_parameters(transpose, rank),
             accepts=REAL_FLOATING,
+            tangent=affine,
             gradient=(transpose_x, transpose_weight, _bias_rule),
             compose=_conv_transpose,
             samples=(
@@ -348,6 +351,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             operands=2,
             parameters=_weight_parameters(by_weight, rank),
             accepts=REAL_FLOATING,
+            tangent=product,
             gradient=(weight_g, weight_x),
             compose=_conv_weight,
             samples=(

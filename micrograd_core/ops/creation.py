@@ -7,6 +7,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 
 def _diagonal(name: str) -> Any:
@@ -38,6 +39,7 @@ def _triangle_op(name: str, doc: str, lower: bool) -> Op:
         doc,
         parameters=_diagonal(name),
         accepts=ANY,
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, diagonal: getattr(k, name)(g, diagonal=diagonal),),
         compose=_triangle(lower),
         samples=(

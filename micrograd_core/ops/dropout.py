@@ -8,6 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import float32
 from micrograd_core.ops.random import words_of_uniform
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
@@ -46,6 +47,7 @@ OPS = (
         "alone. It is the same on every device. Without `training` nothing is changed.",
         parameters=_parameters,
         accepts=REAL & FLOATING,
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, p, key, block: k.dropout(g, p=p, key=key, block=block),),
         compose=_dropout,
         samples=(

@@ -13,6 +13,7 @@ from micrograd_core.dtypes import bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.common import arrays, binary, is_scalar, to_bool, unary, zero_rule
 from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
+from micrograd_core.ops.tangents import symmetric
 
 
 def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None) -> Op:
@@ -210,6 +211,7 @@ ARITHMETIC = (
         operands=3,
         accepts=REAL,
         check=broadcast_shapes,
+        tangent=symmetric,
         gradient=(
             lambda k, g, out, x, low, high: k.where(_within(k, x, low, high), g, 0),
             lambda k, g, out, x, low, high: k.where(k.logical_and(k.less(x, low), k.less_equal(low, high)), g, 0),

@@ -17,6 +17,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
 from micrograd_core.ops.complex import complex_dtype, real_dtype
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 NORMS = ("backward", "ortho", "forward")
 
@@ -206,7 +207,9 @@ def _transform(name: str, doc: str, **facts: Any) -> Op:
     def reference(np: Any, x: Any, **params: Any) -> Any:
         return getattr(np.fft, name)(x, **params)
 
-    return Op(name, f"{doc} {_DIFFERENT}", extension="fft", capability="fft", reference=reference, **facts)
+    return Op(
+        name, f"{doc} {_DIFFERENT}", extension="fft", capability="fft", tangent=linear, reference=reference, **facts
+    )
 
 
 _complex = partial(_transform, accepts=INEXACT, cast=complex_dtype)
@@ -222,6 +225,7 @@ def _shifting(name: str, doc: str, *, inverse: bool) -> Op:
         extension="fft",
         accepts=ANY,
         parameters=_shift_parameters(name),
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, axes: getattr(k, other)(g, axes=axes),),
         compose=lambda k, x, *, axes: _shift(k, k.copy(x), axes, inverse=inverse),
         samples=(

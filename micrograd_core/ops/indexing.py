@@ -19,6 +19,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
 from micrograd_core.ops.common import to_int64
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -207,6 +208,7 @@ OPS = (
         parameters=_take_parameters,
         accepts=(ANY, INTEGER),
         separate=(1,),
+        tangent=linear,
         gradient=(_take_rule, None),
         compose=_take,
         samples=(
@@ -224,6 +226,7 @@ OPS = (
         parameters=_along_parameters("take_along_axis"),
         accepts=(ANY, INTEGER),
         separate=(1,),
+        tangent=linear,
         gradient=(_take_along_rule, None),
         compose=_take_along_axis,
         samples=(
@@ -240,6 +243,7 @@ OPS = (
         parameters=_add_along_parameters,
         accepts=(NUMERIC, INTEGER, NUMERIC),
         separate=(1,),
+        tangent=linear,
         gradient=(
             lambda k, g, out, x, indices, values, *, axis: g,
             None,

@@ -250,6 +250,7 @@ OPS = (
         "The ``x`` of ``x1 x = x2`` for square ``x1``; ``x2`` is a vector if it has one axis, else matrices.",
         operands=2,
         parameters=_solve_parameters,
+        tangent=calculus.solve_tangent,
         gradient=(calculus.solve_left, calculus.solve_right),
         undefined="the matrix is singular: no unique solution exists (pinv(x1) @ x2 is the one of least squares)",
         samples=(
@@ -265,6 +266,7 @@ OPS = (
         "inv",
         "The inverse of a square matrix.",
         parameters=_plain("inv", square=True),
+        tangent=calculus.inv_tangent,
         gradient=(calculus.inv_rule,),
         compose=calculus.inv,
         undefined=_SINGULAR,
@@ -308,6 +310,7 @@ OPS = (
         "The determinant of a square matrix. Its gradient is the matrix of cofactors, also of a singular matrix; only "
         "the second one needs an inverse.",
         parameters=_plain("det", square=True),
+        tangent=calculus.det_tangent,
         gradient=(lambda k, g, out, x: k.multiply(calculus.per_matrix(k, g), k.cofactor(x)),),
         compose=calculus.det,
         samples=_SQUARE,

@@ -14,6 +14,7 @@ from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import check_reduction, in_float32, times
+from micrograd_core.ops.tangents import total
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -77,6 +78,11 @@ def _pairwise(
         losses = value(k, x, y, **params)
         return _reduce(k, losses, reduction, int(_divisor(losses.shape, reduction)) if reduction == "batchmean" else 1)
 
+    def tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
+        pairs = zip(tangents, (slope, target_slope), strict=True)
+        along = total(k, (k.multiply(slope_of(k, x, y, **params), t) for t, slope_of in pairs if t is not None))
+        return _reduce(k, along, reduction, int(_divisor(along.shape, reduction)) if reduction == "batchmean" else 1)
+
     def reduced(np: Any, x: Any, y: Any, reduction: str = "mean", **params: Any) -> Any:
         return _REDUCTIONS[reduction](np, reference(np, x, y, **params))
 
@@ -86,6 +92,7 @@ def _pairwise(
         operands=2,
         parameters=parameters,
         accepts=REAL_FLOATING,
+        tangent=tangent,
         gradient=(rule(slope), rule(target_slope)),
         compose=compose,
         samples=samples,

@@ -139,6 +139,29 @@ def inv_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
     return k.negative(product(k, transposed, g, transposed))
 
 
+def solve_tangent(op: Any, k: Any, tangents: Any, out: Any, a: Any, b: Any) -> Any:
+    """``A^-1 (db - dA out)``."""
+    da, db = tangents
+    if da is not None:
+        column = len(b.shape) == 1
+        moved = k.matmul(da, k.reshape(out, shape=(*out.shape, 1)) if column else out)
+        moved = k.negative(moved if not column else k.reshape(moved, shape=moved.shape[:-1]))
+        db = moved if db is None else k.add(db, moved)
+    if len(b.shape) == 1 and len(db.shape) > 1:  # a vector for each matrix of a stack
+        return k.reshape(k.solve(a, k.reshape(db, shape=(*db.shape, 1))), shape=db.shape)
+    return k.solve(a, db)
+
+
+def inv_tangent(op: Any, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+    """``-A^-1 dA A^-1``."""
+    return k.negative(product(k, out, tangents[0], out))
+
+
+def det_tangent(op: Any, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+    """The sum of cofactors times tangents."""
+    return k.sum(k.multiply(k.cofactor(x), tangents[0]), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=False)
+
+
 def matrix_power(k: Any, x: Any, *, n: int) -> Any:
     """By repeated squaring."""
     if n == 0:

@@ -22,6 +22,7 @@ from micrograd_core.layout import (
     resolve_reshape,
 )
 from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -201,6 +202,7 @@ OPS = (
         "The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.",
         parameters=_reshape_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_as_operand,),
         gradient_aliases=True,
         view=True,
@@ -216,6 +218,7 @@ OPS = (
         "Axes in another order. A view.",
         parameters=_permute_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(permute_rule,),
         gradient_aliases=True,
         view=True,
@@ -230,6 +233,7 @@ OPS = (
         "Axes of length 1, or missing on the left, repeated to `shape`. A view.",
         parameters=_broadcast_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, shape: g,),
         gradient_aliases=True,
         view=True,
@@ -244,6 +248,7 @@ OPS = (
         "As `broadcast_to`, but a view or fresh memory, whichever the device finds faster: the gradient of a sum.",
         parameters=_broadcast_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, shape: g,),
         gradient_aliases=True,
         compose=lambda k, x, *, shape: k.broadcast_to(x, shape=shape),
@@ -256,6 +261,7 @@ OPS = (
         "Axes of length 1 inserted at `axis`. A view.",
         parameters=_expand_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_as_operand,),
         gradient_aliases=True,
         compose=_expand_dims,
@@ -267,6 +273,7 @@ OPS = (
         "Without the axes `axis` of length 1. A view.",
         parameters=_squeeze_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_as_operand,),
         gradient_aliases=True,
         compose=_squeeze,
@@ -278,6 +285,7 @@ OPS = (
         "Elements in reverse order along `axis` (default: all axes). A view.",
         parameters=_flip_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(lambda k, g, out, x, *, axis: k.flip(g, axis=axis),),
         gradient_aliases=True,
         compose=_flip,
@@ -289,6 +297,7 @@ OPS = (
         "Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view.",
         parameters=_key_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(_getitem_rule,),
         view=True,
         samples=(
@@ -307,6 +316,7 @@ OPS = (
         operands=2,
         parameters=_scatter_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=(
             lambda k, g, out, x, values, *, key: k.scatter(g, 0, key=key),
             lambda k, g, out, x, values, *, key: k.getitem(g, key=key),
@@ -327,6 +337,7 @@ OPS = (
         operands=-1,
         parameters=_concat_parameters,
         accepts=ANY,
+        tangent=linear,
         gradient=_concat_rule,
         gradient_aliases=True,
         compose=_concat,
@@ -355,6 +366,7 @@ OPS = (
         accepts=(BOOLEAN, ANY, ANY),
         separate=(0,),
         check=broadcast_shapes,
+        tangent=linear,
         gradient=(
             None,
             lambda k, g, out, c, x, y: k.where(c, g, 0),
@@ -372,6 +384,7 @@ OPS = (
         parameters=_astype_parameters,
         accepts=ANY,
         result=requested,
+        tangent=linear,
         gradient=(_astype_rule,),
         gradient_aliases=True,
         samples=(
@@ -385,6 +398,7 @@ OPS = (
         "copy",
         "A fresh, contiguous copy.",
         accepts=ANY,
+        tangent=linear,
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.bitwise_or(x, x) if k.dtype(x).kind == "bool" else k.multiply(x, 1),

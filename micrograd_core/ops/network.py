@@ -8,6 +8,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
+from micrograd_core.ops.tangents import affine, product
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,6 +95,7 @@ OPS = (
         operands=2,
         accepts=NUMERIC,
         check=_check_matmul,
+        tangent=product,
         gradient=(_matmul_left, _matmul_right),
         compose=_matmul,
         samples=(
@@ -115,6 +117,7 @@ OPS = (
         operands=3,
         accepts=NUMERIC,
         check=_check_linear,
+        tangent=affine,
         gradient=(
             lambda k, g, out, x, weight, bias: k.matmul(g, weight),
             _linear_weight,

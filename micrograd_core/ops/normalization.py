@@ -12,6 +12,7 @@ from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, axes_of, in_float32, times
+from micrograd_core.ops.tangents import symmetric, total
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -58,6 +59,12 @@ def _log_softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
 @in_float32
 def _log_softmax_gradient(k: Any, g: Any, out: Any, *, axis: int) -> Any:
     return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
+
+
+def _log_softmax_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int) -> Any:
+    """``t - sum(p t)`` with the probabilities p."""
+    (t,) = tangents
+    return k.subtract(t, k.sum(k.multiply(k.exp(out), t), axis=(axis,), keepdims=True))
 
 
 def softmax_reference(np: Any, x: Any, axis: int = -1) -> Any:
@@ -157,6 +164,21 @@ def _layer_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, a
     return k.standardize_gradient(g, x, weight, axis=axis, eps=eps)
 
 
+def _layer_norm_tangent(
+    op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float
+) -> Any:
+    """The Jacobian by `x` without the weight is its own transpose."""
+    dx, dw, db = tangents
+    return total(
+        k,
+        (
+            None if dx is None else times(k, k.standardize_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
+            None if dw is None else k.multiply(k.standardize(x, axis=axis, eps=eps), dw),
+            db,
+        ),
+    )
+
+
 def _layer_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
 
@@ -185,6 +207,17 @@ def _rms_norm(k: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
 
 def _rms_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return k.rms_norm_gradient(g, x, weight, axis=axis, eps=eps)
+
+
+def _rms_norm_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    dx, dw = tangents
+    return total(
+        k,
+        (
+            None if dx is None else times(k, k.rms_norm_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
+            None if dw is None else k.multiply(k.rms_norm(x, 1.0, axis=axis, eps=eps), dw),
+        ),
+    )
 
 
 def _rms_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
@@ -295,6 +328,7 @@ OPS = (
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
         parameters=_axis("softmax"),
         accepts=FLOATING,
+        tangent=symmetric,
         gradient=(_softmax_rule,),
         compose=_softmax,
         samples=_SOFTMAX_SAMPLES,
@@ -315,6 +349,7 @@ OPS = (
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
         parameters=_axis("log_softmax"),
         accepts=FLOATING,
+        tangent=_log_softmax_tangent,
         gradient=(_log_softmax_rule,),
         compose=_log_softmax,
         samples=_SOFTMAX_SAMPLES,
@@ -335,6 +370,7 @@ OPS = (
         "``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1.",
         parameters=_standardize_parameters,
         accepts=REAL_FLOATING,
+        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
         compose=_standardize,
         samples=(
@@ -367,6 +403,7 @@ OPS = (
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         accepts=REAL_FLOATING,
+        tangent=_layer_norm_tangent,
         gradient=(_layer_norm_x, _layer_norm_weight, lambda k, g, out, x, weight, bias, *, axis, eps: g),
         gradient_aliases=True,
         compose=_layer_norm,
@@ -384,6 +421,7 @@ OPS = (
         optional=(1.0,),
         parameters=_rms_norm_parameters,
         accepts=REAL_FLOATING,
+        tangent=_rms_norm_tangent,
         gradient=(_rms_norm_x, _rms_norm_weight),
         gradient_aliases=True,
         compose=_rms_norm,

@@ -18,6 +18,7 @@ from micrograd_core.ops.matrix_calculus import conj, in_dtype_of
 from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample
 from micrograd_core.ops.reductions import accumulator, count, restore_axes
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import product, reduction
 
 
 def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
@@ -187,6 +188,7 @@ OPS = (
         parameters=_vector_norm_parameters,
         accepts=INEXACT,
         result=real_dtype,
+        tangent=reduction,
         gradient=(_vector_norm_rule,),
         compose=_vector_norm,
         samples=(
@@ -233,6 +235,7 @@ OPS = (
         "The cross product of vectors of three elements along `axis`.",
         operands=2,
         parameters=_cross_parameters,
+        tangent=product,
         gradient=(
             lambda k, g, out, x, y, *, axis: k.cross(y, g, axis=axis),
             lambda k, g, out, x, y, *, axis: k.cross(g, x, axis=axis),

@@ -15,6 +15,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import linear
 
 REAL_FLOATING = REAL & FLOATING
 AXES = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}
@@ -194,6 +195,7 @@ OPS = (
         "*spatial) to (batch, channels, *kernel, *positions). `fill` stands for the padding on both sides.",
         parameters=_patches_parameters,
         accepts=REAL_FLOATING,
+        tangent=lambda op, k, tangents, out, x, *, fill, **windows: k.patches(*tangents, fill=0.0, **windows),
         gradient=(_patches_rule,),
         compose=_patches,
         samples=(
@@ -208,6 +210,7 @@ OPS = (
         "Patches added back to where they lay in an input of spatial shape `size`: the transpose of `patches`.",
         parameters=_patches_gradient_parameters,
         accepts=REAL_FLOATING,
+        tangent=linear,
         gradient=(_patches_gradient_rule,),
         compose=_patches_gradient,
         samples=(

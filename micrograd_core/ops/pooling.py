@@ -10,6 +10,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.patches import AXES, patches_reference, windows_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -84,6 +85,10 @@ def _constant_rule(k: Any, g: Any, out: Any, cotangent: Any, x: Any, **windows: 
     return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
 
 
+def _first_tangent(op: Op, k: Any, tangents: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+    return None if tangents[0] is None else getattr(k, op.name)(tangents[0], x, **windows)
+
+
 def _average_pool(k: Any, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
     patches = k.patches(x, fill=0.0, kernel_size=kernel_size, dilation=(1,) * len(kernel_size), **windows)
     return k.mean(patches, axis=_kernel_axes(kernel_size), keepdims=False)
@@ -129,6 +134,9 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             "Tied elements share the gradient evenly.",
             parameters=_max_parameters(greatest, rank),
             accepts=REAL_FLOATING,
+            tangent=lambda op, k, tangents, out, x, **windows: _max_gradient_rule(
+                k, tangents[0], out, None, x, **windows
+            ),
             gradient=(lambda k, g, out, x, **windows: getattr(k, gradient)(g, x, **windows),),
             compose=_max_pool,
             samples=(
@@ -144,6 +152,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             operands=2,
             parameters=_max_gradient_parameters(gradient, rank),
             accepts=REAL_FLOATING,
+            tangent=_first_tangent,
             gradient=(_max_gradient_rule, _constant_rule),
             compose=_max_gradient,
             samples=(
@@ -158,6 +167,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             "zeros of the padding count.",
             parameters=_average_parameters(average, rank),
             accepts=REAL_FLOATING,
+            tangent=linear,
             gradient=(_average_rule,),
             compose=_average_pool,
             samples=(Sample(image, kernel_size=2), Sample(image, **overlapping)),

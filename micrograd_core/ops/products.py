@@ -10,6 +10,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
+from micrograd_core.ops.tangents import product
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
 
@@ -253,6 +254,7 @@ OPS = (
         operands=2,
         parameters=_vecdot_parameters,
         accepts=NUMERIC,
+        tangent=product,
         gradient=_vecdot_rule,
         compose=_vecdot,
         samples=(

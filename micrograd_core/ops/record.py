@@ -130,6 +130,9 @@ class Op:
     gradient : tuple of rules, a function from operand number to rule, or str
         ``None`` in the tuple: not differentiable in that operand. A string: the reason why there is no gradient at all.
         Left out: differentiate the composition.
+    tangent : function or None
+        How forward mode goes through the operation: see `micrograd_core.ops.tangents`, which has the usual ones. Left
+        out: the gradient is transposed once more.
     compose : function or None
     extension : str
         The extension of the array API standard (``linalg``, ``fft``) whose namespace it lives in; default the main one.
@@ -155,7 +158,7 @@ class Op:
     __slots__ = (
         "accepts", "capability", "cast", "check", "compose", "differentiable", "doc", "extension", "gradient",
         "gradient_aliases", "name", "observe", "operands", "optional", "parameters", "parts", "reference", "result",
-        "samples", "separate", "undefined", "view",
+        "samples", "separate", "tangent", "undefined", "view",
     )  # fmt: skip
 
     def __init__(
@@ -172,6 +175,7 @@ class Op:
         parameters: Callable[..., dict[str, Any]] | None = None,
         check: Callable[..., Any] | None = None,
         gradient: tuple[Rule | None, ...] | Callable[[int], Rule] | str | None = None,
+        tangent: Callable[..., Any] | None = None,
         compose: Callable[..., Any] | None = None,
         extension: str = "",
         capability: str = "",
@@ -188,7 +192,7 @@ class Op:
         self.optional, self.parameters, self.check = optional, parameters, check
         if parameters is not None and "<locals>" in parameters.__qualname__:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
-        self.gradient, self.compose = gradient, compose
+        self.gradient, self.tangent, self.compose = gradient, tangent, compose
         self.differentiable = not isinstance(gradient, str)
         self.extension, self.capability = extension, capability
         self.parts, self.observe, self.undefined = parts, observe, undefined

@@ -11,6 +11,7 @@ from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
 from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import linear, reduction
 
 
 def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -266,6 +267,7 @@ OPS = (
         parameters=_reduction("sum"),
         accepts=ANY,
         cast=accumulator,
+        tangent=linear,
         gradient=(_sum_rule,),
         gradient_aliases=True,
         samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
@@ -275,6 +277,7 @@ OPS = (
         "Arithmetic mean over `axis`.",
         parameters=_reduction("mean"),
         accepts=INEXACT,
+        tangent=linear,
         gradient=(_mean_rule,),
         gradient_aliases=True,
         compose=_mean,
@@ -285,6 +288,7 @@ OPS = (
         "Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("max", empty=False),
         accepts=REAL,
+        tangent=reduction,
         gradient=(_extremum_rule,),
         samples=_SAMPLES,
     ),
@@ -293,6 +297,7 @@ OPS = (
         "Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("min", empty=False),
         accepts=REAL,
+        tangent=reduction,
         gradient=(_extremum_rule,),
         compose=_min,
         samples=(*_SAMPLES, Sample(Array((2, 3), -9, 9, "int32"), axis=0)),
@@ -302,6 +307,7 @@ OPS = (
         "Variance over `axis`, by the two-pass formula; divides by the count less `correction`.",
         parameters=_with_correction("var"),
         accepts=FLOATING,
+        tangent=reduction,
         gradient=(_var_rule,),
         compose=_var,
         samples=(*_SAMPLES, Sample(Array((2, 3)), axis=1, correction=1.0)),
@@ -312,6 +318,7 @@ OPS = (
         "Standard deviation over `axis`: the root of `var`. Without any deviation the gradient is 0.",
         parameters=_with_correction("std"),
         accepts=FLOATING,
+        tangent=reduction,
         gradient=(_std_rule,),
         compose=lambda k, x, **params: k.sqrt(k.var(x, **params)),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1, correction=1.0)),
@@ -397,6 +404,7 @@ OPS = (
         parameters=_scan_parameters("cumulative_sum"),
         accepts=NUMERIC,
         cast=accumulator,
+        tangent=linear,
         gradient=(_cumulative_sum_rule,),
         gradient_aliases=True,
         compose=_scan("add", 0),
@@ -418,6 +426,7 @@ OPS = (
         "``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows.",
         parameters=_reduction("logsumexp", empty=False),
         accepts=FLOATING,
+        tangent=reduction,
         gradient=(_logsumexp_rule,),
         compose=_logsumexp,
         samples=_SAMPLES,

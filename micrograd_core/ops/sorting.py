@@ -152,6 +152,12 @@ def _sort_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, descending: bool,
     return k.take_along_axis(g, back, axis=axis)
 
 
+def _sort_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+    """Each tangent where its element went."""
+    positions = k.argsort(x, axis=axis, descending=descending, stable=True)
+    return k.take_along_axis(tangents[0], positions, axis=axis)
+
+
 def _searchsorted(k: Any, x: Any, y: Any, *, side: str) -> Any:
     """How many elements come before: the position where a new one keeps the order."""
     x, y = arrays(k, x, y)
@@ -223,6 +229,7 @@ OPS = (
         "The elements in order along `axis`, as `argsort` has it.",
         parameters=_sort_parameters("sort"),
         accepts=ANY,
+        tangent=_sort_tangent,
         gradient=(_sort_rule,),
         compose=_sort,
         samples=_SAMPLES,

@@ -14,6 +14,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.indexing import as_tensor, rows, taken_shape, total
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
 
 
 def _update_parameters(name: str) -> Any:
@@ -179,6 +180,7 @@ OPS = (
         "index_add",
         "A fresh copy of ``x``, to whose slices along `axis` that integers name the values are added; a slice that is "
         "named twice gets both. Source: ``numpy.add.at``.",
+        tangent=linear,
         gradient=(_unchanged, None, _taken),
         gradient_aliases=True,
         compose=_index_add,
