@@ -44,7 +44,7 @@ LATER = {
     "batching": "vmap",
     "compound": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
-    "custom": "checkpoint custom_gradient",
+    "custom": "checkpoint custom_gradient custom_jvp",
     "differentiate": "grad value_and_grad",
     "drawing": "draw",
     "fft": "",

@@ -11,6 +11,7 @@ operation's composition is run on batches, and where there is none, a loop, with
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial, wraps
@@ -19,7 +20,7 @@ from typing import Any
 from micrograd_core import differentiate, trees
 from micrograd_core.dispatch import apply_single, create, recorded, wrap
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import ShapeError, TransformError
+from micrograd_core.errors import ShapeError, TransformError, one_of
 from micrograd_core.layout import Layout, Shape, broadcast_shapes, resolve_axis
 from micrograd_core.modes import depth, during, levels
 from micrograd_core.ops import TABLE, Op
@@ -67,9 +68,21 @@ class BatchTable:
         setattr(self, name, function)
         return function
 
+    @property
+    def below(self) -> Any:
+        """The table of the tensors that these handles hold."""
+        return self.root if self.depth == 1 else BatchTable.over(self.root, self.depth - 1)
+
     def lift(self, x: Tensor) -> Tensor:
-        """A tensor of a lower level as one of this level, the same for the whole batch."""
-        return wrap(Batched(x, None), self, x.dtype, None)
+        """A tensor of a lower level as one of this level, the same for the whole batch.
+
+        A call of `vmap` that a derivative goes back into may be at a greater depth than it was: see `reentered`.
+        """
+        level = x._handle.level if x._kernels.depth else None
+        place = x._kernels.depth if level is None else _place_of(level, "vmap")
+        if place != x._kernels.depth:
+            x = wrap(Batched(x._handle.value, level), BatchTable.over(self.root, place), x.dtype, None)
+        return x if place == self.depth else wrap(Batched(x, None), self, x.dtype, None)
 
     def beside(self, kernels: Any) -> BatchTable:
         """The table of this depth on the device of `kernels`."""
@@ -120,6 +133,17 @@ class BatchTable:
         )
 
 
+def _place_of(level: Level, name: str) -> int:
+    """The depth that a call of `vmap` is at in this context."""
+    around = levels.get()
+    if level not in around:
+        raise TransformError(
+            f"{name}: a tensor has left the function under vmap that it was made in, where it stood for "
+            f"{level.size} examples; return it from that function instead of storing it"
+        )
+    return around.index(level) + 1
+
+
 def lifted(x: Tensor) -> Tensor:
     """A tensor as one of the innermost level."""
     deeper = depth()
@@ -128,6 +152,7 @@ def lifted(x: Tensor) -> Tensor:
 
 # ── an operation on batches ──────────────────────────────────────────────────────────────────────────────────
 
+RANDOMNESS = ("error", "different", "same")
 Rule = Callable[[Op, BatchTable, list[Any], list[bool], dict[str, Any], int], Any]
 
 
@@ -145,16 +170,18 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
             batched.append(False)
             continue
         if x.level is not None and x.level is not level:
-            if level is not None or levels.get()[table.depth - 1 : table.depth] != (x.level,):
-                raise TransformError(
-                    f"{op.name}: a tensor has left the function under vmap that it was made in, where it stood for "
-                    f"{x.level.size} examples; return it from that function instead of storing it"
-                )
+            if level is not None:
+                raise TransformError(f"{op.name}: its operands are of different calls of vmap")
             level = x.level
+            _place_of(level, op.name)
         values.append(x.value)
         batched.append(x.level is not None)
+    if "block" in params:  # random numbers: each level between here and the device has a say
+        values = [x if x._kernels.depth == table.depth - 1 else table.below.lift(x) for x in values]
+        if levels.get()[table.depth - 1].randomness == "different":
+            return _drawn(op, table, values, batched, params)
     if not operands:
-        return Batched(create(op, table.root, **params), None)
+        return Batched(create(op, table.below, **params), None)
     if level is None:
         return _handles(perform(op, values, params), None)
     try:
@@ -162,6 +189,19 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
     except NoRuleError:
         made = _one_by_one(op, table, values, batched, params, level.size)
     return _handles(made, level)
+
+
+def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any]) -> Batched:
+    """Random numbers of which each example has its own: the first axis of a greater draw."""
+    level = levels.get()[table.depth - 1]
+    if values:
+        return Batched(perform(op, [_materialized(values[0], batched[0], level.size)], params), level)
+    if op.name != "random_permutation":
+        return Batched(create(op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
+    inner = math.prod(each.size for each in levels.get()[: table.depth - 1] if each.randomness == "different")
+    blocks = inner * -(-params["shape"][0] // 4)
+    rows = [create(op, table.below, **{**params, "block": params["block"] + i * blocks}) for i in range(level.size)]
+    return Batched(_call("stack", *rows, axis=0), level)
 
 
 def _handles(made: Any, level: Level | None) -> Any:
@@ -337,12 +377,15 @@ def vmap(
     ----------
     f : function
         Of tensors, and dicts, lists and tuples of them; returning the same. It sees one example: shapes without the
-        batch axis. Tensors that it closes over, and random numbers that it draws, are the same for all examples.
+        batch axis. Tensors that it closes over are the same for all examples.
     in_axes : int, None, or a tuple of them, one per positional argument
         Along which axis the batch lies; ``None`` for what is the same for all examples. In place of an entry there may
         be a dict, list or tuple like the argument. Keyword arguments are batched along axis 0.
     out_axes : int, or a structure like the result
         Where the batch goes.
+    randomness : str
+        What random numbers (dropout, `micrograd_core.random`) that `f` draws are: ``"different"`` for each example,
+        the ``"same"`` for all, or an ``"error"``.
 
     Returns
     -------
@@ -351,7 +394,10 @@ def vmap(
     Raises
     ------
     ShapeError, TypeError, TransformError
-        When batches differ in length, nothing is batched, or `f` reads the numbers of its arguments.
+        When batches differ in length, nothing is batched, `f` reads the numbers of its arguments, or draws random ones
+        although `randomness` does not say which.
+    ValueError
+        For another word for `randomness`.
 
     Warns
     -----
@@ -365,6 +411,8 @@ def vmap(
     >>> per_example(Tensor([1.0, 2.0]), Tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).tolist()
     [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
     """
+    if randomness not in RANDOMNESS:
+        raise ValueError(f"vmap: randomness is {one_of(map(repr, RANDOMNESS))}; got {randomness!r}")
 
     @wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -431,16 +479,54 @@ def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
     return _moved(value, 0, resolve_axis("vmap", axis, value.ndim))
 
 
-def of_batch(x: Tensor, level: Level, shared: bool, once: bool) -> Tensor:
-    """A gradient inside `vmap` as that of the whole batch: summed over it for an operand that all examples `shared`.
+def reentered(level: Level) -> during:
+    """Within ``with``, a derivative is computed inside a call of `vmap` that has returned.
 
-    Unless it is that of a result that was computed `once` for all.
+    It may be computed for a batch itself by now, as the rows of a Jacobian are: the call goes on top of what is there.
     """
-    value, batched = x._handle.value, x._handle.level is not None
-    if shared and once and not batched:
-        return value  # type: ignore[no-any-return]
-    value = _materialized(value, batched, level.size)
-    return _call("sum", value, axis=(0,), keepdims=False) if shared else value
+    return during(levels, (*levels.get(), level))
+
+
+def joining(x: Tensor, level: Level | None) -> Tensor:
+    """A tensor whose first axis is the batch of the innermost `level`, as one inside it; ``None``: it has no such."""
+    if level is None:
+        return x
+    return wrap(Batched(x, level), BatchTable.over(x._kernels.root, depth()), x.dtype, None)
+
+
+def settled(x: Tensor, at: int) -> Tensor:
+    """A tensor that is the same for all examples of the levels above a depth, as one of that depth."""
+    while x._kernels.depth > at:
+        if x._handle.level is not None:
+            raise TransformError("a derivative depends on the examples of a vmap that it was not computed for")
+        x = beneath(x)
+    return x
+
+
+def beneath(x: Tensor) -> Tensor:
+    """A tensor inside `vmap` as one of the level below, with the batch as its first axis if it has one."""
+    value, table = x._handle.value, x._kernels.below
+    return value if value._kernels.depth == table.depth else table.lift(value)  # type: ignore[no-any-return]
+
+
+def batch_of(x: Tensor, level: Level) -> Tensor:
+    """A tensor inside `vmap` that has the batch, even if it is the same for all examples."""
+    batch = x._handle
+    if batch.level is not None:
+        return x
+    return wrap(Batched(_materialized(beneath(x), False, level.size), level), x._kernels, x.dtype, None)
+
+
+def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
+    """A derivative inside the innermost level as that of the whole batch, from the levels of operand and result.
+
+    It is summed over the batch for an operand without, which all examples of a result with one share.
+    """
+    x, level = lifted(x), levels.get()[-1]
+    if operand is None and result is None and x._handle.level is None:
+        return beneath(x)
+    value = beneath(batch_of(x, level))
+    return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
 
 
 def _moved(x: Tensor, source: int, place: int) -> Tensor:

@@ -10,18 +10,21 @@ from typing import Any
 from micrograd_core import random, trees
 from micrograd_core.amp import resumed
 from micrograd_core.autograd import Leaf, Version, recording, records_at
-from micrograd_core.batching import Batched, lifted, of_batch
+from micrograd_core.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.differentiate import IDENTITY, variable
 from micrograd_core.dispatch import unrecorded, wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.hooks import HOOKED, conjugate
-from micrograd_core.linearized import Linearized
-from micrograd_core.modes import depth, during, levels
+from micrograd_core.linearized import Linearized, zero_leaf
+from micrograd_core.modes import depth, levels
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor, asarray
 from micrograd_core.writing import storage
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
+"""From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
+Push = Callable[[Sequence[Tensor]], Tensor]
+"""From the tangents of the operands to that of the result."""
 
 
 class _Once:
@@ -47,7 +50,7 @@ class _Once:
         cotangent = wrap(g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
-            return [conjugate(_gradient(d, x))._handle for d, x in self._pairs(cotangent, tensors)]
+            return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
 
     def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
         return zip(self.pull(conjugate(g), operands), operands, strict=False)
@@ -61,13 +64,14 @@ def _gradient(d: Any, x: Tensor) -> Tensor:
 
 
 def _rule(position: int) -> Any:
-    return lambda k, g, out, *operands, pull: pull(k, g, operands, position)
+    return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
 
 
-def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor:
+def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
     """`value` as the result of one operation on `inputs`."""
     out = wrap(value._handle, value._kernels, value.dtype, None)
-    out._record = [op, out._kernels, {"pull": _Once(pull)}, out._handle]
+    params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
+    out._record = [op, out._kernels, params, out._handle]
     for x in inputs:
         out._record += (x._record if x._record is not None else storage(x).version(), x._handle)
     storage(value).tracked = True  # the record has saved its memory
@@ -75,31 +79,35 @@ def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor
     return out
 
 
-def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull) -> Tensor:
-    """`_node` wherever an input records: at the depth of `vmap` where the tensors are, and at those below."""
+def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
+    """`_node` wherever an input records: at the depth of `vmap` where the tensors are, and at those below.
+
+    At those below, `pull` and `push` are what they are for the whole batch: they run inside the call of `vmap` again.
+    """
     table = value._kernels
     if table.depth:
-        batch, outside = value._handle, levels.get()[: table.depth]
-        level = outside[-1]
-        shared = [x._handle.level is None for x in inputs]
+        level = levels.get()[table.depth - 1]
+        places = [x._handle.level for x in inputs]
+        place = level if any(places) else None
+        if place:
+            value = batch_of(value, level)
 
         def pull_below(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-            """The same of the whole batch, back inside the call of `vmap` that has returned by now."""
-            with during(levels, outside):
-                examples = [
-                    wrap(Batched(x, None if same else level), table, x.dtype, None)
-                    for x, same in zip(operands, shared, strict=True)
-                ]
-                found = pull(wrap(Batched(g, batch.level), table, g.dtype, None), examples)
-                return [
-                    None if d is None else of_batch(lifted(d), level, same, batch.level is None)
-                    for d, same in zip(found, shared, strict=True)
-                ]
+            with reentered(level):
+                found = pull(joining(g, place), list(map(joining, operands, places)))
+                return [None if d is None else of_batch(d, at, place) for d, at in zip(found, places, strict=True)]
 
-        below = _at_each_depth(op, batch.value, [x._handle.value for x in inputs], pull_below)
-        value = wrap(Batched(below, batch.level), table, value.dtype, None)
+        def push_below(tangents: Sequence[Tensor]) -> Tensor:
+            assert push is not None
+            with reentered(level):
+                return of_batch(push(list(map(joining, tangents, places))), place, place)
+
+        below = _at_each_depth(
+            op, beneath(value), list(map(beneath, inputs)), pull_below, None if push is None else push_below
+        )
+        value = wrap(Batched(below, place), table, value.dtype, None)
     if records_at(table.depth) and any(x.requires_grad for x in inputs):
-        return _node(op, value, inputs, pull)
+        return _node(op, value, inputs, pull, push)
     return unrecorded(value)
 
 
@@ -148,20 +156,23 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     name = getattr(f, "__name__", "function")
     op = Op(name, f.__doc__ or "", gradient=_rule, gradient_aliases=True)
 
+    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
+        return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
+
+    return _custom(f, name, "custom_gradient", "its result and a function of the cotangent", node)
+
+
+def _custom(f: Callable[..., Any], name: str, decorator: str, pair_of: str, node: Any) -> Callable[..., Tensor]:
+    """`f`, whose result is made a `node` with the derivative that it returned beside."""
+
     @wraps(f)
     def function(*args: Any, **kwargs: Any) -> Tensor:
         pair = f(*args, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
-            raise TypeError(
-                f"{name}: a function under custom_gradient returns a pair, its result and a function of the cotangent; "
-                f"it returned {pair!r}"
-            )
+            raise TypeError(f"{name}: a function under {decorator} returns a pair, {pair_of}; it returned {pair!r}")
         value = _one_tensor(name, pair[0])
         leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
-        if not value.dtype.is_floating:
-            return value
-        inputs = list(map(lifted, leaves))
-        return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, pair[1](g), operands))
+        return node(value, list(map(lifted, leaves)), pair[1]) if value.dtype.is_floating else value
 
     return function
 
@@ -182,6 +193,78 @@ def _checked(name: str, found: Any, operands: Sequence[Tensor]) -> Sequence[Any]
             raise ShapeError(f"{name}: the gradient of argument {i} has shape {d.shape}, the argument {x.shape}")
         gradients[i] = d if d.dtype is x.dtype else d.astype(x.dtype)
     return gradients
+
+
+# ── a tangent given by the user ──────────────────────────────────────────────────────────────────────────────
+
+
+def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
+    """A function with the tangent that it says it has.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors and anything else, returning a pair: the result, one tensor; and a function from tangents, one for
+        each argument that is a floating-point tensor, to the tangent of the result. It must be linear in them, and
+        written in operations that record: reverse mode transposes it, and higher derivatives follow.
+
+    Returns
+    -------
+    function
+        That returns the result alone.
+
+    Raises
+    ------
+    TypeError, ShapeError
+        When it does not return such a pair, or the tangent does not have the shape of the result.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, custom_jvp, grad, jvp
+    >>> @custom_jvp
+    ... def cube(x):
+    ...     return x**3, lambda t: 3 * x**2 * t
+    >>> jvp(cube, [Tensor(2.0)], [Tensor(1.0)])[1].item(), grad(cube)(Tensor(2.0)).item()
+    (12.0, 12.0)
+    """
+    name = getattr(f, "__name__", "function")
+    op = Op(name, f.__doc__ or "", gradient=_rule, tangent=_pushed, gradient_aliases=True)
+
+    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
+        def push(tangents: Sequence[Tensor]) -> Tensor:
+            t = derivative(*tangents)
+            if not isinstance(t, Tensor):
+                raise TypeError(f"{name}: the tangent of its result is a Tensor; got {type(t).__name__}")
+            if t.shape != value.shape:
+                raise ShapeError(f"{name}: the tangent has shape {t.shape}, the result {value.shape}")
+            return t if t.dtype is value.dtype else t.astype(value.dtype)
+
+        def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+            at = operands[0]._kernels.depth
+            create = records_at(at)
+            with recording(True, at):
+                variables = list(map(zero_leaf, operands))
+                transposed = Linearized(name, [push(variables)], variables, create)
+            transposed.larger = create
+            return transposed.pull([g])
+
+        return _at_each_depth(op, value, inputs, pull, push)
+
+    return _custom(f, name, "custom_jvp", "its result and a function of the tangents", node)
+
+
+def _pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
+    """The user's function on tangents; those that are zero are filled in."""
+    if out.__class__ is Tensor:
+        return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)])
+    filled = [
+        _gradient(None if t is None else wrap(t, k, k.dtype(t), None), wrap(x, k, k.dtype(x), None))
+        for t, x in zip(tangents, operands, strict=True)
+    ]
+    for t in filled:
+        storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
+    with recording(False, k.depth):
+        return settled(push(filled), k.depth)._handle
 
 
 # ── a gradient found by computing again ──────────────────────────────────────────────────────────────────────
@@ -310,4 +393,4 @@ def _owner(node: Any) -> Tensor | None:
     return node[2]["variable"]() if node and node[0].name == IDENTITY.name else None
 
 
-__all__ = ["checkpoint", "custom_gradient"]
+__all__ = ["checkpoint", "custom_gradient", "custom_jvp"]

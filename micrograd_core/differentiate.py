@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core import dispatch, hooks, trees
 from micrograd_core.autograd import Leaf, Record, count_consumers, in_order, recording, records_at, sweep
 from micrograd_core.dispatch import Recorded, unrecorded, wrap
-from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
 from micrograd_core.modes import depth
 from micrograd_core.ops import Op
 from micrograd_core.writing import share
@@ -27,6 +27,11 @@ _deposit = threading.Lock()  # two threads may sweep graphs that share leaves
 def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
     """Do the work of `Tensor.backward`; see there."""
     record = tensor._record
+    if tensor._kernels.depth:
+        raise TransformError(
+            "backward() inside vmap would add nothing to .grad of tensors from outside; inside the function take "
+            "grad(f) or vjp(f, ...), or call backward() on what vmap returns"
+        )
     if record is None:
         raise GraphError(_nothing_recorded(tensor))
     retain = create_graph if retain_graph is None else retain_graph
@@ -173,7 +178,9 @@ def value_and_grad(
             value, aux = with_aux("grad", f(*replaced, **kwargs), has_aux)
             if not isinstance(value, dispatch.Tensor):
                 raise TypeError(f"grad: the function must return a Tensor; it returned {type(value).__name__}")
-            cotangents, recorded = _gradients(value, {id(x._record) for found in variables for x in found}, outer)
+            wanted = {id(x._record) for found in variables for x in found}
+            aux, kept = out_of_graph(aux, wanted, outer)
+            cotangents, recorded = _gradients(value, wanted, outer, kept)
             gradients = tuple(
                 rebuild(as_gradient(cotangents.get(id(x._record)), x) for x in found)
                 for found, rebuild in zip(variables, rebuilds, strict=True)
@@ -193,7 +200,36 @@ def with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
     return result
 
 
-def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, Any], bool]:
+def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
+    """What a function returned beside its value, outside the graph of a transform; whether the caller's needs it whole.
+
+    A tensor that was computed from the `wanted` variables alone would lead into a graph that is nobody else's.
+    """
+    leaves, rebuild = trees.flatten(aux)
+    inner = [x.__class__ is dispatch.Tensor and x._record is not None for x in leaves]
+    kept = [here and outer and _leads_beyond(x._record, wanted) for x, here in zip(leaves, inner, strict=True)]
+    if inner == kept:
+        return aux, any(kept)
+    stripped = zip(leaves, inner, kept, strict=True)
+    return rebuild(unrecorded(x) if here and not keep else x for x, here, keep in stripped), any(kept)
+
+
+def _leads_beyond(node: Any, wanted: set[int]) -> bool:
+    """Whether a leaf that is not `wanted` can be reached; of a graph that was freed, where it can be."""
+    seen, stack = set(wanted), [node]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.__class__ is Leaf:
+            return True
+        if node.__class__ is list:
+            stack += node[4::2]
+    return False
+
+
+def _gradients(value: Tensor, wanted: set[int], outer: bool, keep: bool) -> tuple[dict[int, Any], bool]:
     """Cotangents of the nodes `wanted` by identity; and whether they record, being part of a larger graph."""
     seed, record = _seed(value, None), value._record
     if record.__class__ is Leaf:  # the function returned its argument
@@ -203,7 +239,7 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool) -> tuple[dict[int, 
     larger = reaches_beyond(record, wanted)  # the graph is part of the caller's: leave it whole
     create = outer and larger
     start, recorded = (seed, Recorded.of) if create else (seed._handle, None)
-    return {id(node): g for node, g in sweep(record, start, larger, recorded, wanted)}, create
+    return {id(node): g for node, g in sweep(record, start, larger or keep, recorded, wanted)}, create
 
 
 def reaches_beyond(record: Record, wanted: set[int]) -> bool:

@@ -190,8 +190,9 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
             if position not in op.separate and x.dtype is not dtype:
                 dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
     if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
+        numbers = [x for i, x in enumerate(prepared) if i not in op.separate]
         dtype = asarray(
-            max((x for i, x in enumerate(prepared) if i not in op.separate), key=lambda x: SCALARS.index(type(x)))
+            max(numbers, key=lambda x: next(i for i, kind in enumerate(SCALARS) if isinstance(x, kind)))
         ).dtype
         first = next(i for i in range(len(prepared)) if i not in op.separate)
         prepared[first] = asarray(prepared[first], dtype=dtype, device=kernels.device)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core import dispatch
 from micrograd_core.autograd import FREED, Leaf
 from micrograd_core.dispatch import wrap
-from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.errors import GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.writing import storage
 
@@ -80,6 +80,11 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
     [20.0, 40.0]
     """
     record = x._record
+    if record is None and x._kernels.depth:
+        raise TransformError(
+            "a hook inside vmap sees gradients of a grad(f) that is inside it, too, and this tensor is in no such; "
+            "register the hook on what goes into vmap or comes out of it"
+        )
     if record is None:
         raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
     if not record and record.__class__ is list:

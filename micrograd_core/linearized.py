@@ -13,7 +13,7 @@ from typing import Any
 
 from micrograd_core import trees
 from micrograd_core.autograd import Leaf, Parts, push, recording, records_at, sweep
-from micrograd_core.differentiate import as_gradient, reaches_beyond, variables_of, with_aux
+from micrograd_core.differentiate import as_gradient, out_of_graph, reaches_beyond, variables_of, with_aux
 from micrograd_core.dispatch import Recorded, unrecorded, wrap
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.modes import depth
@@ -131,7 +131,8 @@ def linearized(
     with recording(True, depth()):
         value, aux = with_aux(name, f(*replaced), has_aux)
     outputs, rebuild_output = trees.flatten(value)
-    return Linearized(name, outputs, variables, outer), rebuilds, rebuild_output, aux
+    point = Linearized(name, outputs, variables, outer)
+    return point, rebuilds, rebuild_output, out_of_graph(aux, point.wanted, outer)[0]
 
 
 def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
@@ -147,7 +148,7 @@ def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: 
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
     with recording(True, kernels.depth):
-        dummies = [_zero(y) for y in parts]
+        dummies = [zero_leaf(y) for y in parts]
         g = Parts(dummies) if isinstance(out, tuple) else dummies[0]
         pulled, seeds = [], []
         for rule, t, x in zip(rules, tangents, operands, strict=True):
@@ -166,8 +167,8 @@ def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: 
     return Parts(made) if isinstance(out, tuple) else made[0]
 
 
-def _zero(y: Tensor) -> Tensor:
-    """A new variable like `y`, for a cotangent."""
+def zero_leaf(y: Tensor) -> Tensor:
+    """A new variable like `y`, for a cotangent or a tangent."""
     zero = wrap(y._kernels.full(shape=y.shape, fill_value=0, dtype=y.dtype), y._kernels, y.dtype, None)
     if y.dtype.is_floating:
         zero._record, zero._grad = Leaf(zero), None

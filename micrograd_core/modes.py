@@ -6,8 +6,11 @@ back. So the ``try`` begins first, and nothing is called after it.
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from typing import Any, Self
+
+from micrograd_core.errors import TransformError
 
 
 class during:  # noqa: N801
@@ -40,3 +43,20 @@ levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", defaul
 def depth() -> int:
     """How many calls of `vmap` this context is inside of."""
     return len(levels.get())
+
+
+def draws() -> int:
+    """How many sets of random numbers one drawing takes: one, or inside `vmap` perhaps one for each example.
+
+    Raises
+    ------
+    TransformError
+        When a `vmap` around this does not say.
+    """
+    around = levels.get()
+    if any(level.randomness == "error" for level in around):
+        raise TransformError(
+            "random numbers are drawn inside vmap, which does not say whether each example gets its own: write "
+            'vmap(f, randomness="different"), or randomness="same" for the same numbers in all'
+        )
+    return math.prod(level.size for level in around if level.randomness == "different")

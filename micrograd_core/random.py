@@ -21,12 +21,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from micrograd_core.batching import BatchTable
 from micrograd_core.device import Device, default_device
 from micrograd_core.dispatch import create
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import as_shape
+from micrograd_core.modes import depth, draws
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.random import KEY_BITS, philox, words_of_uniform
 from micrograd_core.tensor import Tensor
@@ -201,9 +203,10 @@ def _draw(
     generator: Generator | None,
     **params: Any,
 ) -> Tensor:
-    kernels = (default_device() if device is None else Device(device)).kernels
-    kernels.native(dtype)
-    place = chosen_generator(generator)._take(words)
+    root = (default_device() if device is None else Device(device)).kernels
+    root.native(dtype)
+    place = chosen_generator(generator)._take(words * draws())
+    kernels = BatchTable.over(root, depth()) if depth() else root
     return create(TABLE[name], kernels, shape=shape, dtype=dtype, **place, **params)
 
 
@@ -341,7 +344,7 @@ def permutation(
     chosen, wanted = as_dtype(dtype), as_shape("permutation", operator.index(n))
     if not chosen.is_integer or n - 1 > integer_range(chosen)[1]:
         raise DTypeError(f"permutation: dtype {chosen} does not hold the integers below {n}; use dtype='int64'")
-    return _draw("random_permutation", n, wanted, chosen, device, generator)
+    return _draw("random_permutation", -(-n // 4) * 4, wanted, chosen, device, generator)
 
 
 __all__ = [

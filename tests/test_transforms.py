@@ -308,7 +308,7 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
 
         whole = inputs(given)
         try:
-            found = flat(vmap(lambda *xs: call(op, xs, sample.params), axes)(*whole))
+            found = flat(vmap(lambda *xs: call(op, xs, sample.params), axes, randomness="same")(*whole))
         except TransformError as error:
             if "depends on the numbers" in str(error):
                 return
@@ -442,9 +442,90 @@ def test_modules_losses_and_moves_inside_vmap(rawbuffer_device: Device) -> None:
     np.testing.assert_allclose(there.numpy(), np.diag(2 * X))
 
 
-def test_random_numbers_inside_vmap_are_the_same_for_all() -> None:
-    found = vmap(lambda x: x * 0 + random.uniform(3, dtype="float64", generator=random.Generator(0)))(plain(A)).numpy()
-    np.testing.assert_array_equal(found[0], found[1])
+def draws(x: Tensor, generator: Any) -> Tensor:
+    dropped = F["dropout"](x, 0.5, generator=generator)
+    integers = random.randint(3, 0, 100, generator=generator) + random.permutation(3, generator=generator)
+    normal = random.normal(3, dtype="float64", generator=generator)
+    return dropped + integers.astype("float64") + random.uniform(3, dtype="float64", generator=generator) + normal
+
+
+def test_random_numbers_inside_vmap_are_refused_unless_it_says_which() -> None:
+    for draw in (lambda x: draws(x, random.Generator(0)), lambda x: F["dropout"](x, generator=1)):
+        with pytest.raises(TransformError, match=r'randomness="different"\), or randomness="same"'):
+            vmap(draw)(plain(A))
+    assert vmap(lambda x: F["dropout"](x, 0.5, training=False))(plain(A)).tolist() == A.tolist()
+    with pytest.raises(ValueError, match="randomness is 'error', 'different' or 'same'; got 'none'"):
+        vmap(lambda x: x, randomness="none")
+
+
+def test_random_numbers_inside_vmap_are_the_same_or_those_of_a_greater_draw() -> None:
+    ones = plain(np.ones((4, 3)))
+    same = vmap(lambda x: draws(x, random.Generator(0)), randomness="same")(ones).numpy()
+    np.testing.assert_array_equal(same, np.stack([draws(ones[0], random.Generator(0)).numpy()] * 4))
+    g = random.Generator(0)
+    different = vmap(lambda x: draws(x, g), randomness="different")(ones).numpy()
+    assert len({tuple(row) for row in different}) == 4
+    whole = vmap(lambda x: random.uniform(3, generator=g), randomness="different")(ones).numpy()
+    g.state = g.state[0], g.state[1] - 2, g.state[2]
+    np.testing.assert_array_equal(whole, random.uniform((4, 3), generator=g).numpy())
+    before = g.state
+    vmap(lambda x: random.permutation(5, generator=g), randomness="different")(ones)
+    assert g.state[1] == before[1] + 8  # nobody else is given these numbers
+    assert vmap(lambda x: random.permutation(5, generator=g), randomness="different")(ones).sum().item() == 40
+
+
+@pytest.mark.parametrize("inner", ["same", "different"])
+@pytest.mark.parametrize("outer", ["same", "different"])
+def test_nested_batches_each_say_what_their_random_numbers_are(outer: str, inner: str) -> None:
+    def nested(f: Any) -> Any:
+        return vmap(vmap(f, randomness=inner), randomness=outer)(plain(np.ones((3, 4, 20)))).numpy()
+
+    def mask(x: Tensor) -> Tensor:
+        return F["dropout"](x, 0.5, generator=g)
+
+    g = random.Generator(0)
+    found = nested(mask)
+    assert len({row.tobytes() for row in found[:, 0]}) == (3 if outer == "different" else 1)
+    assert len({row.tobytes() for row in found[0]}) == (4 if inner == "different" else 1)
+    for derivative in (grad(lambda x: mask(x).sum()), lambda x: jvp(mask, [x], [x])[1]):
+        g = random.Generator(0)
+        np.testing.assert_array_equal(nested(derivative), found)
+    g = random.Generator(0)
+    x = Tensor(np.ones((3, 4, 20)))
+    vmap(vmap(mask, randomness=inner), randomness=outer)(x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), found)
+
+
+def test_detach_and_no_grad_inside_vmap_cut_the_graphs_around_it() -> None:
+    x = plain([1.0, 2.0])
+    assert grad(lambda w: vmap(lambda x: (w * x).detach() * w)(x).sum())(plain(3.0)).item() == 9.0
+
+    def silent(w: Tensor) -> Any:
+        with no_grad():
+            return w * 2
+
+    assert grad(lambda w: vmap(lambda x: silent(w * x) * w)(x).sum())(plain(3.0)).item() == 18.0
+    w = Tensor(3.0)
+    with no_grad():
+        assert not vmap(grad(lambda x: w * x**2))(x).requires_grad
+    assert vmap(grad(lambda x: w * x**2))(x).requires_grad
+
+
+def test_backward_and_hooks_inside_vmap_are_refused_where_they_would_miss_something() -> None:
+    w = Tensor(2.0)
+    with pytest.raises(TransformError, match=r"backward\(\) inside vmap .* take grad\(f\)"):
+        vmap(lambda x: (w * x).backward())(plain([1.0, 2.0]))
+    with pytest.raises(TransformError, match="a hook inside vmap"):
+        vmap(lambda x: (w * x).register_hook(print))(plain([1.0, 2.0]))
+    seen: list[Any] = []
+
+    def hooked(x: Tensor) -> Tensor:
+        y = w * x
+        y.register_hook(lambda g: seen.append(g.shape))
+        return y * x
+
+    assert vmap(grad(hooked))(plain([1.0, 2.0])).tolist() == [4.0, 8.0]
+    assert seen == [()]
 
 
 def test_what_vmap_cannot_do_it_says() -> None:

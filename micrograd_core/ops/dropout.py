@@ -13,6 +13,7 @@ from micrograd_core.ops.tangents import linear
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
     """The place in a generator's stream is taken here, once: kernel, gradient and higher orders all start from it."""
+    from micrograd_core.modes import draws
     from micrograd_core.random import Generator, chosen_generator  # it is made of tensors, which are made of this
 
     if not 0 <= p < 1:
@@ -20,7 +21,7 @@ def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: 
     if not training or p == 0:
         return {"p": 0.0, "key": 0, "block": 0}
     source = Generator(generator) if isinstance(generator, int) else chosen_generator(generator)
-    return {"p": float(p), **source._take(words_of_uniform(math.prod(x.shape), float32))}
+    return {"p": float(p), **source._take(words_of_uniform(math.prod(x.shape) * draws(), float32))}
 
 
 def _dropout(k: Any, x: Any, *, p: float, key: int, block: int) -> Any:
