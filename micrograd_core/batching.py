@@ -514,7 +514,7 @@ def batch_of(x: Tensor, level: Level) -> Tensor:
     batch = x._handle
     if batch.level is not None:
         return x
-    return wrap(Batched(_materialized(beneath(x), False, level.size), level), x._kernels, x.dtype, None)
+    return wrap(Batched(_materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
 
 
 def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
@@ -523,9 +523,11 @@ def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
     It is summed over the batch for an operand without, which all examples of a result with one share.
     """
     x, level = lifted(x), levels.get()[-1]
-    if operand is None and result is None and x._handle.level is None:
-        return beneath(x)
-    value = beneath(batch_of(x, level))
+    if operand is not None or result is not None:
+        x = batch_of(x, level)
+    value = x._handle.value
+    if x._handle.level is None:
+        return value  # type: ignore[no-any-return]
     return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
 
 

@@ -215,16 +215,14 @@ def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
 
 
 def _leads_beyond(node: Any, wanted: set[int]) -> bool:
-    """Whether a leaf that is not `wanted` can be reached; of a graph that was freed, where it can be."""
-    seen, stack = set(wanted), [node]
+    """Whether a leaf that is not `wanted` can be reached; what was freed is passed over."""
+    seen, stack = set[int](), [node]
     while stack:
         node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.__class__ is Leaf:
+        if node.__class__ is Leaf and id(node) not in wanted:
             return True
-        if node.__class__ is list:
+        if node.__class__ is list and id(node) not in seen:
+            seen.add(id(node))
             stack += node[4::2]
     return False
 
@@ -239,7 +237,8 @@ def _gradients(value: Tensor, wanted: set[int], outer: bool, keep: bool) -> tupl
     larger = reaches_beyond(record, wanted)  # the graph is part of the caller's: leave it whole
     create = outer and larger
     start, recorded = (seed, Recorded.of) if create else (seed._handle, None)
-    return {id(node): g for node, g in sweep(record, start, larger or keep, recorded, wanted)}, create
+    keep = keep or larger or value._kernels.depth > 0  # graphs around a vmap may lead back into it
+    return {id(node): g for node, g in sweep(record, start, keep, recorded, wanted)}, create
 
 
 def reaches_beyond(record: Record, wanted: set[int]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from micrograd_core import trees
 from micrograd_core.autograd import Leaf, Parts, push, recording, records_at, sweep
+from micrograd_core.batching import settled
 from micrograd_core.differentiate import as_gradient, out_of_graph, reaches_beyond, variables_of, with_aux
 from micrograd_core.dispatch import Recorded, unrecorded, wrap
 from micrograd_core.errors import DTypeError, ShapeError
@@ -154,7 +155,7 @@ def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: 
         for rule, t, x in zip(rules, tangents, operands, strict=True):
             if t is None or rule is None:
                 continue
-            d = rule(k, g, out, *operands, **params)
+            d = settled(rule(k, g, out, *operands, **params), kernels.depth)
             d = d if d.shape == x.shape else unbroadcast(k, d, x.shape)
             if d.requires_grad:
                 pulled.append(d)

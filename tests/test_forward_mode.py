@@ -82,6 +82,8 @@ def test_tangents_agree_with_gradients(op: Op, sample: Sample, is_complex: bool)
         return
     f, arrays = function_of(op, sample, drawn(op, sample, is_complex))
     rng, xs = np.random.default_rng(1), [asarray(x) for x in arrays]
+    if not f(*xs).dtype.is_floating:  # a cast
+        return
     value, pull = vjp(f, *xs)
     cotangent = like(rng, value.numpy())
     gradients = [g.numpy() for g in pull(asarray(cotangent))]
@@ -105,7 +107,7 @@ def test_jacobians_forward_and_backward_are_equal(op: Op, sample: Sample) -> Non
     if any(np.iscomplexobj(x) for x in arrays) or sum(x.size for x in arrays) > 40 or op.name in SYMMETRIC_OPERANDS:
         return
     xs = [asarray(x) for x in arrays]
-    if f(*xs).dtype.is_complex:
+    if f(*xs).dtype.kind != "real floating":
         return
     argnums = tuple(range(len(xs)))
     for forward, backward in zip(jacfwd(f, argnums)(*xs), jacobian(f, argnums)(*xs), strict=True):
