@@ -311,7 +311,16 @@ def check(names: tuple[str, ...]) -> None:
             np.testing.assert_allclose(each, expected[name], rtol=1e-9, atol=1e-9, err_msg=f"{names} by {name}")
 
 
-PAIRS = list(itertools.product(TRANSFORMS, repeat=2))
+def test_what_is_right_agrees_with_finite_differences() -> None:
+    """Of the function itself, and of its derivatives of every order that a triple takes."""
+    e, step = {"w": W, "v": V[0], "n": N[0], "m": M[0]}, 1e-5
+    f = f_exact
+    for _ in range(6):
+        slope = (f(X[0] + step, e) - f(X[0] - step, e)) / (2 * step)
+        f = d(f)
+        np.testing.assert_allclose(f(X[0], e), slope, rtol=1e-6, atol=1e-8)
+
+
 TRIPLES = list(itertools.product(TRANSFORMS, repeat=3))
 
 

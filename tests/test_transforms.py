@@ -21,6 +21,7 @@ from micrograd_core import (
     gradgradcheck,
     hessian,
     hvp,
+    jacfwd,
     jacobian,
     jvp,
     no_grad,
@@ -494,6 +495,28 @@ def test_nested_batches_each_say_what_their_random_numbers_are(outer: str, inner
     x = Tensor(np.ones((3, 4, 20)))
     vmap(vmap(mask, randomness=inner), randomness=outer)(x).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), found)
+
+
+def test_derivatives_inside_vmap_are_part_of_the_graphs_around_it() -> None:
+    def cubes(w: Tensor) -> Any:
+        return lambda x: w * x**3
+
+    x, w = plain([1.0, 2.0, 3.0]), plain(2.0)
+    squares = {
+        "hessian": (lambda f, x: hessian(f)(x), lambda x: 6 * x),
+        "jacobian": (lambda f, x: jacobian(f)(x), lambda x: 3 * x**2),
+        "jacfwd": (lambda f, x: jacfwd(f)(x), lambda x: 3 * x**2),
+        "hvp": (lambda f, x: hvp(f, x, x), lambda x: 6 * x**2),
+        "jvp": (lambda f, x: jvp(f, [x], [x])[1], lambda x: 3 * x**3),
+        "vjp": (lambda f, x: vjp(f, x)[1](x)[0], lambda x: 3 * x**3),
+        "grad": (lambda f, x: grad(f)(x), lambda x: 3 * x**2),
+    }
+    for name, (derivative, per_w) in squares.items():
+        loss = grad(lambda w, d=derivative: (vmap(lambda x: d(cubes(w), x))(x) ** 2).sum() + w**2)
+        expected = sum(2 * 2.0 * per_w(each) ** 2 for each in (1.0, 2.0, 3.0)) + 4.0
+        assert loss(w).item() == pytest.approx(expected), name
+    again = grad(lambda x: vmap(grad(lambda x: mg.checkpoint(mg.sin, x)))(x).sum())(plain([0.5]))
+    assert again.item() == pytest.approx(-np.sin(0.5))
 
 
 def test_detach_and_no_grad_inside_vmap_cut_the_graphs_around_it() -> None:
