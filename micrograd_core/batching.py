@@ -180,8 +180,8 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
         values = [x if x._kernels.depth == table.depth - 1 else table.below.lift(x) for x in values]
         if levels.get()[table.depth - 1].randomness == "different":
             return _drawn(op, table, values, batched, params)
-    if not operands:
-        return Batched(create(op, table.below, **params), None)
+    if not op.operands:
+        return Batched(create(op, table.below, *operands, **params), None)
     if level is None:
         return _handles(perform(op, values, params), None)
     try:

@@ -17,7 +17,7 @@ TEMPLATES = {
     "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
     "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
     "abs": "abs({})", "equal": "{} == {}", "less": "{} < {}", "logical_and": "{} and {}",
-    "where": "{1} if {0} else {2}",
+    "logical_not": "not {}", "isfinite": "{0} - {0} == 0.0", "where": "{1} if {0} else {2}",
 }  # fmt: skip
 """An operation as Python; those that are not here are functions of their name."""
 EXACT = {"divide": "divide({}, {})"}

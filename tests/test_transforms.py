@@ -497,6 +497,16 @@ def test_nested_batches_each_say_what_their_random_numbers_are(outer: str, inner
     np.testing.assert_array_equal(x.grad.numpy(), found)
 
 
+def test_batches_stay_on_their_device(rawbuffer_device: Device) -> None:
+    """Also the ranges of integers that compositions make."""
+    rows, weights = (
+        asarray(each, device=rawbuffer_device) for each in ([[3.0, 1.0, 2.0], [1.0, 5.0, 4.0]], [1.0, 2.0, 3.0])
+    )
+    found = vmap(grad(lambda x: (F["sort"](x) * weights).sum()))(rows)
+    assert found.device is rawbuffer_device
+    assert found.tolist() == [[3.0, 1.0, 2.0], [1.0, 3.0, 2.0]]
+
+
 def test_derivatives_inside_vmap_are_part_of_the_graphs_around_it() -> None:
     def cubes(w: Tensor) -> Any:
         return lambda x: w * x**3

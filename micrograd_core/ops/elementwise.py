@@ -45,22 +45,28 @@ def _logical(name: str, doc: str, compose: Any) -> Op:
 
 
 def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
-    """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0."""
+    """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0 or NaN."""
     if is_scalar(n):
         return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else zero_rule(k, g, out, x)
-    pole = k.logical_and(k.equal(n, 0), k.equal(x, 0))  # 0 ** -1, of which there are n == 0
-    power = k.pow(x, k.where(pole, 1, k.subtract(n, 1)))
+    # There n == 0 does not count, so 0**1 stands for the power; elsewhere it is kept, for the mixed derivative 1 / x.
+    pole = k.logical_and(k.equal(n, 0), k.logical_not(k.less(0, k.abs(x))))
+    power = k.pow(k.where(pole, 0, x), k.where(pole, 1, k.subtract(n, 1)))
     return k.multiply(g, k.multiply(n, power))
 
 
 def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
-    """``x**n log(x)``, whose limit at ``x == 0`` is 0."""
+    """``x**n log(x)``, whose limit at ``x == 0`` is 0 for positive `n` and taken as 0 for ``n == 0``."""
     if not is_scalar(x):
-        log = k.log(k.where(k.equal(x, 0), 1, x))
+        vanishing = k.logical_and(k.equal(x, 0), k.isfinite(out))  # negative powers of 0 are infinite
+        log = k.log(k.where(vanishing, 1, x))
+    elif x == 0:  # -inf for those
+        log = (
+            (0.0 if n >= 0 else -math.inf) if is_scalar(n) else k.subtract(0.0, k.log(k.where(k.isfinite(out), 1, out)))
+        )
     elif isinstance(x, complex):
-        log = cmath.log(x) if x else 0.0
+        log = cmath.log(x)
     else:
-        log = math.log(x) if x > 0 else 0.0 if x == 0 else math.nan
+        log = math.log(x) if x > 0 else math.nan
     return k.multiply(g, k.multiply(out, log))
 
 
@@ -103,8 +109,8 @@ def _hypot(k: Any, x: Any, y: Any) -> Any:
 
 
 def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
-    """``leg / hypotenuse``, and 0 where both are."""
-    return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), 1, out)))
+    """``leg / hypotenuse``, and 0 where both are: 0 / inf is, and so are its derivatives."""
+    return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), math.inf, out)))
 
 
 def _minimum(k: Any, x: Any, y: Any) -> Any:
@@ -152,7 +158,7 @@ ARITHMETIC = (
     ),
     binary(
         "pow",
-        "Power ``x1 ** x2``. The gradient takes ``0 ** 0`` as 1, constant in the base.",
+        "Power ``x1 ** x2``. Anything ``** 0`` is 1, constant in the base, 0 and NaN included.",
         low=0.5,
         gradient=(_pow_base, _pow_exponent),
     ),
@@ -188,12 +194,12 @@ ARITHMETIC = (
         "``+x``: the same numbers.",
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
-        compose=lambda k, x: k.multiply(x, 1),
+        compose=lambda k, x: k.copy(x),  # 1 times a complex infinity is NaN
     ),
     unary(
         "square",
         "``x * x``.",
-        gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(x, 2)),),
+        gradient=(lambda k, g, out, x: k.multiply(k.multiply(g, x), 2),),  # g is small where 2 x overflows
         compose=lambda k, x: k.multiply(x, x),
     ),
     unary(

@@ -109,9 +109,11 @@ def _vector_norm_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: 
     elif ord == 1:
         return k.multiply(g, conj(k, k.sign(x)))
     else:
-        absent = k.equal(size, 0) if ord < 2 else k.equal(out, 0)
-        weight = k.pow(k.where(absent, 1, k.divide(size, k.where(k.equal(out, 0), 1, out))), ord - 1)
-        weight = k.where(absent, 0, weight)
+        absent = k.equal(size if 0 < ord < 2 else out, 0)
+        numerator, divisor = (size, out) if ord > 1 else (out, size)  # the power is positive: of 0 it is 0
+        ratio = k.where(absent, 1, k.divide(numerator, k.where(k.equal(divisor, 0), 1, divisor)))
+        weight = k.multiply(k.pow(ratio, abs(ord - 1)), conj(k, k.sign(x)))
+        return k.where(absent, 0, k.multiply(g, weight))
     return k.multiply(k.multiply(g, weight), conj(k, k.sign(x)))
 
 

@@ -93,11 +93,10 @@ def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _extremum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    """Elements tied for the extremum share its gradient evenly."""
-    tied = k.equal(x, restore_axes(k, out, x, axis, keepdims))
-    weight = k.astype(tied, dtype=x.dtype)
-    share = k.divide(weight, k.sum(weight, axis=axis, keepdims=True))
-    return k.multiply(share, restore_axes(k, g, x, axis, keepdims))
+    """Elements tied for the extremum share its gradient evenly; NaN ones, which win, likewise."""
+    tied = k.logical_or(k.equal(x, restore_axes(k, out, x, axis, keepdims)), k.isnan(x))
+    winners = k.sum(k.astype(tied, dtype=x.dtype), axis=axis, keepdims=True)
+    return k.where(tied, k.divide(restore_axes(k, g, x, axis, keepdims), winners), 0)
 
 
 def _min(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
@@ -128,10 +127,12 @@ def _var_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float,
 
 @in_float32
 def _std_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
-    """``(x - mean) / (n std)``, and 0 where there is no deviation."""
+    """``(x - mean) / (n std)``, and 0 where there is no deviation: 0 / inf is, and so are its derivatives."""
     spread = restore_axes(k, out, x, axis, keepdims)
-    spread = k.multiply(k.where(k.equal(spread, 0), 1, spread), _divisor(x, axis, correction))
-    return k.multiply(_deviations(k, x, axis), k.divide(restore_axes(k, g, x, axis, keepdims), spread))
+    flat = k.equal(spread, 0)
+    spread = k.multiply(k.where(flat, math.inf, spread), _divisor(x, axis, correction))
+    share = k.divide(k.where(flat, 0, restore_axes(k, g, x, axis, keepdims)), spread)
+    return k.multiply(_deviations(k, x, axis), share)
 
 
 def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
@@ -250,7 +251,9 @@ def _logsumexp_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bo
 
 @in_float32
 def _shares(k: Any, x: Any, *, axis: Any) -> Any:
-    e = k.exp(k.subtract(x, k.max(x, axis=axis, keepdims=True)))
+    top = k.max(x, axis=axis, keepdims=True)
+    infinite = k.logical_and(k.equal(x, top), k.isinf(top))  # where inf - inf would be NaN
+    e = k.exp(k.where(infinite, 0, k.subtract(x, top)))
     return k.divide(e, k.sum(e, axis=axis, keepdims=True))
 
 
@@ -315,7 +318,7 @@ OPS = (
     ),
     Op(
         "std",
-        "Standard deviation over `axis`: the root of `var`. Without any deviation the gradient is 0.",
+        "Standard deviation over `axis`: the root of `var`. Without deviation, as of one element, the gradient is 0.",
         parameters=_with_correction("std"),
         accepts=FLOATING,
         tangent=reduction,

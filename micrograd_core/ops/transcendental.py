@@ -54,14 +54,14 @@ def _log1p(k: Any, x: Any) -> Any:
     """``log(u) x / (u - 1)`` with ``u = 1 + x`` (Higham, 1.14.1, after Kahan)."""
     u = k.add(x, 1)
     exact = k.logical_or(k.equal(u, 1), k.logical_not(k.isfinite(u)))
-    corrected = k.divide(k.multiply(k.log(u), x), k.where(exact, 1, k.subtract(u, 1)))
+    corrected = k.multiply(k.log(u), k.divide(x, k.where(exact, 1, k.subtract(u, 1))))
     return k.where(exact, k.where(k.equal(u, 1), x, k.log(u)), corrected)
 
 
 def _difference(k: Any, x: Any, y: Any) -> Any:
-    """``x - y``, and 0 where they are equal, infinities included."""
+    """``x - y``, and 0 between equal infinities."""
     x, y = arrays(k, x, y)
-    same = k.equal(x, y)
+    same = k.logical_and(k.equal(x, y), k.isinf(x))
     return k.subtract(k.where(same, 0, x), k.where(same, 0, y))
 
 
@@ -162,6 +162,11 @@ def _atanh(k: Any, x: Any) -> Any:
 # ── trigonometric functions ──────────────────────────────────────────────────────────────────────────────────
 
 
+def _cos(k: Any, x: Any) -> Any:
+    """``1 - 2 sin(x/2)**2``: of large `x` half is exact, while adding ``pi / 2`` rounds."""
+    return k.subtract(1, k.multiply(k.square(k.sin(k.multiply(x, 0.5))), 2))
+
+
 def _atan2(k: Any, y: Any, x: Any) -> Any:
     """The angle of the point ``(x, y)``.
 
@@ -190,10 +195,27 @@ def _one_minus_square(k: Any, x: Any) -> Any:
     return k.multiply(k.sqrt(k.subtract(1, x)), k.sqrt(k.add(x, 1)))
 
 
+def _one_minus_x_squared(k: Any, x: Any) -> Any:
+    """``1 - x**2`` for derivatives, real ones by its factors near 1 only: there they keep the digits.
+
+    At 1 itself one factor would multiply an infinite cotangent by 0, near 0 what they give each other nearly cancels.
+    """
+    product = k.multiply(k.subtract(1, x), k.add(x, 1))
+    if k.dtype(x).is_complex:
+        return product
+    square = k.square(x)
+    return k.where(k.logical_and(k.less(0.5, square), k.less(square, 1)), product, k.subtract(1, square))
+
+
+def _arc(k: Any, g: Any, x: Any) -> Any:
+    """``g / sqrt(1 - x**2)``."""
+    return k.divide(g, _one_minus_square(k, x) if k.dtype(x).is_complex else k.sqrt(_one_minus_x_squared(k, x)))
+
+
 def _atan2_rule(k: Any, g: Any, y: Any, x: Any, other: Any) -> Any:
-    """``other / (x**2 + y**2)``, and 0 at the origin."""
+    """``other / (x**2 + y**2)``, and 0 at the origin: 0 / inf is, and so are its derivatives."""
     distance = k.hypot(y, x)
-    distance = k.where(k.equal(distance, 0), 1, distance)
+    distance = k.where(k.equal(distance, 0), math.inf, distance)
     return k.multiply(g, k.divide(k.divide(other, distance), distance))
 
 
@@ -222,18 +244,18 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     }),
     ("sin", "Sine of radians.", lambda k, g, out, x: k.multiply(g, k.cos(x)), {}),
     ("cos", "Cosine of radians.", lambda k, g, out, x: k.negative(k.multiply(g, k.sin(x))), {
-        "compose": lambda k, x: k.sin(k.add(x, math.pi / 2)),
+        "compose": _cos,
     }),
     ("tan", "Tangent of radians.", lambda k, g, out, x: k.multiply(g, k.add(k.square(out), 1)), {
         "compose": lambda k, x: k.divide(k.sin(x), k.cos(x)), "low": -1.4, "high": 1.4,
     }),
     ("asin", "Arc sine, in radians; infinite gradients at -1 and 1.",
-     lambda k, g, out, x: k.divide(g, _one_minus_square(k, x)), {
+     lambda k, g, out, x: _arc(k, g, x), {
         "compose": lambda k, x: k.atan2(x, _one_minus_square(k, x)), "reference": lambda np, x: np.arcsin(x),
         "low": -0.9, "high": 0.9,
     }),
     ("acos", "Arc cosine, in radians; infinite gradients at -1 and 1.",
-     lambda k, g, out, x: k.negative(k.divide(g, _one_minus_square(k, x))), {
+     lambda k, g, out, x: k.negative(_arc(k, g, x)), {
         "compose": lambda k, x: k.atan2(_one_minus_square(k, x), x), "reference": lambda np, x: np.arccos(x),
         "low": -0.9, "high": 0.9,
     }),
@@ -249,11 +271,11 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
         "compose": _asinh, "reference": lambda np, x: np.arcsinh(x),
     }),
     ("acosh", "Inverse hyperbolic cosine; an infinite gradient at 1.",
-     lambda k, g, out, x: k.divide(g, k.multiply(k.sqrt(k.subtract(x, 1)), k.sqrt(k.add(x, 1)))), {
+     lambda k, g, out, x: k.divide(k.divide(g, k.sqrt(k.subtract(x, 1))), k.sqrt(k.add(x, 1))), {
         "compose": _acosh, "reference": lambda np, x: np.arccosh(x), "low": 1.2, "high": 3.0,
     }),
     ("atanh", "Inverse hyperbolic tangent; infinite gradients at -1 and 1.",
-     lambda k, g, out, x: k.divide(g, k.multiply(k.subtract(1, x), k.add(x, 1))), {
+     lambda k, g, out, x: k.divide(g, _one_minus_x_squared(k, x)), {
         "compose": _atanh, "reference": lambda np, x: np.arctanh(x), "low": -0.9, "high": 0.9,
     }),
 )  # fmt: skip
