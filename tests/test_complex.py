@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Tensor, asarray, complex64, complex128, functions, gradcheck, gradgradcheck, value_and_grad
+from micrograd_core import (
+    Device,
+    Tensor,
+    asarray,
+    complex64,
+    complex128,
+    functions,
+    gradcheck,
+    gradgradcheck,
+    value_and_grad,
+)
 from micrograd_core.conformance.cases import NAMESPACE, symmetric
 from micrograd_core.errors import DTypeError, GraphError, UnsupportedDType
 from micrograd_core.ops import SAME, TABLE, Array, Op, Sample
@@ -260,3 +270,26 @@ def test_moduli_neither_overflow_nor_vanish() -> None:
         assert not np.isfinite(np.sqrt((z.numpy() * z.numpy().conj()).real))[0]
         phase = TABLE["sign"].compose(z._kernels, z._handle)  # type: ignore[misc]
     np.testing.assert_allclose(phase[:2], [0.6 + 0.8j, 0.6 - 0.8j], rtol=1e-15)
+
+
+COMPOSED = [
+    name
+    for name, op in TABLE.items()
+    if op.compose is not None
+    and op.operands == 1
+    and op.parameters is None
+    and name not in ("real", "imag", "argwhere")
+    if "complex floating" in op.accepted(0)
+]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
+def test_compositions_hold_for_complex_numbers(name: str) -> None:
+    """Whether or not a device here needs them."""
+    op, kernels = TABLE[name], Device("cpu").kernels
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1.0, 3.0):
+        z = scale * (rng.normal(size=40) + 1j * rng.normal(size=40))
+        assert op.compose is not None
+        np.testing.assert_allclose(op.compose(kernels, z), op.reference(np, z), rtol=1e-9, atol=1e-12)

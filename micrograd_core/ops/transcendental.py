@@ -219,6 +219,41 @@ def _atan2_rule(k: Any, g: Any, y: Any, x: Any, other: Any) -> Any:
     return k.multiply(g, k.divide(k.divide(other, distance), distance))
 
 
+# ── complex numbers ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_kind(of_real: Any, of_complex: Any) -> Any:
+    """A composition that differs for complex numbers."""
+    return lambda k, x: (of_complex if k.dtype(x).is_complex else of_real)(k, x)
+
+
+def _complex_sinh(k: Any, z: Any) -> Any:
+    a, b = k.real(z), k.imag(z)
+    return k.complex(k.multiply(k.sinh(a), k.cos(b)), k.multiply(k.cosh(a), k.sin(b)))
+
+
+def _complex_cosh(k: Any, z: Any) -> Any:
+    a, b = k.real(z), k.imag(z)
+    return k.complex(k.multiply(k.cosh(a), k.cos(b)), k.multiply(k.sinh(a), k.sin(b)))
+
+
+def _complex_asinh(k: Any, z: Any) -> Any:
+    """``log(z + sqrt(z**2 + 1))`` on the right, where nothing cancels; the function is odd."""
+    left = k.less(k.real(z), 0)
+    right = k.where(left, k.negative(z), z)
+    found = k.log(k.add(right, k.sqrt(k.add(k.square(right), 1))))
+    return k.where(left, k.negative(found), found)
+
+
+def _complex_atanh(k: Any, z: Any) -> Any:
+    return k.multiply(k.subtract(k.log1p(z), k.log1p(k.negative(z))), 0.5)
+
+
+def _turned(name: str) -> Any:
+    """``-i f(i z)`` of a hyperbolic function."""
+    return lambda k, z: k.multiply(getattr(k, name)(k.multiply(z, 1j)), -1j)
+
+
 # name, sentence, rule; facts
 _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     ("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), {}),
@@ -251,24 +286,32 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     }),
     ("asin", "Arc sine, in radians; infinite gradients at -1 and 1.",
      lambda k, g, out, x: _arc(k, g, x), {
-        "compose": lambda k, x: k.atan2(x, _one_minus_square(k, x)), "reference": lambda np, x: np.arcsin(x),
+        "compose": _by_kind(lambda k, x: k.atan2(x, _one_minus_square(k, x)), _turned("asinh")),
+        "reference": lambda np, x: np.arcsin(x),
         "low": -0.9, "high": 0.9,
     }),
     ("acos", "Arc cosine, in radians; infinite gradients at -1 and 1.",
      lambda k, g, out, x: k.negative(_arc(k, g, x)), {
-        "compose": lambda k, x: k.atan2(_one_minus_square(k, x), x), "reference": lambda np, x: np.arccos(x),
+        "compose": _by_kind(
+            lambda k, x: k.atan2(_one_minus_square(k, x), x), lambda k, z: k.subtract(math.pi / 2, k.asin(z))
+        ),
+        "reference": lambda np, x: np.arccos(x),
         "low": -0.9, "high": 0.9,
     }),
     ("atan", "Arc tangent, in radians.", lambda k, g, out, x: k.divide(g, k.add(k.square(x), 1)), {
-        "compose": lambda k, x: k.atan2(x, 1.0), "reference": lambda np, x: np.arctan(x),
+        "compose": _by_kind(lambda k, x: k.atan2(x, 1.0), _turned("atanh")), "reference": lambda np, x: np.arctan(x),
     }),
-    ("sinh", "Hyperbolic sine.", lambda k, g, out, x: k.multiply(g, k.cosh(x)), {"compose": _sinh}),
-    ("cosh", "Hyperbolic cosine.", lambda k, g, out, x: k.multiply(g, k.sinh(x)), {"compose": _cosh}),
+    ("sinh", "Hyperbolic sine.", lambda k, g, out, x: k.multiply(g, k.cosh(x)), {
+        "compose": _by_kind(_sinh, _complex_sinh),
+    }),
+    ("cosh", "Hyperbolic cosine.", lambda k, g, out, x: k.multiply(g, k.sinh(x)), {
+        "compose": _by_kind(_cosh, _complex_cosh),
+    }),
     ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.multiply(g, k.subtract(1, k.multiply(out, out))), {
         "compose": _tanh,
     }),
     ("asinh", "Inverse hyperbolic sine.", lambda k, g, out, x: k.divide(g, k.sqrt(k.add(k.square(x), 1))), {
-        "compose": _asinh, "reference": lambda np, x: np.arcsinh(x),
+        "compose": _by_kind(_asinh, _complex_asinh), "reference": lambda np, x: np.arcsinh(x),
     }),
     ("acosh", "Inverse hyperbolic cosine; an infinite gradient at 1.",
      lambda k, g, out, x: k.divide(k.divide(g, k.sqrt(k.subtract(x, 1))), k.sqrt(k.add(x, 1))), {
@@ -276,7 +319,7 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     }),
     ("atanh", "Inverse hyperbolic tangent; infinite gradients at -1 and 1.",
      lambda k, g, out, x: k.divide(g, _one_minus_x_squared(k, x)), {
-        "compose": _atanh, "reference": lambda np, x: np.arctanh(x), "low": -0.9, "high": 0.9,
+        "compose": _by_kind(_atanh, _complex_atanh), "reference": lambda np, x: np.arctanh(x), "low": -0.9, "high": 0.9,
     }),
 )  # fmt: skip
 
