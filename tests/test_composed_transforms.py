@@ -86,8 +86,6 @@ def function(value: Callable[[float], float], slope: Callable[[Any], Any]) -> Ca
 
 sin = function(math.sin, lambda x: cos(x))
 cos = function(math.cos, lambda x: -1.0 * sin(x))
-squared_with_slope_3x = function(lambda y: y * y, lambda y: 3.0 * y)
-"""What the custom functions below say of themselves: their derivative is not that of their value, so it shows."""
 tags = itertools.count()
 
 
@@ -115,13 +113,20 @@ def f_exact(x: Any, e: Any) -> Any:
 
 
 @custom_gradient
-def by_gradient(y: Tensor) -> Any:
-    return y * y, lambda g: g * y * 3
+def by_gradient(y: Tensor, w: Tensor) -> Any:
+    """The derivatives are not those of the value, so that it shows whether they were asked."""
+    return y * y * w, lambda g: (g * y * w * 3, (g * y * y).sum() * 0.5)
 
 
 @custom_jvp
-def by_tangent(y: Tensor) -> Any:
-    return y * y, lambda t: t * y * 3
+def by_tangent(y: Tensor, w: Tensor) -> Any:
+    return y * y * w, lambda ty, tw: ty * y * w * 3 + tw * y * y * 0.5
+
+
+def custom_exact(y: Any, w: Any) -> Any:
+    if not isinstance(y, Dual) and not isinstance(w, Dual):
+        return y * y * w
+    return combined(y, w, custom_exact, lambda a, b: (3.0 * a * b, 0.5 * a * a))
 
 
 # ── transforms: of a function of (x, e) into another, and what that is for one number ────────────────────────
@@ -234,11 +239,12 @@ TRANSFORMS: dict[str, tuple[Any, Any]] = {
     "vmap": (batched, lambda f, x, e: f(x, e)),
     "vmap along other axes": (batched_along_others, lambda f, x, e: f(x, e)),
     "checkpoint": (lambda f, x, e: checkpoint(f, x, e), lambda f, x, e: f(x, e)),
-    "custom_gradient": (lambda f, x, e: by_gradient(f(x, e)), lambda f, x, e: squared_with_slope_3x(f(x, e))),
-    "custom_jvp": (lambda f, x, e: by_tangent(f(x, e)), lambda f, x, e: squared_with_slope_3x(f(x, e))),
+    "custom_gradient": (lambda f, x, e: by_gradient(f(x, e), e["w"]), lambda f, x, e: custom_exact(f(x, e), e["w"])),
+    "custom_jvp": (lambda f, x, e: by_tangent(f(x, e), e["w"]), lambda f, x, e: custom_exact(f(x, e), e["w"])),
     "backward": (swept, lambda f, x, e: d(f)(number(x), e) + x),
     "hook": (with_hook, lambda f, x, e: f(x, e)),
     "no_grad": (without_recording, lambda f, x, e: number(f(x, e)) + x),
+    "detach": (lambda f, x, e: f(x, e).detach() * x, lambda f, x, e: number(f(x, e)) * x),
     "autocast": (cast, lambda f, x, e: f(x, e)),
 }
 
@@ -322,6 +328,29 @@ def test_what_is_right_agrees_with_finite_differences() -> None:
 
 
 TRIPLES = list(itertools.product(TRANSFORMS, repeat=3))
+
+
+SHARP = [
+    tuple(names.split(", "))
+    for names in (
+        "no_grad, vmap, grad",
+        "vmap, grad, custom_gradient",
+        "vmap, jvp, custom_jvp",
+        "vmap, value_and_grad, custom_jvp",
+        "jacfwd, vmap, custom_gradient",
+        "jacfwd, checkpoint, custom_jvp",
+        "jacobian, vmap, custom_gradient",
+        "jacobian, vmap along other axes, custom_jvp",
+        "hessian, custom_jvp, grad",
+        "grad, vmap, custom_jvp",
+    )
+]
+"""Triples that told apart what no pair did."""
+
+
+@pytest.mark.parametrize("names", SHARP, ids=", ".join)
+def test_triples_that_found_something(names: tuple[str, ...]) -> None:
+    check(names)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
