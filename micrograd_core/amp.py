@@ -159,8 +159,8 @@ class GradScaler:
         scaler.update()                 # then halves the scale, and doubles it after a while without
         rule.zero_grad()
 
-    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling. An interrupt finds all
-    gradients of a rule unscaled or none, and `update` done or not begun; for the rule's own step see `Optimizer.step`.
+    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling. An interrupt finds
+    all gradients of a rule unscaled or none, and `update` done or not begun; for its step see `Optimizer.step`.
 
     Parameters
     ----------

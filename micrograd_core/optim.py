@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
@@ -514,12 +513,11 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 def _norms(gradients: Iterable[Tensor]) -> list[float]:
     """Of each; read from a device all at once, since a reader waits for what the device has been given."""
     together: dict[Any, list[Tensor]] = {}
-    with no_grad():
-        for g in gradients:
-            if g.size:
-                norm = _norm(g)
-                together.setdefault((norm.device, norm.dtype), []).append(norm)
-        return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
+    for g in gradients:
+        if g.size:
+            norm = _norm(g.detach())
+            together.setdefault((norm.device, norm.dtype), []).append(norm)
+    return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
 
 
 def _norm(g: Tensor) -> Tensor:
