@@ -118,6 +118,7 @@ def test_hooks_come_along(way: Callable[[Any], Any], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(hooks, "on_leaves", False)  # as in a process where none was registered yet
     y, twin, seen = way((x, handle, noted))
     assert hooks.on_leaves
+    assert not {*y._record.hooks} & {*x._record.hooks}  # what another process registers has a key of its own, too
     added = y.register_hook(tenfold)  # takes nobody's place
     for expected in ([100.0, 100.0], [10.0, 10.0], [1.0, 1.0]):
         y.zero_grad()
