@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import os
 import random
 import sys
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 import micrograd_core
 
 EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
-ROOT = str(Path(micrograd_core.__file__).parents[1])
+ROOT = Path(micrograd_core.__file__).parents[1]
+OURS = tuple(f"{ROOT / folder}{os.sep}" for folder in ("micrograd_core", "backends", "plugins", "tests"))
 ERRORS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError)
 Subject = TypeVar("Subject")
 
@@ -37,14 +39,16 @@ def lines(call: Callable[[], Any], stop: int | None = None, error: type[BaseExce
 
     def enter(frame: Any, event: str, argument: Any) -> Any:
         finalizes = frame.f_back.f_code.co_filename == weakref.__file__  # what raises there Python only reports
-        return at if frame.f_code.co_filename.startswith(ROOT) and not finalizes else None
+        return at if frame.f_code.co_filename.startswith(OURS) and not finalizes else None
 
     before = sys.gettrace()
+    gc.disable()  # it would run the finalizers of others in between
     sys.settrace(enter)
     try:
         call()
     finally:
         sys.settrace(before)
+        gc.enable()
     return seen
 
 
