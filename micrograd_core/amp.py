@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, one_of
+from micrograd_core.whole import assign_all
 
 if TYPE_CHECKING:
     from micrograd_core.optim import Optimizer
@@ -158,7 +159,8 @@ class GradScaler:
         scaler.update()                 # then halves the scale, and doubles it after a while without
         rule.zero_grad()
 
-    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling.
+    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling. An interrupt finds
+    all gradients of a rule unscaled or none, and `update` done or not begun; for its step see `Optimizer.step`.
 
     Parameters
     ----------
@@ -195,15 +197,17 @@ class GradScaler:
         """Divide the gradients now, to look at them or clip them before `step`. Once between two updates."""
         if any(each is rule for each in self._unscaled):
             raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
-        self._unscaled.append(rule)
         finite: dict[Any, Any] = {}
+        changes: list[tuple[Any, str, Any]] = [(self, "_unscaled", [*self._unscaled, rule])]
         for p in rule.params:
             g = p.grad
             if g is not None:
-                p.grad = g * (1 / self.factor)
-                fine = finite_everywhere(p.grad)
+                unscaled = g * (1 / self.factor)
+                fine = finite_everywhere(unscaled)
                 finite[p.device] = fine & finite[p.device] if p.device in finite else fine
-        self._finite = all(each.item() for each in finite.values()) and self._finite is not False
+                changes.append((p, "_grad", unscaled))
+        changes.append((self, "_finite", all(each.item() for each in finite.values()) and self._finite is not False))
+        assign_all(changes)
 
     def step(self, rule: Optimizer) -> bool:
         """Step, unless a gradient is infinite or NaN. Whether it did."""
@@ -217,12 +221,10 @@ class GradScaler:
         """Set the factor for the next step."""
         if self._finite is None:
             raise ValueError("GradScaler: call step() before update()")
-        self.good_steps = self.good_steps + 1 if self._finite else 0
-        if not self._finite:
-            self.factor *= self.backoff
-        elif self.good_steps == self.interval:
-            self.factor, self.good_steps = self.factor * self.growth, 0
-        self._finite, self._unscaled = None, []
+        good_steps, factor = (self.good_steps + 1, self.factor) if self._finite else (0, self.factor * self.backoff)
+        if good_steps == self.interval:
+            good_steps, factor = 0, factor * self.growth
+        self.good_steps, self.factor, self._finite, self._unscaled = good_steps, factor, None, []
 
 
 def finite_everywhere(x: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class Leaf:
 
     def __init__(self, owner: Tensor) -> None:
         self.kernels = owner._kernels
-        self.hooks: dict[int, Any] | None = None  # see `micrograd_core.hooks`
+        self.hooks: dict[object, Any] | None = None  # see `micrograd_core.hooks`
         self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
         self.values: Any = None
 

@@ -81,30 +81,42 @@ class Matrix(Elements):
         self.tensor, self.numbers, self.slopes = tensor, Window(), Window()
         self.label = ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Matrix, (self.tensor,)
+
     def prepare(self) -> None:  # noqa: D102
-        self.record = self.tensor._record
+        self._follow()
         super().prepare()
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         return super().pull(gradients) if self.record is not None else ()
 
+    def _follow(self) -> None:
+        """The tensor may have been moved, or converted, since."""
+        tensor = self.tensor
+        self.record, self.kernels, self.dtype = tensor._record, tensor._kernels, tensor.dtype
+
     # all at once, for compiled functions
 
     def all_data(self) -> list[float]:
         """The numbers, row by row."""
+        self._follow()
         return unpack(self.kernels.to_host(self.tensor._handle), self.dtype)
 
     def set_all_data(self, numbers: list[float]) -> None:
         """Replace them; what was recorded with the old ones keeps them."""
+        self._follow()
         self.tensor._handle, self.tensor._storage = upload(self.kernels, numbers, self.shape, self.dtype), None
 
     def all_slopes(self) -> list[float]:
         """The gradient, row by row."""
+        self._follow()
         grad = self.tensor.grad
         return [0.0] * self.width if grad is None else unpack(self.kernels.to_host(grad._handle), self.dtype)
 
     def set_all_slopes(self, numbers: list[float]) -> None:
         """Replace it."""
+        self._follow()
         self.tensor.grad = wrap(upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None)
 
     # one by one
@@ -150,6 +162,9 @@ class Parameter(Value):
     def _assign_gradient(self, x: float) -> None:
         self._a.set_slope(self._da, x)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _view, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
+
 
 class DeviceParameter(DeviceValue):
     """A scalar that is one element of a matrix on another device."""
@@ -163,6 +178,7 @@ class DeviceParameter(DeviceValue):
     _assign = Parameter._assign
     _gradient = Parameter._gradient
     _assign_gradient = Parameter._assign_gradient
+    __reduce__ = Parameter.__reduce__
 
 
 class Cells:

@@ -240,10 +240,10 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
             return t if t.dtype is value.dtype else t.astype(value.dtype)
 
         def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-            at = operands[0]._kernels.depth
-            create = records_at(at)
-            with recording(True, at):
-                variables = list(map(zero_leaf, operands))
+            table = max((x._kernels for x in operands), key=lambda kernels: kernels.depth)
+            create = records_at(table.depth)
+            with recording(True, table.depth):
+                variables = [zero_leaf(x if x._kernels.depth == table.depth else table.lift(x)) for x in operands]
                 transposed = Linearized(name, [push(variables)], variables, create)
             transposed.larger = create
             return transposed.pull([g])

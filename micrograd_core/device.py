@@ -10,7 +10,16 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micrograd_core.errors import BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable, MicrogradError
+from micrograd_core.dtypes import DType
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import (
+    BackendBroken,
+    BackendIncompatible,
+    BackendNotFound,
+    DeviceUnavailable,
+    DTypeError,
+    MicrogradError,
+)
 
 if TYPE_CHECKING:
     from micrograd_core.kernels import Kernels
@@ -34,6 +43,8 @@ class Device:
     Raises
     ------
     BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+    DTypeError
+        When `spec` names a dtype.
     """
 
     __slots__ = ("__weakref__", "_label", "kernels")
@@ -48,6 +59,7 @@ class Device:
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str):
+            refuse_dtype(spec)
             raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
         opened = cls._opened.get(spec)
         if opened is not None:
@@ -69,7 +81,11 @@ class Device:
             if spec in cls._opened:
                 return cls._opened[spec]
             name, _, address = spec.partition(":")
-            kernels = open_backend(name, address)
+            try:
+                kernels = open_backend(name, address)
+            except BackendNotFound:
+                refuse_dtype(spec)
+                raise
             label = kernels.backend.device
             device = cls._opened.get(label)
             if device is None:
@@ -203,6 +219,33 @@ class Device:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (self._label,)
+
+
+def destination(device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
+    """What ``to(device, dtype)`` was given, with ``None`` for what is to stay; a `DType` may come first, as in torch.
+
+    Raises
+    ------
+    TypeError
+        When there is neither.
+    """
+    if isinstance(device, DType) and dtype is None:
+        device, dtype = None, device
+    if device is None and dtype is None:
+        raise TypeError('to() takes a device, a dtype or both: .to("cpu"), .to(dtype="float64")')
+    return None if device is None else Device(device), None if dtype is None else as_dtype(dtype)
+
+
+def refuse_dtype(spec: Any) -> None:
+    """Say what to type to who wrote a dtype where a device is meant. To be asked when there is no such device."""
+    try:
+        name = as_dtype(spec).name
+    except DTypeError:
+        return
+    raise DTypeError(
+        f"{name!r} is a dtype, and here a device is meant, such as 'cpu'. To convert a tensor or a network write "
+        f".to(dtype={name!r}), or x.astype({name!r}); to make one, dtype={name!r}"
+    )
 
 
 # ── the default device ───────────────────────────────────────────────────────────────────────────────────────

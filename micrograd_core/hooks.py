@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import dispatch
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
 
 Hook = Callable[[Any], Any]
-_keys = count()
 on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
 
 
@@ -26,7 +24,7 @@ class HookHandle:
 
     __slots__ = ("_hooks", "_key")
 
-    def __init__(self, hooks: dict[int, Hook], key: int) -> None:
+    def __init__(self, hooks: dict[object, Hook], key: object) -> None:
         self._hooks, self._key = hooks, key
 
     def remove(self) -> None:
@@ -34,7 +32,7 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[int, Hook]) -> Any:
+def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook]) -> Any:
     """The cotangent after all hooks."""
     if g.__class__ is dispatch.Tensor:
         return run(hooks, g)
@@ -89,18 +87,23 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
         raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
     if not record and record.__class__ is list:
         raise GraphError(FREED)
-    global on_leaves
     if record.__class__ is Leaf:
-        on_leaves = True
-        hooks = record.hooks = record.hooks or {}
+        hooks = {} if record.hooks is None else record.hooks
+        hook_leaf(record, hooks)
     elif record[0].name == HOOKED.name:
         hooks = record[2]["hooks"]
     else:  # the node moves one place back, so that all who know it lead through the hooks
         hooks = {}
         record[:] = [HOOKED, x._kernels, {"hooks": hooks}, x._handle, record[:], x._handle]
-    key = next(_keys)
+    key = object()  # its own in every process that a pickle comes to
     hooks[key] = hook
     return HookHandle(hooks, key)
+
+
+def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:
+    """Let a leaf have these hooks, and sweeps look for hooks of leaves."""
+    global on_leaves
+    on_leaves, leaf.hooks = True, hooks
 
 
 def conjugate(g: Tensor) -> Tensor:
@@ -108,7 +111,7 @@ def conjugate(g: Tensor) -> Tensor:
     return dispatch.apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
 
 
-def run(hooks: dict[int, Hook], cotangent: Tensor) -> Tensor:
+def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
     """What hooks make of a cotangent."""
     g = conjugate(cotangent)
     for hook in tuple(hooks.values()):

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
-from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.schedules import Schedule, cosine, linear_warmup, step_decay
 from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.whole import assign_all
 
 __all__ = [
     "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "Schedule", "clip_grad_norm", "clip_grad_value", "cosine",
@@ -39,6 +40,10 @@ class Optimizer:
         For no parameters, or a hyperparameter out of range.
     GraphError
         For a tensor that has no gradient of its own.
+
+    Notes
+    -----
+    What is copied or pickled together keeps its parameters in common: ``copy.deepcopy((model, rule))``.
     """
 
     together: ClassVar[str] = ""
@@ -60,10 +65,27 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__} got the same parameter twice")
         self._check(lr=lr, **hyper)
         self.lr = lr
-        self.state: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
+        self.state = self._blank()
         """Per parameter: what the rule keeps between steps, as handles and numbers."""
+        self._together = self._kernels_together()
+
+    def _blank(self) -> list[dict[str, Any]]:
+        """What is kept before the first step: where each parameter was, and of which dtype."""
+        return [{"device": p.device, "dtype": p.dtype} for p in self.params]
+
+    def _kernels_together(self) -> dict[Any, Any]:
         named = {p._kernels: p._kernels.backend.kernel(self.together) for p in self.params if self.together}
-        self._together = {k: kernel for k, kernel in named.items() if kernel is not None}
+        return {k: kernel for k, kernel in named.items() if kernel is not None}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Handles as tensors, which know how to be copied and pickled; kernels are looked up anew."""
+        state = [_replaced(each, partial(_shown, each["device"].kernels)) for each in self.state]
+        return {**{name: x for name, x in vars(self).items() if name != "_together"}, "state": state}
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        vars(self).update(found)
+        self.state = [_replaced(each, _hidden) for each in self.state]
+        self._together = self._kernels_together()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Hyperparameters may be set at any time, and are kept as Python's numbers."""
@@ -76,37 +98,56 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative{limit}; got {value!r}")
 
     def step(self) -> None:
-        """Move every parameter that has a gradient. What was recorded with the old numbers keeps them."""
-        groups: dict[Any, list[Any]] = {}
+        """Move every parameter that has a gradient. What was recorded with the old numbers keeps them.
+
+        Whatever raises here, an interrupt or a lack of memory, finds each parameter and what is kept for it both as
+        they were before the step, or both as they are after it; another step goes on from there. A device's own kernel
+        for many parameters moves them all or none; what it keeps for them it may have written already (as on cuda).
+
+        Raises
+        ------
+        GraphError
+            When a parameter is on another device, or has another dtype, than when the optimiser was made; nothing is
+            moved.
+        """
         for p, state in zip(self.params, self.state, strict=True):
-            g = p.grad
-            if state["device"] is not p.device:
+            if state["device"] is not p.device or state["dtype"] is not p.dtype:
                 raise GraphError(
-                    f"{type(self).__name__}: a parameter moved from {state['device']} to {p.device}; "
-                    "make the optimiser after moving the network"
+                    f"{type(self).__name__}: a parameter was {state['dtype']} on {state['device']}, and is now "
+                    f"{p.dtype} on {p.device}; make the optimiser after moving or converting the network"
                 )
+        groups: dict[Any, list[Any]] = {}
+        for i, (p, state) in enumerate(zip(self.params, self.state, strict=True)):
+            g = p.grad
             if g is None:
                 continue
+            new = state.copy()
             if p._kernels in self._together and p.dtype.kind == "real floating":
-                groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((p, g._handle, state))
+                groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((i, p, g._handle, new))
             else:
                 update = self._update_parts if p.dtype.is_complex else self.update
-                p._handle = update(p._kernels, p._handle, g._handle, state)
-                p._storage = None
+                handle = update(p._kernels, p._handle, g._handle, new)
+                p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
-            tensors, grads, states = (list(column) for column in zip(*group, strict=True))
-            moved = self.update_together(self._together[k], [p._handle for p in tensors], grads, states)
+            places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))
+            moved = self.update_together(self._together[k], [p._handle for p in tensors], grads, kept)
+            states = self.state.copy()
+            for i, new in zip(places, kept, strict=True):
+                states[i] = new
+            changes: list[Any] = [(self, "state", states)]
             for p, handle in zip(tensors, moved, strict=True):
-                p._handle, p._storage = handle, None
+                changes += [(p, "_handle", handle), (p, "_storage", None)]
+            assign_all(changes)
 
     def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
-        """The new parameter, from kernels, parameter, gradient and the parameter's state."""
+        """The new parameter, from kernels, parameter, gradient, and a copy of its state that this is to update."""
         raise NotImplementedError
 
     def _update_parts(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """`update` for complex numbers: real and imaginary parts are parameters of their own."""
-        parts = zip((k.real, k.imag), _parts(state, True).values(), strict=True)
-        return k.complex(*(self.update(k, part(p), part(g), own) for part, own in parts))
+        parts = state["parts"] = {name: own.copy() for name, own in _parts(state, True).items()}
+        both = zip((k.real, k.imag), parts.values(), strict=True)
+        return k.complex(*(self.update(k, part(p), part(g), own) for part, own in both))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
         """The same for parameters of one device, dtype and `phase`, by the device's own kernel `together`."""
@@ -117,7 +158,7 @@ class Optimizer:
         return None
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Forget all gradients. After an interrupt some may be left; call it again."""
         for p in self.params:
             p.zero_grad()
 
@@ -143,9 +184,9 @@ class Optimizer:
         Raises
         ------
         ShapeError
-            When names or shapes differ; all differences are listed and nothing is loaded.
+            When names or shapes differ; all differences are listed and nothing is loaded, nor is it after an interrupt.
         """
-        loaded: list[dict[str, Any]] = [{"device": p.device} for p in self.params]
+        loaded = self._blank()
         faults: list[str] = []
         unknown = dict.fromkeys(state)
         for i, (p, new) in enumerate(zip(self.params, loaded, strict=True)):
@@ -174,6 +215,21 @@ class Optimizer:
 def _parts(state: dict[str, Any], is_complex: bool) -> dict[str, dict[str, Any]]:
     """What is kept for a parameter; for a complex one, for its real and for its imaginary part."""
     return state.setdefault("parts", {"real.": {}, "imag.": {}}) if is_complex else {"": state}
+
+
+def _replaced(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A state, and those of the parts in it, with other values."""
+    return {name: _replaced(x, change) if isinstance(x, dict) else change(x) for name, x in state.items()}
+
+
+def _shown(kernels: Any, x: Any) -> Any:
+    """A handle as a tensor; anything else as it is."""
+    return wrap(x, kernels, kernels.dtype(x), None) if hasattr(x, "shape") else x
+
+
+def _hidden(x: Any) -> Any:
+    """The reverse."""
+    return x._handle if isinstance(x, Tensor) else x
 
 
 def _weak(value: Any) -> Any:
@@ -413,6 +469,8 @@ class RMSprop(Optimizer):
 def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
     """Scale all gradients by one factor, so that their common norm is at most `max_norm` (Pascanu et al. 2013).
 
+    All or none: what is interrupted, or lacks memory, leaves the gradients as they were, or has scaled all of them.
+
     Parameters
     ----------
     params : iterable of Tensor
@@ -431,13 +489,12 @@ def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
     total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
     if not total <= max_norm:
         factor = float(max_norm) / total if math.isfinite(total) else math.nan
-        for p in owners:
-            _replace(p, lambda k, g: k.multiply(g, factor))
+        _replace(owners, lambda k, g: k.multiply(g, factor))
     return total
 
 
 def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
-    """Clip every element of every gradient to ``[-limit, limit]``.
+    """Clip every element of every gradient to ``[-limit, limit]``; as `clip_grad_norm`, of all gradients or none.
 
     Raises
     ------
@@ -450,19 +507,17 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
     for p in params:
         if p.dtype.is_complex:
             raise DTypeError(f"clip_grad_value: {p.dtype} numbers have no order; use clip_grad_norm")
-    for p in params:
-        _replace(p, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
+    _replace(params, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
 
 
 def _norms(gradients: Iterable[Tensor]) -> list[float]:
     """Of each; read from a device all at once, since a reader waits for what the device has been given."""
     together: dict[Any, list[Tensor]] = {}
-    with no_grad():
-        for g in gradients:
-            if g.size:
-                norm = _norm(g)
-                together.setdefault((norm.device, norm.dtype), []).append(norm)
-        return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
+    for g in gradients:
+        if g.size:
+            norm = _norm(g.detach())
+            together.setdefault((norm.device, norm.dtype), []).append(norm)
+    return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
 
 
 def _norm(g: Tensor) -> Tensor:
@@ -475,8 +530,11 @@ def _norm(g: Tensor) -> Tensor:
     return FUNCTIONS["where"](scales, greatest * (scaled * scaled).sum().sqrt(), greatest)
 
 
-def _replace(p: Tensor, change: Callable[[Any, Any], Any]) -> None:
-    """New numbers for a gradient, outside the graph."""
-    g = p.grad
-    if g is not None:
-        p.grad = wrap(change(g._kernels, g._handle), g._kernels, g.dtype, None)
+def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> None:
+    """New numbers for all gradients, outside the graph."""
+    changes: list[Any] = []
+    for p in params:
+        g = p.grad
+        if g is not None:
+            changes.append((p, "_grad", wrap(change(g._kernels, g._handle), g._kernels, g.dtype, None)))
+    assign_all(changes)

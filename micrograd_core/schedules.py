@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from micrograd_core.whole import assign_all
 
 if TYPE_CHECKING:
     from micrograd_core.optim import Optimizer
@@ -41,25 +44,45 @@ class Schedule:
 
     def step(self) -> None:
         """Go on to the next step's rate; call it after the optimiser's own ``step``."""
-        self.count += 1
-        self.optimizer.lr = self.base * self.factor(self.count)
+        count = self.count + 1
+        assign_all([(self.optimizer, "lr", self.base * self.factor(count)), (self, "count", count)])
+
+
+# Factors are partial functions of the module's own, so that a schedule can be copied and pickled.
 
 
 def step_decay(every: int, by: float = 0.1) -> Callable[[int], float]:
     """The factor becomes `by` times as large after `every` steps, again and again."""
     _check_steps("step_decay", every)
-    return lambda step: by ** (step // every)
+    return partial(_step_decay, every, by)
 
 
-def linear_warmup(steps: int, then: Callable[[int], float] = lambda step: 1.0) -> Callable[[int], float]:
-    """Rising evenly to 1 within `steps` steps (Goyal et al. 2017); after that what `then` says, counted from there."""
-    return lambda step: (step + 1) / steps if step < steps else then(step - steps)
+def linear_warmup(steps: int, then: Callable[[int], float] | None = None) -> Callable[[int], float]:
+    """Rising evenly to 1 within `steps` steps (Goyal et al. 2017); after that what `then` says, counted from there.
+
+    Without `then` it stays 1.
+    """
+    return partial(_linear_warmup, steps, then)
 
 
 def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
     """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
     _check_steps("cosine", steps)
-    return lambda step: floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
+    return partial(_cosine, steps, floor)
+
+
+def _step_decay(every: int, by: float, step: int) -> float:
+    return by ** (step // every)
+
+
+def _linear_warmup(steps: int, then: Callable[[int], float] | None, step: int) -> float:
+    if step < steps:
+        return (step + 1) / steps
+    return 1.0 if then is None else then(step - steps)
+
+
+def _cosine(steps: int, floor: float, step: int) -> float:
+    return floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
 
 
 def _check_steps(schedule: str, steps: int) -> None:

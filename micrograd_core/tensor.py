@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf, no_grad
-from micrograd_core.device import Device, default_device
+from micrograd_core.device import Device, default_device, destination
 from micrograd_core.differentiate import backward
 from micrograd_core.dispatch import (
     NO_PARAMS,
@@ -24,7 +24,7 @@ from micrograd_core.dispatch import (
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
-from micrograd_core.hooks import register_hook
+from micrograd_core.hooks import hook_leaf, register_hook
 from micrograd_core.host import describe, elements, ingest
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
@@ -330,12 +330,20 @@ class Tensor(Array):
         """Elements converted to `dtype`."""
         return _call("astype", self, dtype)
 
-    def to(self, device: str | Device) -> Tensor:
-        """The same numbers on another device, in the same graph; this tensor if it is there already."""
-        target = Device(device).kernels
+    def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Tensor:
+        """The same numbers on another device, of another dtype, or both, in the same graph.
+
+        This tensor itself if there is nothing to do.
+        """
+        place, kind = destination(device, dtype)
+        target = self._kernels if place is None else place.kernels
+        converts = kind is not None and kind is not self.dtype
         if target is self._kernels:
-            return self
-        return apply(TRANSFER, (self,), {"source": self._kernels, "target": target})
+            return self.astype(kind) if converts else self
+        first = converts and kind in self._kernels._native  # for the target may lack the dtype that it has here
+        x = self.astype(kind) if first else self
+        x = apply(TRANSFER, (x,), {"source": self._kernels, "target": target})
+        return x.astype(kind) if converts and not first else x
 
     def cpu(self) -> Tensor:
         """``to("cpu")``."""
@@ -409,13 +417,22 @@ class Tensor(Array):
         return format(self.item(), spec) if spec else str(self)
 
     def __reduce__(self) -> Any:
-        return _restore, (
-            bytes(self._kernels.to_host(self._handle)),
-            self.shape,
-            self.dtype,
-            self.device,
-            self.requires_grad,
-        )
+        grad, leaf = self._grad if self.requires_grad and self.is_leaf else None, self._record
+        if not self.is_leaf or (grad is not None and not grad.is_leaf):
+            what = "the .grad of this tensor (from create_graph=True)" if self.is_leaf else "this tensor"
+            raise GraphError(
+                f"{what} was computed, and the graph that it is part of is not copied or pickled with it; take "
+                f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone"
+            )
+        hooks = None if leaf is None else leaf.hooks
+        numbers = bytes(self._kernels.to_host(self._handle))
+        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
+        return _restore, facts, (grad, hooks) if grad is not None or hooks else None
+
+    def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
+        self._grad, hooks = state
+        if hooks:
+            hook_leaf(self._record, hooks)
 
 
 def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:

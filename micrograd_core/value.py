@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
 from micrograd_core.autograd import current_mode
-from micrograd_core.errors import DeviceMismatch
+from micrograd_core.errors import DeviceMismatch, GraphError
 from micrograd_core.floats import Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY, constant
@@ -394,6 +394,11 @@ class Value:
         return f"Value(data={self._number()}, grad={self._gradient()}, device={self._place()})"
 
     def __reduce__(self) -> Any:
+        if self._a is not None:
+            raise GraphError(
+                "this Value was computed, and the graph that it is part of is not copied or pickled with it; take "
+                "Value(x.data) for the number alone"
+            )
         return Value, (self._number(), self._place()), (None, {"grad": self._gradient()})
 
 

@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.autograd import Leaf, Version, is_grad_enabled
-from micrograd_core.device import Device
 from micrograd_core.errors import GraphError
 from micrograd_core.layout import Key
 from micrograd_core.ops import TABLE
@@ -199,12 +198,3 @@ def refuse_leaf(x: Tensor) -> None:
             "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
             "use `with no_grad():` to change its numbers, or write into x.copy(), or make a new tensor (x = x + 1)"
         )
-
-
-def relocate(x: Tensor, device: str | Device) -> None:
-    """Move this very tensor, a leaf, to another device. Its gradient stays behind, and so does what was recorded."""
-    source, target = x._kernels, Device(device).kernels
-    if target is not source:
-        x._handle, x._kernels, x._storage = target.transfer(x._handle, source=source, target=target), target, None
-        if x._record is not None:
-            x._record, x._grad = Leaf(x), None

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from micrograd_core.device import Device
-from micrograd_core.errors import ShapeError
+from micrograd_core.autograd import Leaf
+from micrograd_core.device import Device, destination
+from micrograd_core.dispatch import wrap
+from micrograd_core.dtypes import DType
+from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.writing import relocate
+from micrograd_core.whole import assign_all
 
 
 class Module:
@@ -19,7 +22,8 @@ class Module:
     The tensors of a module are its attributes that are tensors and were not computed, those of modules among the
     attributes, and those in lists, tuples and dicts of either, in the order of assignment. Those that record gradients
     are its parameters; the others are its buffers: they are saved, loaded and moved, but not optimised. A parameter
-    whose ``requires_grad`` is switched off is a buffer until it is switched on again.
+    whose ``requires_grad`` is switched off is a buffer until it is switched on again. Only another parameter, a module
+    or ``None`` can be assigned where a parameter is.
 
     Attributes
     ----------
@@ -35,6 +39,12 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
         return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fits = value is None or isinstance(value, Module) or _is_parameter(value)
+        if not fits and _is_parameter(vars(self).get(name)):
+            raise TypeError(_no_parameter(f"{type(self).__name__}.{name}", name, value))
+        super().__setattr__(name, value)
 
     def _walk(self) -> Iterator[tuple[str, Any]]:
         """The module, and the modules and tensors it holds, each once, with their dotted names."""
@@ -131,14 +141,48 @@ class Module:
         ]
         if faults:
             raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
+        changes: list[Any] = []
         for name, x in loaded.items():
-            own[name].data = x
+            p = own[name]
+            changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
+        assign_all(changes)
 
-    def to(self, device: str | Device) -> Self:
-        """Move parameters and buffers to another device. They stay the same tensors; make optimisers afterwards."""
-        for _, p in self.named_tensors():
-            relocate(p, device)
+    def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Self:
+        """Move parameters and buffers to another device, convert those with floating-point numbers, or both.
+
+        They stay the same tensors, with their hooks and gradients; a graph that was recorded before no longer leads to
+        them. Make optimisers afterwards. Integers keep their dtype, and complex numbers do where `dtype` is real. What
+        fails or is interrupted has done nothing, or all of it.
+
+        Raises
+        ------
+        DTypeError
+            When `dtype` is not floating-point.
+        """
+        place, kind = destination(device, dtype)
+        if kind is not None and not kind.is_floating:
+            raise DTypeError(
+                f"{type(self).__name__}.to: parameters are floating-point numbers, and {kind} is not such a dtype; "
+                "use dtype='float32'"
+            )
+        assign_all([change for _, p in self.named_tensors() for change in _changes(p, place, kind)])
         return self
+
+    def float(self) -> Self:
+        """``to(dtype="float32")``."""
+        return self.to(dtype="float32")
+
+    def double(self) -> Self:
+        """``to(dtype="float64")``."""
+        return self.to(dtype="float64")
+
+    def half(self) -> Self:
+        """``to(dtype="float16")``."""
+        return self.to(dtype="float16")
+
+    def bfloat16(self) -> Self:
+        """``to(dtype="bfloat16")``."""
+        return self.to(dtype="bfloat16")
 
     def facts(self) -> str:
         """What `repr` tells beside the modules inside."""
@@ -147,6 +191,48 @@ class Module:
     def __repr__(self) -> str:
         inner = [f"{name}={value!r}" for name, value in vars(self).items() if isinstance(value, Module)]
         return f"{type(self).__name__}({', '.join(filter(None, [self.facts(), *inner]))})"
+
+
+def _is_parameter(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad and value.is_leaf
+
+
+def _no_parameter(where: str, name: str, value: Any) -> str:
+    """Why a value cannot be assigned where a parameter is."""
+    if not isinstance(value, Tensor):
+        what = f"an object of type {type(value).__name__}"
+    else:
+        what = "a tensor that records no gradients" if value.is_leaf else "a computed tensor"
+    return (
+        f"{where} is a parameter, and {what} would not be one. To change its numbers assign to .{name}.data; to have "
+        f"another parameter assign Tensor(...), or None for none; for anything else, `del` the attribute first"
+    )
+
+
+def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tuple[Any, str, Any]]:
+    """What is to be assigned so that this very tensor is on another device, or has another dtype."""
+    if dtype is not None and (not x.dtype.is_floating or (x.dtype.is_complex and not dtype.is_complex)):
+        dtype = None
+
+    def there(x: Tensor) -> Tensor:
+        same = wrap(x._handle, x._kernels, x.dtype, None)
+        return same if device is None and dtype is None else same.to(device, dtype)
+
+    new = there(x)
+    if new._handle is x._handle:
+        return []
+    changes = [
+        (x, "_handle", new._handle),
+        (x, "_kernels", new._kernels),
+        (x, "dtype", new.dtype),
+        (x, "_storage", None),
+        (x, "_origin", None),
+    ]
+    if isinstance(x._record, Leaf):
+        leaf = Leaf(x)
+        leaf.kernels, leaf.hooks = new._kernels, x._record.hooks
+        changes += [(x, "_record", leaf), (x, "_grad", None if x.grad is None else there(x.grad))]
+    return changes
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]] | None:

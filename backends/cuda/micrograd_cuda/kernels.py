@@ -300,7 +300,10 @@ def pieces(sizes: list[int]) -> list[int]:
 
 
 class Updates:
-    """Optimisers' steps, `MOST_TENSORS` tensors in one launch. States are the optimiser's own, and written in place."""
+    """Optimisers' steps, `MOST_TENSORS` tensors in one launch. States are the optimiser's own, and written in place.
+
+    All that may fail, memory above all, comes before the first launch: what raises there has written nothing.
+    """
 
     def __init__(self, xp: Any, runtime: Runtime) -> None:
         self.xp, self.runtime = xp, runtime
@@ -312,6 +315,7 @@ class Updates:
         dtype = results[0].dtype
         element = ELEMENT[name_of(dtype)]
         launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
+        launches = []
         for start in range(0, len(results), MOST_TENSORS):
             part = slice(start, start + MOST_TENSORS)
             first = pieces([p.size for p in results[part]])
@@ -324,7 +328,9 @@ class Updates:
             for column, length in zip(columns, lengths, strict=True):
                 numbers += column + [0] * (length - len(column))
             if first[-1]:
-                launch((first[-1], 1), (self.runtime.struct(numbers, "Long"), *hyper))
+                launches.append(((first[-1], 1), (self.runtime.struct(numbers, "Long"), *hyper)))
+        for blocks, arguments in launches:
+            launch(blocks, arguments)
         return results
 
     def _states(self, params: list[Any], states: list[Any]) -> tuple[list[Any], bool]:

@@ -1,0 +1,80 @@
+"""Raise an error at a chosen line of what a call executes, as Ctrl-C or a lack of memory may at any."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import os
+import random
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import micrograd_core
+
+EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
+ROOT = Path(micrograd_core.__file__).parents[1]
+OURS = tuple(f"{ROOT / folder}{os.sep}" for folder in ("micrograd_core", "backends", "plugins", "tests"))
+ERRORS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError)
+Subject = TypeVar("Subject")
+
+
+def lines(call: Callable[[], Any], stop: int | None = None, error: type[BaseException] | None = None) -> list[str]:
+    """The files of the lines of this project that a call runs through, one after the other.
+
+    With `stop` it raises `error` before the line of that number, once.
+    """
+    seen: list[str] = []
+
+    def at(frame: Any, event: str, argument: Any) -> Any:
+        if event == "line":
+            if len(seen) == stop:
+                seen.append(frame.f_code.co_filename)
+                assert error is not None
+                raise error
+            seen.append(frame.f_code.co_filename)
+        return at
+
+    def enter(frame: Any, event: str, argument: Any) -> Any:
+        finalizes = frame.f_back.f_code.co_filename == weakref.__file__  # what raises there Python only reports
+        return at if frame.f_code.co_filename.startswith(OURS) and not finalizes else None
+
+    before = sys.gettrace()
+    gc.disable()  # it would run the finalizers of others in between
+    sys.settrace(enter)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return seen
+
+
+def interrupted(
+    make: Callable[[], Subject], act: Callable[[Subject], Any], whole: tuple[str, ...]
+) -> Iterator[tuple[int, Subject]]:
+    """Subjects, newly made each, on which `act` was interrupted: by each error, at each line that it runs through.
+
+    Of the lines in files other than `whole` 8 are taken, and errors take turns; with ``MICROGRAD_EXHAUSTIVE=1`` 400,
+    which for a step on the cpu is all of them, and each with both errors.
+    """
+    for _ in range(2):  # what is done once in a process is done the first time
+        subject = make()
+        files = lines(lambda subject=subject: act(subject))  # type: ignore[misc]
+    beneath = [i for i, file in enumerate(files) if not file.endswith(whole)]
+    few = min(400 if EXHAUSTIVE else 8, len(beneath))
+    left_out = set(beneath) - set(random.Random(0).sample(beneath, few))
+    assert len(left_out) < len(files)
+    for i in range(len(files)):
+        for error in ERRORS if EXHAUSTIVE else ERRORS[i % 2 : i % 2 + 1]:
+            if i in left_out:
+                continue
+            subject = make()
+            try:
+                contextvars.copy_context().run(lines, lambda subject=subject: act(subject), i, error)
+            except error:
+                yield i, subject
+            else:
+                raise AssertionError(f"line {i} of {len(files)} was not reached")
