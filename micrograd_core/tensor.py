@@ -19,7 +19,7 @@ from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.standard import Array
-from micrograd_core.writing import Storage, share, storage, write
+from micrograd_core.writing import Storage, share, share_view, storage, write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 HOST = 1  # DLPack's number of the host's memory
@@ -52,7 +52,7 @@ class Tensor(Array):
     _grad: Tensor | None  # set on leaves only
     _handle: Any
     _kernels: Any
-    _origin: Any  # of what indexing gave: a weak reference to the tensor indexed, and the key
+    _origin: Any  # of a view: see `writing`
     _record: Any
     _storage: Storage | None
     dtype: DType
@@ -181,7 +181,7 @@ class Tensor(Array):
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
         out = wrap(self._handle, self._kernels, self.dtype, None)
-        share(self, out)
+        share_view(self, out, None, NO_PARAMS)
         return out
 
     @property
@@ -196,8 +196,11 @@ class Tensor(Array):
                 "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
             )
         value = _in_place_of(self, "data", value)
+        if value._handle is self._handle and value._storage is self._storage is not None:
+            return  # as after ``x.data += 1``, which has written already
         self._handle, self._origin = value._handle, None
         share(value, self)
+        self._storage.replaced += 1
 
     # elementwise
 
