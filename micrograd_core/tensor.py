@@ -200,7 +200,7 @@ class Tensor(Array):
             return  # as after ``x.data += 1``, which has written already
         self._handle, self._origin = value._handle, None
         share(value, self)
-        self._storage.replaced += 1
+        storage(self).replaced += 1
 
     # elementwise
 

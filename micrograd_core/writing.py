@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -174,7 +175,7 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
             "because gradients were recorded from one of them; write into x.copy(), or delete the other one first"
         )
     fresh = [value if whole else apply(SCATTER, (x, value), params)]
-    for view, base in zip(chain, chain[1:], strict=False):
+    for view, base in pairwise(chain):
         fresh.append(_put_back(view, base, fresh[-1]))
     last = len(chain) - 1
     _become(chain[last], fresh[last], None, records and top == last)
@@ -204,7 +205,9 @@ def _again(origin: Any, base: Tensor) -> Tensor:
 def _base(x: Tensor) -> Tensor | None:
     """The tensor that `x` is a view of, if their memory is still what it was then; made again if nobody holds it."""
     origin = getattr(x, "_origin", None)
-    base = None if origin is None else _named_by(origin, x._storage)
+    if origin is None:
+        return None
+    base = _named_by(origin, x._storage)
     if base is None or not _is_view(origin, x, base):
         return None
     if origin[0]() is None:
@@ -224,7 +227,7 @@ def _named_by(origin: Any, common: Storage | None) -> Tensor | None:
 
 
 def _is_view(origin: Any, x: Tensor, base: Tensor) -> bool:
-    """Whether `x` looks at the memory of `base`, and is no copy: a device that cannot tell counts as one that copies."""
+    """Whether `x` looks at the memory of `base`: where the operation may copy, only if the device says so."""
     return origin[1] not in MAY_COPY or bool(x._kernels.shares_memory(x._handle, base._handle))
 
 
@@ -303,11 +306,7 @@ def _followers(
 def _apart(x: Tensor, y: Tensor) -> bool:
     """Whether a device that can tell says that two tensors have no memory in common."""
     kernels = x._kernels
-    return (
-        not kernels.depth
-        and "strided" in kernels.capabilities
-        and not kernels.shares_memory(x._handle, y._handle)
-    )
+    return not kernels.depth and "strided" in kernels.capabilities and not kernels.shares_memory(x._handle, y._handle)
 
 
 def _become(x: Tensor, new: Tensor, common: Storage | None, records: bool) -> None:
