@@ -88,16 +88,19 @@ def share_view(base: Tensor, view: Tensor, op: Any, params: dict[str, Any]) -> N
     common = base._storage
     if common is None:
         common = base._storage = Storage(base._record is not None)
+        before = base._origin = None
+    else:
+        try:
+            before = base._origin
+        except AttributeError:  # most tensors are nobody's view: only who is viewed again pays for the slot
+            before = base._origin = None
     view._storage = common
     if view._record is not None:
         common.tracked = True
-    before = getattr(base, "_origin", None)
-    if before is None:
+    if before is None or before[5] == DEEPEST:
         view._origin = ref(base), op, params, None, common.replaced, 0
-    elif before[5] < DEEPEST:
-        view._origin = ref(base), op, params, before, common.replaced, before[5] + 1
     else:
-        view._origin = ref(base), op, params, None, common.replaced, 0
+        view._origin = ref(base), op, params, before, common.replaced, before[5] + 1
 
 
 def _references(common: Storage) -> int:
@@ -154,7 +157,8 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
         key, value = ..., updated(x, key, value)
     assert SCATTER.parameters is not None
     params = SCATTER.parameters(x, value, key=key)
-    place = operand is None and not whole and _is_place(x, params, source)
+    kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
+    place = kin and operand is None and not whole and _is_place(x, params, source)
     records = is_grad_enabled() and (x.requires_grad or getattr(value, "requires_grad", False))
     if place and (not records or _in_graph(source, x)):
         return  # ``x[key] += 1`` has written already
@@ -168,7 +172,7 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
     if records:
         for tensor in chain[: top + 1]:
             refuse_leaf(tensor)
-    followers, apart = _followers(chain, top, source, place)
+    followers, apart = _followers(chain, top, source, place) if kin else ([], [])
     if shared_beyond(*chain, *(view for view, _, _ in followers), *apart):
         raise GraphError(
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
@@ -283,8 +287,6 @@ def _followers(
 
     Also what need not see it, although it comes from the same memory: it has no element of it.
     """
-    if getattr(value, "_storage", None) is None or value._storage is not chain[0]._storage:
-        return [], []
     path = [value]
     while not any(path[-1] is tensor for tensor in chain):
         view, base = path[-1], _base(path[-1])
