@@ -334,6 +334,29 @@ def test_values_that_nobody_holds_may_come_from_any_view_of_the_target(device: D
     assert y.tolist() == [[4.0, 2.0], [2.0, 1.0]]
 
 
+def test_a_view_of_everything_may_be_written_to_other_places(device: Device) -> None:
+    w = Tensor([1.0, 2.0], device=device)
+    y = w * 1
+    every = y[...]
+    y[[1, 0]] = every
+    assert numbers(y, every) == [[2.0, 1.0]] * 2
+    assert gradient_of(w, (y * every).sum()) == [2.0, 4.0]
+
+
+def test_a_part_that_is_replaced_by_its_own_detached_numbers_has_no_gradient(device: Device) -> None:
+    w = Tensor([1.0, 2.0], device=device)
+    y = w * w
+    with no_grad():
+        part = y[:1]
+        y[:1] = part
+    assert gradient_of(w, (y * y).sum()) == [4.0, 32.0]
+    y = w * w
+    with no_grad():
+        part = y[:1]
+    y[:1] = part
+    assert gradient_of(w, (y * y).sum() + part.sum()) == [0.0, 32.0]
+
+
 def test_the_data_of_a_leaf_are_changed_in_place(device: Device) -> None:
     p = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
     same = p.data
