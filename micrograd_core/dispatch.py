@@ -21,7 +21,7 @@ from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
 from micrograd_core.ops.reductions import accumulator
 from micrograd_core.ops.tangents import linear
-from micrograd_core.writing import Storage, refuse_leaf, share, storage, write
+from micrograd_core.writing import Storage, refuse_leaf, share, share_view, storage, write
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor as Tensor
@@ -79,7 +79,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and any(map(_records, operands)):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
-        share(operands[0], out)
+        share_view(operands[0], out, op, params)
     return out
 
 
@@ -143,7 +143,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
         record = [op, kernels, params, handle, p, a]
     out = wrap(handle, kernels, dtype, record)
     if op.view:
-        share(x, out)
+        share_view(x, out, op, params)
     return out
 
 
@@ -441,17 +441,13 @@ def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def augmented(name: str) -> Callable[[Any, Any], Any]:
-    """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `writing.write`.
-
-    Where the memory is also a recorded tensor's, ``x = x + y`` instead: that is what ``p.data -= lr * p.grad`` needs.
-    """
+    """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `writing.write`."""
     operator, _ = binary(name)
 
     def method(x: Tensor, y: Any) -> Any:
         refuse_leaf(x)
         result = operator(x, y)
-        borrowed = x._record is None and x._storage is not None and x._storage.tracked
-        if result is NotImplemented or borrowed:
+        if result is NotImplemented:
             return result
         write(x, ..., result, y)
         return x

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import ref
 
 from micrograd_core import dispatch
 from micrograd_core.dispatch import SCALARS, apply, apply_single
@@ -48,9 +47,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         if not holds_arrays(key):
             raise
         return Selection.of(x, key).read(x)
-    view = apply_single(GETITEM, x, {"key": resolved})
-    view._origin = ref(x), resolved
-    return view
+    return apply_single(GETITEM, x, {"key": resolved})
 
 
 def holds_arrays(key: Any) -> bool:

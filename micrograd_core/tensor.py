@@ -9,18 +9,7 @@ from micrograd_core import dispatch
 from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device, destination
 from micrograd_core.differentiate import backward
-from micrograd_core.dispatch import (
-    NO_PARAMS,
-    TRANSFER,
-    along,
-    apply,
-    apply_single,
-    explain,
-    reduction,
-    unary,
-    unrecorded,
-    wrap,
-)
+from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, apply_single, explain, reduction, unary, wrap
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
@@ -30,7 +19,7 @@ from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.standard import Array
-from micrograd_core.writing import Storage, share, storage, write
+from micrograd_core.writing import Storage, share, share_view, storage, write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 HOST = 1  # DLPack's number of the host's memory
@@ -63,7 +52,7 @@ class Tensor(Array):
     _grad: Tensor | None  # set on leaves only
     _handle: Any
     _kernels: Any
-    _origin: Any  # of what indexing gave: a weak reference to the tensor indexed, and the key
+    _origin: Any  # of a view: see `writing`
     _record: Any
     _storage: Storage | None
     dtype: DType
@@ -191,9 +180,9 @@ class Tensor(Array):
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
-        out = unrecorded(self)
-        if self._kernels.depth:
-            out._handle = self._kernels.detach(self._handle)
+        handle = self._handle if not self._kernels.depth else self._kernels.detach(self._handle)
+        out = wrap(handle, self._kernels, self.dtype, None)
+        share_view(self, out, None, NO_PARAMS)
         return out
 
     @property
@@ -208,8 +197,11 @@ class Tensor(Array):
                 "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
             )
         value = _in_place_of(self, "data", value)
+        if value._handle is self._handle and value._storage is self._storage is not None:
+            return  # as after ``x.data += 1``, which has written already
         self._handle, self._origin = value._handle, None
         share(value, self)
+        storage(self).replaced += 1
 
     # elementwise
 
