@@ -51,20 +51,26 @@ def sweep(root: Any) -> None:
     The first pass counts for each node how often it is used, and clears the gradients in between; the second pass
     takes a node when the last of its uses is done. Nothing recurses.
     """
-    with sweeping:
-        if underway:
-            refuse_underway("called backward() on", reachable(root))
-        outside, stack = len(underway), [root]
+    # One line: an interrupt that came between the sweep and the release would keep the lock.
+    with sweeping: _sweep(root)  # fmt: skip  # noqa: E701
+
+
+def _sweep(root: Any) -> None:
+    if underway:
+        refuse_underway("called backward() on", reachable(root))
+    outside, stack = len(underway), [root]
+    try:
+        underway.append(stack)
+        _count(root)
+        root._grad = 1.0  # not before: another sweep may just have been there
+        _carry(stack)
+        del underway[outside:]  # in here, so that an interrupt before it is caught
+    except BaseException:
         try:
-            underway.append(stack)
-            _count(root)
-            root._grad = 1.0  # not before: another sweep may just have been there
-            _carry(stack)
-        except BaseException:
             _forget(root)
-            raise
         finally:
             del underway[outside:]
+        raise
 
 
 def refuse_underway(what: str, nodes: Iterable[Any]) -> None:
@@ -92,17 +98,19 @@ def _count(root: Any) -> None:
         a = node._a
         if a is BLOCK:
             node.prepare()
-            inputs = [x for x in node.inputs if x is not None and x._a is not None]
+            for x in node.inputs:
+                if x is not None and x._a is not None:
+                    uses = x._uses
+                    x._uses = uses + 1
+                    if not uses:
+                        x._grad = 0.0
+                        push(x)
         elif a._a is not None:
-            inputs = [a]
-        else:
-            continue
-        for x in inputs:
-            uses = x._uses
-            x._uses = uses + 1
+            uses = a._uses
+            a._uses = uses + 1
             if not uses:
-                x._grad = 0.0
-                push(x)
+                a._grad = 0.0
+                push(a)
 
 
 def _carry(stack: list[Any]) -> None:
