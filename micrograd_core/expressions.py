@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.floats import Floats
 from micrograd_core.ops import rules
 
-INPUTS = frozenset(("argument", "number", "argument grad", "data", "grad"))
+INPUTS = frozenset(("argument", "number", "argument grad", "data", "grad", "cotangent"))
 TEMPLATES = {
     "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
     "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
@@ -84,15 +84,19 @@ class Expressions:
             self.order.append(found)
         return found
 
-    def gradients(self, root: Operand, leaves: Iterable[Expression]) -> dict[Expression, Operand]:
-        """The derivatives of `root` by those of the `leaves` that it depends on."""
-        if not isinstance(root, Expression):
-            return {}
-        cotangents: dict[Expression, Operand] = {root: 1.0}
-        for each in self.order[root.number :: -1]:
-            g = cotangents.get(each)
-            if g is None or each.name in INPUTS or each.name == "detach":
+    def gradients(
+        self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Expression]
+    ) -> dict[Expression, Operand]:
+        """What the cotangents of `roots` lead to, for those of the `leaves` that these depend on."""
+        cotangents: dict[Expression, Operand] = {}
+        for root, g in roots:
+            if isinstance(root, Expression):
+                cotangents[root] = self.make("add", cotangents[root], g) if root in cotangents else g
+        last = max((root.number for root in cotangents), default=-1)
+        for each in self.order[: last + 1][::-1]:
+            if each not in cotangents or each.name in INPUTS or each.name == "detach":
                 continue
+            g = cotangents[each]
             for i, (x, rule) in enumerate(zip(each.operands, rules(each.name), strict=True)):
                 if not isinstance(x, Expression):
                     continue
@@ -115,9 +119,10 @@ class Expressions:
 def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> str:
     """A function ``run(flat)`` that reads `state`, computes, writes `state`, and returns the `wanted` numbers.
 
+    `state` says of an expression whether it is there to be read, and gives the lines that read and write.
     With `exact`, operations that Python refuses are functions, which answer as IEEE 754 does.
     """
-    needed = _needed([*wanted, *(x for *_, x in state.writes)])
+    needed = needed_for([*wanted, *(x for *_, x in state.writes)], state.has)
     local: dict[Expression, str] = {}
 
     def text(x: Operand) -> str:
@@ -130,9 +135,9 @@ def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> st
     order = [each for each in k.order if each in needed and each.name != "detach"]
     for each in order:
         local[each] = f"x{each.number}"
-    lines = state.read({local[each]: each for each in order if each.name in INPUTS})
+    lines = state.read({local[each]: each for each in order if state.has(each)})
     for each in order:
-        if each.name not in INPUTS:
+        if not state.has(each):
             template = TEMPLATES.get(each.name) or f"{each.name}({', '.join(['{}'] * len(each.operands))})"
             if exact:
                 template = EXACT.get(each.name, template)
@@ -144,13 +149,14 @@ def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> st
     return "\n    ".join(["def run(flat):", *lines]) + "\n"
 
 
-def _needed(roots: list[Operand]) -> set[Expression]:
-    """All expressions that the roots are computed from."""
+def needed_for(roots: list[Operand], has: Callable[[Expression], bool]) -> set[Expression]:
+    """All expressions that the roots are computed from, back to those that are there."""
     found: set[Expression] = set()
     stack = [x for x in roots if isinstance(x, Expression)]
     while stack:
         each = stack.pop()
         if each not in found:
             found.add(each)
-            stack += [x for x in each.operands if isinstance(x, Expression)]
+            if not has(each):
+                stack += [x for x in each.operands if isinstance(x, Expression)]
     return found

@@ -18,11 +18,11 @@ from micrograd_core.autograd import enable_grad, is_grad_enabled
 from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
 from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.expressions import Expression, Expressions, Operand, source
+from micrograd_core.expressions import INPUTS, Expression, Expressions, Operand, needed_for, source
 from micrograd_core.floats import Floats, divide, number, power, sigmoid, sign
 from micrograd_core.scalar_rules import REFLECTED
 from micrograd_core.scalar_runs import unpack
-from micrograd_core.scalar_sweep import Block
+from micrograd_core.scalar_sweep import Block, underway
 from micrograd_core.tensor import Tensor
 from micrograd_core.value import Value, leaf, node, tracing
 
@@ -231,7 +231,7 @@ class Trace:
 
     def gradients(self, value: Value) -> dict[Value, Operand]:
         """The derivatives of a value by the leaves it was computed from."""
-        found = self.k.gradients(self.expression(value), self.leaves)
+        found = self.k.gradients([(self.expression(value), 1.0)], self.leaves)
         return {self.leaves[expression]: g for expression, g in found.items()}
 
     def refuse(self, value: Value, what: str) -> float:
@@ -324,33 +324,34 @@ class Program:
         rows = {each: row for row, each in enumerate(outputs)}
         self.leaves = [(rows.get(id(x)), None if id(x) in rows else x) for x in leaves]
         wanted = [trace.now(x) for x in outputs.values()]
-        is_value = [each not in trace.numbers for each in outputs]
-        found = [
-            trace.gradients(x) if record and keep else {} for x, keep in zip(outputs.values(), is_value, strict=True)
-        ]
+        found = [trace.gradients(x) if record and each not in trace.numbers else {} for each, x in outputs.items()]
         inputs = {id(inside): inside for slopes in found for inside in slopes}
         columns = {each: column for column, each in enumerate(inputs)}
         self.inputs = [(at, x if at is None else None) for x in inputs.values() for at in [trace.position(x)]]
         self.results = [
-            [columns[id(x)] for x in slopes] if keep else None for slopes, keep in zip(found, is_value, strict=True)
+            None if each in trace.numbers else [columns[id(x)] for x in slopes]
+            for each, slopes in zip(outputs, found, strict=True)
         ]
-        wanted += [d for slopes in found for d in slopes.values()]
+        """The inputs that each result depends on; None for a number."""
+        self.single = len(inputs) if isinstance(out, Value) and self.results[0] else 0
+        if self.single:
+            wanted += found[0].values()
+        else:
+            roots = {row: trace.expression(x) for row, x in enumerate(outputs.values()) if self.results[row]}
+            self.reverse = Reverse(trace.k, roots, [trace.known[each] for each in inputs])  # type: ignore[misc]
+            wanted += self.reverse.saved
         self.state = State(trace)
         positions = (trace.position(x) for x, _ in trace.slopes.values())
         self.takes_gradients = [position for position in positions if position is not None]
         touched = {id(value) for _, value, _, _ in self.state.writes if value is not None}
-        self.assigned = touched | {position for *_, position, _ in self.state.writes if position is not None}
+        self.assigned = touched | {position for _, _, position, _ in self.state.writes if position is not None}
         self.closed_over = touched | {id(x.operands[0]) for x in trace.k.order if x.name in ("data", "grad")}
-        self._expressions = trace.k, wanted
-        self.source, self.fast = self._compile(False)
-        self.exact: Callable[[list[Any]], Any] | None = None
-        self.single = len(inputs) if isinstance(out, Value) and is_value[0] and len(inputs) < 3 else 0
+        self.compiled = Compiled(trace.k, wanted, self.state)
 
-    def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
-        text = source(*self._expressions, self.state, exact)
-        scope = {**SHARED, **(EXACT if exact else FAST), **self.state.names}
-        exec(compile(text, "<jit>", "exec"), scope)
-        return text, scope.pop("run")  # which refers to the scope
+    @property
+    def source(self) -> str:
+        """The Python that runs where no operation fails."""
+        return self.compiled.source
 
     def __call__(self, flat: list[Any]) -> Any:
         """Run on the numbers among the arguments."""
@@ -362,17 +363,14 @@ class Program:
                 )
         if self.assigned:
             self._refuse_two_names(flat)
-        try:
-            found = self.fast(flat)
-        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
-            if self.exact is None:
-                _, self.exact = self._compile(True)
-            found = self.exact(flat)
+        found = self.compiled(flat)
         if self.single:
             at, a = self.inputs[0]
             a = a if at is None else flat[at]
             if self.single == 1:
                 return node("jit", found[0], a, found[1])
+            if self.single > 2:
+                return node("jit", found[0], Slopes(self._inputs(flat), found[1:]), 0)
             at, b = self.inputs[1]
             return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
         return self._assemble(found, flat)
@@ -392,43 +390,169 @@ class Program:
                     "grad by backward(): give it one name, or call the function without jit"
                 )
 
+    def _inputs(self, flat: list[Any]) -> list[Any]:
+        return [inside if at is None else flat[at] for at, inside in self.inputs]
+
     def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
         """The results in the shape in which the function returned them."""
-        inputs: list[Any] = [inside if at is None else flat[at] for at, inside in self.inputs]
+        width = len(self.results)
+        call = Call(self.reverse, self._inputs(flat), found[width:])
         made: list[Any] = []
-        start = len(self.results)
-        for x, columns in zip(found, self.results, strict=False):
+        for row, (x, columns) in enumerate(zip(found, self.results, strict=False)):
             if columns is None:
                 made.append(x)
-                continue
-            end = start + len(columns)
-            made.append(_result(x, [inputs[column] for column in columns], found[start:end]))
-            start = end
+            else:
+                made.append(node("jit", x, Result(call, row, columns), 0) if columns else leaf(x))
         return self.rebuild([x if row is None else made[row] for row, x in self.leaves])
 
 
-def _result(x: float, inputs: list[Value], slopes: tuple[float, ...]) -> Any:
-    """A number with its derivatives by what it depends on: nothing else may take part when it is swept."""
-    if not inputs:
-        return leaf(x)
-    if len(inputs) > 2:
-        return node("jit", x, Slopes(inputs, slopes), 0)
-    b, db = (inputs[1], slopes[1]) if len(inputs) == 2 else (None, None)
-    return node("jit", x, inputs[0], slopes[0], b, db)
-
-
 class Slopes(Block):
-    """One result of a compiled function, with its derivatives."""
+    """The one result of a compiled function, with its derivatives by all inputs."""
 
     __slots__ = ("slopes",)
 
-    def __init__(self, inputs: list[Value], slopes: tuple[float, ...]) -> None:
+    def __init__(self, inputs: list[Any], slopes: tuple[float, ...]) -> None:
         super().__init__("jit", inputs, 1)
         self.slopes = slopes
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         (g,) = gradients
         return [g * d for d in self.slopes]
+
+
+class Compiled:
+    """Expressions as a Python function of a list: fast, and another where that fails."""
+
+    def __init__(self, k: Expressions, wanted: list[Operand], state: Any) -> None:
+        self._parts = k, wanted, state
+        self.source, self._fast = self._compile(False)
+        self._exact: Callable[[list[Any]], Any] | None = None
+
+    def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
+        text = source(*self._parts, exact)
+        scope = {**SHARED, **(EXACT if exact else FAST), **self._parts[2].names}
+        exec(compile(text, "<jit>", "exec"), scope)
+        return text, scope.pop("run")  # which refers to the scope
+
+    def __call__(self, flat: list[Any]) -> Any:
+        """Run it."""
+        try:
+            return self._fast(flat)
+        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
+            if self._exact is None:
+                _, self._exact = self._compile(True)
+            return self._exact(flat)
+
+
+# ── several results ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Reverse:
+    """The gradients of the inputs from those of some results, compiled for each choice of results that are swept.
+
+    Only these take part, as in a sweep over the graph itself: what nobody swept may have an infinite derivative. It
+    runs on the gradients, one for each result, and the `saved` numbers, which the function itself has computed.
+    """
+
+    def __init__(self, k: Expressions, roots: dict[int, Operand], leaves: list[Expression]) -> None:
+        self.k, self.roots, self.leaves = k, roots, leaves
+        self.width = max(roots, default=-1) + 1
+        self.given = Given(len(k.order))
+        needed = needed_for(list(self._gradients(roots).values()), self.given.has)
+        self.saved = [x for x in needed if self.given.has(x) and x.name != "cotangent"]
+        self.given.positions = {x: self.width + i for i, x in enumerate(self.saved)}
+        self._compiled: dict[tuple[int, ...], tuple[list[int], Compiled]] = {}
+
+    def _gradients(self, rows: Iterable[int]) -> dict[Expression, Operand]:
+        return self.k.gradients([(self.roots[row], self.k.input("cotangent", row)) for row in rows], self.leaves)
+
+    def __call__(self, gradients: dict[int, Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
+        """Columns of inputs, each with its gradient."""
+        rows = tuple(sorted(gradients))
+        if rows not in self._compiled:
+            if len(self._compiled) >= KEPT:
+                self._compiled.clear()
+            found = self._gradients(rows)
+            columns = [column for column, leaf in enumerate(self.leaves) if leaf in found]
+            self._compiled[rows] = columns, Compiled(self.k, [found[self.leaves[i]] for i in columns], self.given)
+        columns, run = self._compiled[rows]
+        return zip(columns, run([*map(gradients.get, range(self.width)), *saved]), strict=True)
+
+
+class Given:
+    """What a compiled `Reverse` reads: gradients, and what was computed before expression number `end`."""
+
+    names: dict[str, Any] = {}  # noqa: RUF012
+    writes = ()
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.positions: dict[Expression, int] = {}
+
+    def has(self, x: Expression) -> bool:
+        """Whether an expression is read, not computed."""
+        return x.name == "cotangent" or (x.number < self.end and x.name != "detach")
+
+    def read(self, inputs: dict[str, Expression]) -> list[str]:
+        """Lines that fill the inputs, by name of their local variable."""
+        return [f"{local} = flat[{self.positions.get(x, x.operands[0])}]" for local, x in inputs.items()]
+
+    def write(self, text: Callable[[Operand], str]) -> list[str]:
+        """No lines: nothing is assigned."""
+        return []
+
+
+class Call:
+    """What the results of one call share."""
+
+    __slots__ = ("inputs", "reverse", "saved", "swept")
+
+    def __init__(self, reverse: Reverse, inputs: list[Any], saved: tuple[float, ...]) -> None:
+        self.reverse, self.inputs, self.saved = reverse, inputs, saved
+        self.swept: Swept | None = None
+
+
+class Swept:
+    """Which results of a call a sweep comes to, and what it has brought them by now."""
+
+    __slots__ = ("gradients", "reached", "sweep", "waiting")
+
+    def __init__(self, sweep: Any) -> None:
+        self.sweep, self.waiting = sweep, 0
+        self.reached: set[int] = set()
+        self.gradients: dict[int, Any] = {}
+
+
+class Result(Block):
+    """One result of a call. The last of those that are swept carries on what came to all of them."""
+
+    __slots__ = ("call", "columns", "row", "swept")
+
+    swept: Swept
+
+    def __init__(self, call: Call, row: int, columns: list[int]) -> None:
+        super().__init__("jit", [call.inputs[column] for column in columns], 1)
+        self.call, self.row, self.columns = call, row, columns
+
+    def prepare(self) -> list[Any]:  # noqa: D102
+        super().prepare()
+        call = self.call
+        swept = call.swept
+        if swept is None or swept.sweep is not underway[-1]:  # the first that this sweep comes to
+            swept = call.swept = Swept(underway[-1])
+        self.swept = swept
+        swept.waiting += 1
+        new = [column for column in self.columns if column not in swept.reached]
+        swept.reached.update(new)
+        return [call.inputs[column] for column in new]
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        call, swept = self.call, self.swept
+        (swept.gradients[self.row],) = self.gradients
+        swept.waiting -= 1
+        if swept.waiting:
+            return []
+        return [(call.inputs[column], d) for column, d in call.reverse(swept.gradients, call.saved)]
 
 
 class State:
@@ -448,6 +572,10 @@ class State:
             self._named[id(thing)] = f"v{len(self.names)}"
             self.names[self._named[id(thing)]] = thing
         return self._named[id(thing)]
+
+    def has(self, x: Expression) -> bool:
+        """Whether an expression is read, not computed."""
+        return x.name in INPUTS
 
     def read(self, inputs: dict[str, Expression]) -> list[str]:
         """Lines that fill the inputs, by name of their local variable."""

@@ -31,9 +31,21 @@ class Block:
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
 
-    def prepare(self) -> None:
-        """A sweep will come here: what would fail is to fail now, while no leaf has got anything."""
+    def prepare(self) -> Sequence[Any]:
+        """A sweep will come here: what would fail is to fail now, while no leaf has got anything.
+
+        Returns
+        -------
+        sequence
+            The inputs that the sweep is to come to after this block, apart from those it heard of here before.
+        """
         self.gradients = [0.0] * self.width
+        return self.inputs
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:
+        """Inputs, and what is to be added to their gradients: all those that `prepare` returned."""
+        gradients, self.gradients = self.gradients, []
+        return zip(self.inputs, self.pull(gradients), strict=True)
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """The gradients of the inputs from those of the results, numbers as the respective device has them."""
@@ -70,6 +82,7 @@ def _sweep(root: Any) -> None:
             _forget(root)
         finally:
             del underway[outside:]
+            stack.clear()
         raise
 
 
@@ -97,8 +110,7 @@ def _count(root: Any) -> None:
                 push(b)
         a = node._a
         if a is BLOCK:
-            node.prepare()
-            for x in node.inputs:
+            for x in node.prepare():
                 if x is not None and x._a is not None:
                     uses = x._uses
                     x._uses = uses + 1
@@ -128,8 +140,7 @@ def _carry(stack: list[Any]) -> None:
                     push(b)
             a._grad = a._grad + g * node._da
         elif a is BLOCK:
-            gradients, node.gradients = node.gradients, []
-            for x, d in zip(node.inputs, node.pull(gradients), strict=True):
+            for x, d in node.carry():
                 if x is not None:
                     x._grad = x._grad + d
                     if x._a is not None:
