@@ -113,7 +113,7 @@ class Expressions:
         """The derivative of ``x**y`` by `x`, which is 0 for every `x` where `y` is."""
         if isinstance(y, Expression):
             return self.make("power_slope", x, y)
-        return self.make("multiply", y, self.make("pow", x, y - 1.0)) if y else 0.0
+        return self.make("multiply", self.make("pow", x, y - 1.0), y) if y else 0.0
 
 
 def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> str:

@@ -347,3 +347,12 @@ def test_all_results_may_be_swept_in_any_order() -> None:
                 results[i].backward()
                 grads[-1] += [x.grad for x in leaves]
         assert all(same(x, y) for x, y in zip(*grads, strict=True)), (order, grads)
+
+
+def test_a_hook_may_sweep_another_result_of_the_same_call() -> None:
+    a, b = Value(2.0), Value(3.0)
+    p, q = jit(lambda a, b: (a * a, b * b))(a, b)
+    tensor = Value.stack(p) * 5.0
+    tensor.register_hook(lambda g: q.backward())
+    Value.unstack(tensor).backward()  # comes to `p` after the hook
+    assert (a.grad, b.grad) == (20.0, 6.0)
