@@ -461,22 +461,23 @@ class Reverse:
         needed = needed_for(list(self._gradients(roots).values()), self.given.has)
         self.saved = [x for x in needed if self.given.has(x) and x.name != "cotangent"]
         self.given.positions = {x: self.width + i for i, x in enumerate(self.saved)}
-        self._compiled: dict[tuple[int, ...], tuple[list[int], Compiled]] = {}
+        self._compiled: dict[int, tuple[list[int], Compiled]] = {}
 
     def _gradients(self, rows: Iterable[int]) -> dict[Expression, Operand]:
         return self.k.gradients([(self.roots[row], self.k.input("cotangent", row)) for row in rows], self.leaves)
 
-    def __call__(self, gradients: dict[int, Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
-        """Columns of inputs, each with its gradient."""
-        rows = tuple(sorted(gradients))
-        if rows not in self._compiled:
+    def __call__(self, rows: int, gradients: list[Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
+        """Columns of inputs, each with its gradient. A bit of `rows` for each result that was swept."""
+        compiled = self._compiled.get(rows)
+        if compiled is None:
             if len(self._compiled) >= KEPT:
                 self._compiled.clear()
-            found = self._gradients(rows)
+            found = self._gradients(row for row in self.roots if rows >> row & 1)
             columns = [column for column, leaf in enumerate(self.leaves) if leaf in found]
-            self._compiled[rows] = columns, Compiled(self.k, [found[self.leaves[i]] for i in columns], self.given)
-        columns, run = self._compiled[rows]
-        return zip(columns, run([*map(gradients.get, range(self.width)), *saved]), strict=True)
+            compiled = columns, Compiled(self.k, [found[self.leaves[i]] for i in columns], self.given)
+            self._compiled[rows] = compiled
+        columns, run = compiled
+        return zip(columns, run([*gradients, *saved]), strict=True)
 
 
 class Given:
@@ -515,12 +516,12 @@ class Call:
 class Swept:
     """Which results of a call a sweep comes to, and what it has brought them by now."""
 
-    __slots__ = ("gradients", "reached", "sweep", "waiting")
+    __slots__ = ("gradients", "reached", "rows", "sweep", "waiting")
 
-    def __init__(self, sweep: Any) -> None:
-        self.sweep, self.waiting = sweep, 0
+    def __init__(self, sweep: Any, width: int) -> None:
+        self.sweep, self.waiting, self.rows = sweep, 0, 0
         self.reached: set[int] = set()
-        self.gradients: dict[int, Any] = {}
+        self.gradients: list[Any] = [None] * width
 
 
 class Result(Block):
@@ -539,9 +540,10 @@ class Result(Block):
         call = self.call
         swept = call.swept
         if swept is None or swept.sweep is not underway[-1]:  # the first that this sweep comes to
-            swept = call.swept = Swept(underway[-1])
+            swept = call.swept = Swept(underway[-1], call.reverse.width)
         self.swept = swept
         swept.waiting += 1
+        swept.rows |= 1 << self.row
         new = [column for column in self.columns if column not in swept.reached]
         swept.reached.update(new)
         return [call.inputs[column] for column in new]
@@ -552,7 +554,7 @@ class Result(Block):
         swept.waiting -= 1
         if swept.waiting:
             return []
-        return [(call.inputs[column], d) for column, d in call.reverse(swept.gradients, call.saved)]
+        return [(call.inputs[column], d) for column, d in call.reverse(swept.rows, swept.gradients, call.saved)]
 
 
 class State:
