@@ -7,7 +7,7 @@ So each engine meets the other as one node of its own, and neither recurses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from micrograd_core.autograd import Leaf, count_consumers, is_grad_enabled, sweep
@@ -105,10 +105,10 @@ class Elements(Block):
             width *= length
         super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
 
-    def prepare(self) -> None:  # noqa: D102
-        super().prepare()
+    def prepare(self) -> Sequence[Any]:  # noqa: D102
         if self.record.__class__ is list:
             count_consumers(self.record)
+        return super().prepare()
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         handle = upload(self.kernels, gradients, self.shape, self.dtype)

@@ -7,7 +7,7 @@ protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any
@@ -84,9 +84,9 @@ class Matrix(Elements):
     def __reduce__(self) -> tuple[Any, ...]:
         return Matrix, (self.tensor,)
 
-    def prepare(self) -> None:  # noqa: D102
+    def prepare(self) -> Sequence[Any]:  # noqa: D102
         self._follow()
-        super().prepare()
+        return super().prepare()
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
         return super().pull(gradients) if self.record is not None else ()

@@ -70,8 +70,23 @@ class DeviceValue(Value):
         return _apply("negative", "neg", self)
 
     def relu(self) -> Any:
-        """``max(x, 0)``; the derivative at 0 is 0."""
-        return _apply("relu", "relu", self)
+        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
+        out = Recorded.of(self._data._kernels).relu(self._data)
+        return node("relu", out, self, Gate(out), None, None, DeviceValue)
+
+
+class Gate:
+    """The derivative of relu. What it is multiplied by comes through, or 0: which of them is not asked on the host."""
+
+    __slots__ = ("out",)
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+
+    def __rmul__(self, g: Any) -> Any:
+        out = self.out
+        g = asarray(g, dtype=out.dtype, device=out.device) if g.__class__ is float else g  # where a sweep starts
+        return Recorded.of(out._kernels).relu_gradient(g, out)
 
 
 def widest(device: Device) -> DType:

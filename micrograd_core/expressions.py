@@ -1,23 +1,26 @@
 """Expressions over floats, and the straight-line Python they become. See `scalar_jit`.
 
 `Expressions` is a kernel table: the op table's gradient rules run on it as they do on handles, and what they compute is
-the expression of a derivative. Equal expressions are one object, and constants are folded.
+the expression of a derivative. Equal expressions are one object, and constants are folded. As in a node of a `Value`, a
+derivative is a local one times what comes from above, so that both have the same numbers, infinite and NaN ones too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from micrograd_core.floats import Floats
 from micrograd_core.ops import rules
 
-INPUTS = frozenset(("argument", "number", "argument grad", "data", "grad"))
+INPUTS = frozenset(("argument", "number", "argument grad", "data", "grad", "cotangent"))
 TEMPLATES = {
     "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
     "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
     "abs": "abs({})", "equal": "{} == {}", "less": "{} < {}", "logical_and": "{} and {}",
     "logical_not": "not {}", "isfinite": "{0} - {0} == 0.0", "where": "{1} if {0} else {2}",
+    "power_slope": "{1} * pow({0}, {1} - 1.0) if {1} else 0.0",
 }  # fmt: skip
 """An operation as Python; those that are not here are functions of their name."""
 EXACT = {"divide": "divide({}, {})"}
@@ -49,11 +52,7 @@ class Expressions:
         if name.startswith("__"):
             raise AttributeError(name)
 
-        def function(*operands: Operand) -> Operand:
-            return self.make(name, *operands)
-
-        setattr(self, name, function)
-        return function
+        return partial(self.make, name)  # not kept: it would refer back
 
     def input(self, kind: str, what: Any) -> Expression:
         """A number that is read at each call."""
@@ -70,6 +69,8 @@ class Expressions:
         x, y = operands[0], operands[-1]
         if name == "multiply" and (x == 1.0 or y == 1.0):
             return y if x == 1.0 else x
+        if name == "multiply" and (x == -1.0 or y == -1.0):
+            return self.make("negative", y if x == -1.0 else x)
         if name == "add" and (x == 0.0 or y == 0.0):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
@@ -84,29 +85,45 @@ class Expressions:
             self.order.append(found)
         return found
 
-    def gradients(self, root: Operand, leaves: Iterable[Expression]) -> dict[Expression, Operand]:
-        """The derivatives of `root` by those of the `leaves` that it depends on."""
-        if not isinstance(root, Expression):
-            return {}
-        cotangents: dict[Expression, Operand] = {root: 1.0}
-        for each in self.order[root.number :: -1]:
-            g = cotangents.get(each)
-            if g is None or each.name in INPUTS or each.name == "detach":
+    def gradients(
+        self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Expression]
+    ) -> dict[Expression, Operand]:
+        """What the cotangents of `roots` lead to, for those of the `leaves` that these depend on."""
+        cotangents: dict[Expression, Operand] = {}
+        for root, g in roots:
+            if isinstance(root, Expression):
+                cotangents[root] = self.make("add", cotangents[root], g) if root in cotangents else g
+        last = max((root.number for root in cotangents), default=-1)
+        for each in self.order[: last + 1][::-1]:
+            if each not in cotangents or each.name in INPUTS or each.name == "detach":
                 continue
-            for x, rule in zip(each.operands, rules(each.name), strict=True):
+            g = cotangents[each]
+            for i, (x, rule) in enumerate(zip(each.operands, rules(each.name), strict=True)):
                 if not isinstance(x, Expression):
                     continue
-                d = 0.0 if each.name == "pow" and each.operands[1] == 0.0 else rule(self, g, each, *each.operands)
+                if each.name == "relu":
+                    d = rule(self, g, each, x)  # which chooses, where a product with 0 could be NaN
+                elif each.name == "pow" and i == 0:
+                    d = self.make("multiply", g, self._power_slope(*each.operands))
+                else:
+                    d = self.make("multiply", g, rule(self, 1.0, each, *each.operands))
                 cotangents[x] = self.make("add", cotangents[x], d) if x in cotangents else d
         return {leaf: cotangents[leaf] for leaf in leaves if leaf in cotangents}
+
+    def _power_slope(self, x: Operand, y: Operand) -> Operand:
+        """The derivative of ``x**y`` by `x`, which is 0 for every `x` where `y` is."""
+        if isinstance(y, Expression):
+            return self.make("power_slope", x, y)
+        return self.make("multiply", self.make("pow", x, y - 1.0), y) if y else 0.0
 
 
 def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> str:
     """A function ``run(flat)`` that reads `state`, computes, writes `state`, and returns the `wanted` numbers.
 
+    `state` says of an expression whether it is there to be read, and gives the lines that read and write.
     With `exact`, operations that Python refuses are functions, which answer as IEEE 754 does.
     """
-    needed = _needed([*wanted, *(x for _, _, x in state.writes)])
+    needed = needed_for([*wanted, *(x for *_, x in state.writes)], state.has)
     local: dict[Expression, str] = {}
 
     def text(x: Operand) -> str:
@@ -119,9 +136,9 @@ def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> st
     order = [each for each in k.order if each in needed and each.name != "detach"]
     for each in order:
         local[each] = f"x{each.number}"
-    lines = state.read({local[each]: each for each in order if each.name in INPUTS})
+    lines = state.read({local[each]: each for each in order if state.has(each)})
     for each in order:
-        if each.name not in INPUTS:
+        if not state.has(each):
             template = TEMPLATES.get(each.name) or f"{each.name}({', '.join(['{}'] * len(each.operands))})"
             if exact:
                 template = EXACT.get(each.name, template)
@@ -133,13 +150,14 @@ def source(k: Expressions, wanted: list[Operand], state: Any, exact: bool) -> st
     return "\n    ".join(["def run(flat):", *lines]) + "\n"
 
 
-def _needed(roots: list[Operand]) -> set[Expression]:
-    """All expressions that the roots are computed from."""
+def needed_for(roots: list[Operand], has: Callable[[Expression], bool]) -> set[Expression]:
+    """All expressions that the roots are computed from, back to those that are there."""
     found: set[Expression] = set()
     stack = [x for x in roots if isinstance(x, Expression)]
     while stack:
         each = stack.pop()
         if each not in found:
             found.add(each)
-            stack += [x for x in each.operands if isinstance(x, Expression)]
+            if not has(each):
+                stack += [x for x in each.operands if isinstance(x, Expression)]
     return found

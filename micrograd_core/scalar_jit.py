@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from numbers import Number
 from typing import Any
 
@@ -17,18 +18,20 @@ from micrograd_core.autograd import enable_grad, is_grad_enabled
 from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
 from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.expressions import Expression, Expressions, Operand, source
+from micrograd_core.expressions import INPUTS, Expression, Expressions, Operand, needed_for, source
 from micrograd_core.floats import Floats, divide, number, power, sigmoid, sign
 from micrograd_core.scalar_rules import REFLECTED
 from micrograd_core.scalar_runs import unpack
-from micrograd_core.scalar_sweep import Block
+from micrograd_core.scalar_sweep import Block, underway
 from micrograd_core.tensor import Tensor
-from micrograd_core.value import Value, leaf, node, results, tracing
+from micrograd_core.value import Value, leaf, node, tracing
 
 FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
 EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
 CONSTANTS = (type(None), Number, str, bytes)
 """What a function may return that is the same at each call."""
+KEPT = 128
+"""Programs that a compiled function keeps."""
 SHARED = {"sigmoid": sigmoid, "sign": sign, "inf": math.inf, "nan": math.nan}
 
 
@@ -39,6 +42,7 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     f : function
         Of Values and floats, and lists and tuples of them; other arguments must be hashable, and are part of the kind.
+        The 128 kinds that were used last are kept; any other is compiled again when it comes back.
         Values that it closes over, such as the parameters of a network, are read anew at each call; of a computed one,
         what it was computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training
         step. A float that it closes over, or gets on its way, as from ``random.random()``, is a constant.
@@ -74,7 +78,8 @@ class Jitted:
     def __init__(self, f: Callable[..., Any]) -> None:
         if not callable(f):
             raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
-        self.__wrapped__, self._compiled = f, dict[Any, Program]()
+        self.__wrapped__, self._compiled = f, dict[Any, Program]()  # the one used last at the end
+        self._last: Program | None = None
         self.__doc__ = f.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -87,15 +92,23 @@ class Jitted:
             kind = kind, tuple((name, _flatten(x, flat)) for name, x in sorted(kwargs.items()))
         kind = kind, is_grad_enabled()
         program = self._compiled.get(kind)
-        if program is None:
-            program = self._compiled[kind] = compile_scalars(self.__wrapped__, args, kwargs, kind[1])
+        if program is None or program is not self._last:
+            if program is None:
+                program = compile_scalars(self.__wrapped__, args, kwargs, kind[1])
+            self._keep(kind, program)
         return program(flat)
+
+    def _keep(self, kind: Any, program: Program) -> None:
+        """Make a program the one used last, and let go of those beyond `KEPT`. Other threads may do so too."""
+        self._compiled.pop(kind, None)
+        self._compiled[kind] = self._last = program
+        for old in list(self._compiled)[:-KEPT]:
+            self._compiled.pop(old, None)
 
     @property
     def source(self) -> str:
-        """The Python that was compiled last."""
-        programs = list(self._compiled.values())
-        return programs[-1].source if programs else ""
+        """The Python that ran last."""
+        return self._last.source if self._last else ""
 
 
 def _flatten(x: Any, flat: list[Any]) -> Any:
@@ -173,8 +186,12 @@ class Trace:
 
     def read_data(self, value: Value) -> Value:
         """``value.data``: its number, and no way for a gradient."""
-        _, now = self.written.get(id(value), (value, None))
-        return self.outside(value._data, self.k.detach(self.expression(value) if now is None else now))
+        return self.outside(value._data, self.k.detach(self.now(value)))
+
+    def now(self, value: Value) -> Operand:
+        """The number that a value has by now: what it computes, or what was assigned to it."""
+        expression = self.expression(value)
+        return self.written[id(value)][1] if id(value) in self.written else expression
 
     def write_data(self, value: Value, x: Any) -> None:
         """``value.data = x``."""
@@ -197,13 +214,14 @@ class Trace:
         if id(value) not in self.slopes:
             if not _is_leaf(value):
                 raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
-            kind = "argument grad" if self._position(value) is not None else "grad"
-            key = self._position(value) if kind == "argument grad" else value
+            kind = "argument grad" if self.position(value) is not None else "grad"
+            key = self.position(value) if kind == "argument grad" else value
             self.slopes[id(value)] = value, self.k.input(kind, key)
         return self.slopes[id(value)][1]
 
-    def _position(self, value: Value) -> int | None:
-        found = self.known.get(id(value))
+    def position(self, value: Value) -> int | None:
+        """Which argument a leaf stands for, if any."""
+        found = self.known.get(id(value)) if _is_leaf(value) else None
         return found.operands[0] if isinstance(found, Expression) and found.name == "argument" else None
 
     def backward(self, value: Value) -> None:
@@ -213,7 +231,7 @@ class Trace:
 
     def gradients(self, value: Value) -> dict[Value, Operand]:
         """The derivatives of a value by the leaves it was computed from."""
-        found = self.k.gradients(self.expression(value), self.leaves)
+        found = self.k.gradients([(self.expression(value), 1.0)], self.leaves)
         return {self.leaves[expression]: g for expression, g in found.items()}
 
     def refuse(self, value: Value, what: str) -> float:
@@ -276,15 +294,16 @@ def _is_leaf(value: Value) -> bool:
 
 
 def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Program:
-    """Trace `f` and compile what it did."""
+    """Trace `f` and compile what it did, in a context of its own: whatever ends the trace, its modes end with it."""
+    return copy_context().run(_compile_here, f, args, kwargs, record)
+
+
+def _compile_here(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Program:
     trace = Trace()
-    token = tracing.set(trace)
-    try:
-        with enable_grad():
-            out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
-            return Program(trace, out, record)
-    finally:
-        tracing.reset(token)
+    tracing.set(trace)
+    with enable_grad():
+        out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
+        return Program(trace, out, record)
 
 
 class Program:
@@ -294,40 +313,45 @@ class Program:
     """
 
     def __init__(self, trace: Trace, out: Any, record: bool) -> None:
-        self.leaves, self.rebuild = trees.flatten(out)
-        outputs = [x for x in self.leaves if isinstance(x, Value)]
-        for x in self.leaves:
+        leaves, self.rebuild = trees.flatten(out)
+        for x in leaves:
             if not isinstance(x, (Value, *CONSTANTS)):
                 raise TraceError(
                     "jit: a traced function returns Values, numbers, strings and None, and lists, tuples and dicts of "
                     f"them; what is in a {type(x).__name__} would be that of the first call for ever"
                 )
-        numbers = [trace.expression(out) for out in outputs]
-        self.is_value = [id(out) not in trace.numbers for out in outputs]
-        slopes = [
-            trace.gradients(out) if is_value and record else {}
-            for out, is_value in zip(outputs, self.is_value, strict=True)
+        outputs = {id(x): x for x in leaves if isinstance(x, Value)}
+        rows = {each: row for row, each in enumerate(outputs)}
+        self.leaves = [(rows.get(id(x)), None if id(x) in rows else x) for x in leaves]
+        wanted = [trace.now(x) for x in outputs.values()]
+        found = [trace.gradients(x) if record and each not in trace.numbers else {} for each, x in outputs.items()]
+        inputs = {id(inside): inside for slopes in found for inside in slopes}
+        columns = {each: column for column, each in enumerate(inputs)}
+        self.inputs = [(at, x if at is None else None) for x in inputs.values() for at in [trace.position(x)]]
+        self.results = [
+            None if each in trace.numbers else [columns[id(x)] for x in slopes]
+            for each, slopes in zip(outputs, found, strict=True)
         ]
-        inputs = list({id(inside): inside for each in slopes for inside in each}.values())
-        self.inputs = [(trace._position(inside), inside) for inside in inputs]
-        jacobian = [each.get(inside, 0.0) for each in slopes for inside in inputs]
+        """The inputs that each result depends on; None for a number."""
+        self.single = len(inputs) if isinstance(out, Value) and self.results[0] else 0
+        if self.single:
+            wanted += found[0].values()
+        else:
+            roots = {row: trace.expression(x) for row, x in enumerate(outputs.values()) if self.results[row]}
+            self.reverse = Reverse(trace.k, roots, [trace.known[each] for each in inputs])  # type: ignore[misc]
+            wanted += self.reverse.saved
         self.state = State(trace)
-        positions = (trace._position(x) for x, _ in trace.slopes.values())
+        positions = (trace.position(x) for x, _ in trace.slopes.values())
         self.takes_gradients = [position for position in positions if position is not None]
-        touched = [value for _, value, _ in self.state.writes]
-        self.assigned = {trace._position(value) for value in touched} | {id(value) for value in touched}
-        self.closed_over = {id(each.operands[0]) for each in trace.k.order if each.name in ("data", "grad")}
-        self.closed_over |= {id(value) for value in touched}
-        self.source, self.fast = self._compile(trace, numbers + jacobian, False)
-        self._exact_arguments = trace, numbers + jacobian
-        self.exact: Callable[[list[Any]], Any] | None = None
-        self.single = isinstance(out, Value) and self.is_value[0] and 0 < len(inputs) < 3
+        touched = {id(value) for _, value, _, _ in self.state.writes if value is not None}
+        self.assigned = touched | {position for _, _, position, _ in self.state.writes if position is not None}
+        self.closed_over = touched | {id(x.operands[0]) for x in trace.k.order if x.name in ("data", "grad")}
+        self.compiled = Compiled(trace.k, wanted, self.state)
 
-    def _compile(self, trace: Trace, wanted: list[Operand], exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
-        text = source(trace.k, wanted, self.state, exact)
-        scope = {**SHARED, **(EXACT if exact else FAST), **self.state.names}
-        exec(compile(text, "<jit>", "exec"), scope)
-        return text, scope["run"]
+    @property
+    def source(self) -> str:
+        """The Python that runs where no operation fails."""
+        return self.compiled.source
 
     def __call__(self, flat: list[Any]) -> Any:
         """Run on the numbers among the arguments."""
@@ -339,18 +363,15 @@ class Program:
                 )
         if self.assigned:
             self._refuse_two_names(flat)
-        try:
-            found = self.fast(flat)
-        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
-            if self.exact is None:
-                _, self.exact = self._compile(*self._exact_arguments, True)
-            found = self.exact(flat)
+        found = self.compiled(flat)
         if self.single:
-            (at, a), *rest = self.inputs
+            at, a = self.inputs[0]
             a = a if at is None else flat[at]
-            if not rest:
+            if self.single == 1:
                 return node("jit", found[0], a, found[1])
-            at, b = rest[0]
+            if self.single > 2:
+                return node("jit", found[0], Slopes(self._inputs(flat), found[1:]), 0)
+            at, b = self.inputs[1]
             return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
         return self._assemble(found, flat)
 
@@ -369,31 +390,171 @@ class Program:
                     "grad by backward(): give it one name, or call the function without jit"
                 )
 
+    def _inputs(self, flat: list[Any]) -> list[Any]:
+        return [inside if at is None else flat[at] for at, inside in self.inputs]
+
     def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
         """The results in the shape in which the function returned them."""
-        count = len(self.is_value)
-        inputs = [inside if at is None else flat[at] for at, inside in self.inputs]
-        block = Slopes(inputs, count, found[count:])
-        values = results(block, found[:count]) if inputs else list(map(leaf, found[:count]))
-        made = [value if keep else x for value, keep, x in zip(values, self.is_value, found, strict=False)]
-        if count < len(self.leaves):
-            rest = iter(made)
-            made = [next(rest) if isinstance(x, Value) else x for x in self.leaves]
-        return self.rebuild(made)
+        width = len(self.results)
+        call = Call(self.reverse, self._inputs(flat), found[width:])
+        made: list[Any] = []
+        for row, (x, columns) in enumerate(zip(found, self.results, strict=False)):
+            if columns is None:
+                made.append(x)
+            else:
+                made.append(node("jit", x, Result(call, row, columns), 0) if columns else leaf(x))
+        return self.rebuild([x if row is None else made[row] for row, x in self.leaves])
 
 
 class Slopes(Block):
-    """The results of a compiled function, with their derivatives by all inputs."""
+    """The one result of a compiled function, with its derivatives by all inputs."""
 
     __slots__ = ("slopes",)
 
-    def __init__(self, inputs: list[Value], width: int, slopes: tuple[float, ...]) -> None:
-        super().__init__("jit", inputs, width)
+    def __init__(self, inputs: list[Any], slopes: tuple[float, ...]) -> None:
+        super().__init__("jit", inputs, 1)
         self.slopes = slopes
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
-        n = len(self.inputs)
-        return [sum(g * self.slopes[i * n + j] for i, g in enumerate(gradients)) for j in range(n)]
+        (g,) = gradients
+        return [g * d for d in self.slopes]
+
+
+class Compiled:
+    """Expressions as a Python function of a list: fast, and another where that fails."""
+
+    def __init__(self, k: Expressions, wanted: list[Operand], state: Any) -> None:
+        self._parts = k, wanted, state
+        self.source, self._fast = self._compile(False)
+        self._exact: Callable[[list[Any]], Any] | None = None
+
+    def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
+        text = source(*self._parts, exact)
+        scope = {**SHARED, **(EXACT if exact else FAST), **self._parts[2].names}
+        exec(compile(text, "<jit>", "exec"), scope)
+        return text, scope.pop("run")  # which refers to the scope
+
+    def __call__(self, flat: list[Any]) -> Any:
+        """Run it."""
+        try:
+            return self._fast(flat)
+        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
+            if self._exact is None:
+                _, self._exact = self._compile(True)
+            return self._exact(flat)
+
+
+# ── several results ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Reverse:
+    """The gradients of the inputs from those of some results, compiled for each choice of results that are swept.
+
+    Only these take part, as in a sweep over the graph itself: what nobody swept may have an infinite derivative. It
+    runs on the gradients, one for each result, and the `saved` numbers, which the function itself has computed.
+    """
+
+    def __init__(self, k: Expressions, roots: dict[int, Operand], leaves: list[Expression]) -> None:
+        self.k, self.roots, self.leaves = k, roots, leaves
+        self.width = max(roots, default=-1) + 1
+        self.given = Given(len(k.order))
+        needed = needed_for(list(self._gradients(roots).values()), self.given.has)
+        self.saved = [x for x in needed if self.given.has(x) and x.name != "cotangent"]
+        self.given.positions = {x: self.width + i for i, x in enumerate(self.saved)}
+        self._compiled: dict[int, tuple[list[int], Compiled]] = {}
+
+    def _gradients(self, rows: Iterable[int]) -> dict[Expression, Operand]:
+        return self.k.gradients([(self.roots[row], self.k.input("cotangent", row)) for row in rows], self.leaves)
+
+    def __call__(self, rows: int, gradients: list[Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
+        """Columns of inputs, each with its gradient. A bit of `rows` for each result that was swept."""
+        compiled = self._compiled.get(rows)
+        if compiled is None:
+            if len(self._compiled) >= KEPT:
+                self._compiled.clear()
+            found = self._gradients(row for row in self.roots if rows >> row & 1)
+            columns = [column for column, leaf in enumerate(self.leaves) if leaf in found]
+            compiled = columns, Compiled(self.k, [found[self.leaves[i]] for i in columns], self.given)
+            self._compiled[rows] = compiled
+        columns, run = compiled
+        return zip(columns, run([*gradients, *saved]), strict=True)
+
+
+class Given:
+    """What a compiled `Reverse` reads: gradients, and what was computed before expression number `end`."""
+
+    names: dict[str, Any] = {}  # noqa: RUF012
+    writes = ()
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.positions: dict[Expression, int] = {}
+
+    def has(self, x: Expression) -> bool:
+        """Whether an expression is read, not computed."""
+        return x.name == "cotangent" or (x.number < self.end and x.name != "detach")
+
+    def read(self, inputs: dict[str, Expression]) -> list[str]:
+        """Lines that fill the inputs, by name of their local variable."""
+        return [f"{local} = flat[{self.positions.get(x, x.operands[0])}]" for local, x in inputs.items()]
+
+    def write(self, text: Callable[[Operand], str]) -> list[str]:
+        """No lines: nothing is assigned."""
+        return []
+
+
+class Call:
+    """What the results of one call share."""
+
+    __slots__ = ("inputs", "reverse", "saved", "swept")
+
+    def __init__(self, reverse: Reverse, inputs: list[Any], saved: tuple[float, ...]) -> None:
+        self.reverse, self.inputs, self.saved = reverse, inputs, saved
+        self.swept: Swept | None = None
+
+
+class Swept:
+    """Which results of a call a sweep comes to, and what it has brought them by now."""
+
+    __slots__ = ("gradients", "reached", "rows", "sweep", "waiting")
+
+    def __init__(self, sweep: Any, width: int) -> None:
+        self.sweep, self.waiting, self.rows = sweep, 0, 0
+        self.reached: set[int] = set()
+        self.gradients: list[Any] = [None] * width
+
+
+class Result(Block):
+    """One result of a call. The last of those that are swept carries on what came to all of them."""
+
+    __slots__ = ("call", "columns", "row", "swept")
+
+    swept: Swept
+
+    def __init__(self, call: Call, row: int, columns: list[int]) -> None:
+        super().__init__("jit", [call.inputs[column] for column in columns], 1)
+        self.call, self.row, self.columns = call, row, columns
+
+    def prepare(self) -> list[Any]:  # noqa: D102
+        super().prepare()
+        call = self.call
+        swept = call.swept
+        if swept is None or swept.sweep is not underway[-1]:  # the first that this sweep comes to
+            swept = call.swept = Swept(underway[-1], call.reverse.width)
+        self.swept = swept
+        swept.waiting += 1
+        swept.rows |= 1 << self.row
+        new = [column for column in self.columns if column not in swept.reached]
+        swept.reached.update(new)
+        return [call.inputs[column] for column in new]
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        call, swept = self.call, self.swept
+        (swept.gradients[self.row],) = self.gradients
+        swept.waiting -= 1
+        if swept.waiting:
+            return []
+        return [(call.inputs[column], d) for column, d in call.reverse(swept.rows, swept.gradients, call.saved)]
 
 
 class State:
@@ -402,15 +563,21 @@ class State:
     def __init__(self, trace: Trace) -> None:
         self.names: dict[str, Any] = {}
         self._named: dict[int, str] = {}
-        self._positions = trace._position
-        self.writes = [("_data", value, x) for value, x in trace.written.values()]
-        self.writes += [("_grad", value, x) for value, x in trace.slopes.values()]
+        assigned = {"_data": trace.written, "_grad": trace.slopes}
+        self.writes = [  # to an argument, or to a value that is kept
+            (slot, value if at is None else None, at, x)
+            for slot in assigned for value, x in assigned[slot].values() for at in [trace.position(value)]
+        ]  # fmt: skip
 
     def _name(self, thing: Any) -> str:
         if id(thing) not in self._named:
             self._named[id(thing)] = f"v{len(self.names)}"
             self.names[self._named[id(thing)]] = thing
         return self._named[id(thing)]
+
+    def has(self, x: Expression) -> bool:
+        """Whether an expression is read, not computed."""
+        return x.name in INPUTS
 
     def read(self, inputs: dict[str, Expression]) -> list[str]:
         """Lines that fill the inputs, by name of their local variable."""
@@ -437,8 +604,7 @@ class State:
     def write(self, text: Callable[[Operand], str]) -> list[str]:
         """Lines that carry out what the function assigned."""
         lines, matrices = [], dict[tuple[Matrix, str], dict[int, str]]()
-        for slot, value, x in self.writes:
-            position = self._positions(value)
+        for slot, value, position, x in self.writes:
             if isinstance(value, Parameter):
                 matrices.setdefault((value._a, slot), {})[value._da] = text(x)
             elif position is None:

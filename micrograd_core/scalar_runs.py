@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any
 
 from micrograd_core.scalar_sweep import BLOCK, Block, refuse_underway, sweeping, underway
@@ -59,24 +58,27 @@ def pack(value: Any) -> int:
     """
     if underway:  # in another thread, or around the hook that called this
         return 0
-    with sweeping:
-        kind = value.__class__
-        nodes: list[Any] = []
-        x = value
-        for _ in range(LONG):
-            held = references(x._a) != ALONE  # asked before `a` refers to it too
-            a = x._a
-            if a.__class__ is not kind or a._a is None or a._a._a is BLOCK:
-                break
-            if held or a.__weakref__ is not None:
-                _replace(nodes)
-                nodes = []
-            else:
-                nodes.append(a)
-            x = a
-        _replace(nodes)
-        value._depth = 0  # not again for the next operation on it
+    with sweeping: _pack(value)  # fmt: skip  # noqa: E701
     return 0
+
+
+def _pack(value: Any) -> None:
+    kind = value.__class__
+    nodes: list[Any] = []
+    x = value
+    for _ in range(LONG):
+        held = references(x._a) != ALONE  # asked before `a` refers to it too
+        a = x._a
+        if a.__class__ is not kind or a._a is None or a._a._a is BLOCK:
+            break
+        if held or a.__weakref__ is not None:
+            _replace(nodes)
+            nodes = []
+        else:
+            nodes.append(a)
+        x = a
+    _replace(nodes)
+    value._depth = 0  # not again for the next operation on it
 
 
 def _replace(nodes: list[Any]) -> None:
@@ -89,26 +91,29 @@ def _replace(nodes: list[Any]) -> None:
 
 def unpack(value: Any) -> None:
     """Give a packed node its operands back. Any other is left as it is."""
-    with sweeping:
-        run = value._a
-        if run.__class__ is not Run:
-            return
-        if underway:
-            refuse_underway("asked for the operands of", [run])
-        steps = list(zip(run.names, run.data, run.by_first, run.inputs, run.by_second, strict=False))
-        a = run.inputs[-1]
-        nodes = [value]
-        for name, data, da, b, db in steps[:0:-1]:
-            x = new(value.__class__)
-            x._data, x._a, x._da, x._b, x._db, x._name, x._uses, x._depth = data, a, da, b, db, name, 0, 0
-            nodes.insert(1, x)
-            a = x
-        _, _, value._da, value._b, value._db = steps[0]
-        value._a = a
-        if hasattr(run, "_grad"):
-            g = run._grad
-            for x, operand in pairwise(nodes):
-                g = operand._grad = 0.0 + g * x._da
+    with sweeping: _unpack(value)  # fmt: skip  # noqa: E701
+
+
+def _unpack(value: Any) -> None:
+    run = value._a
+    if run.__class__ is not Run:
+        return
+    if underway:
+        refuse_underway("asked for the operands of", [run])
+    steps = list(zip(run.names, run.data, run.by_first, run.inputs, run.by_second, strict=False))
+    a = run.inputs[-1]
+    nodes: list[Any] = []
+    for name, data, da, b, db in steps[:0:-1]:
+        x = new(value.__class__)
+        x._data, x._a, x._da, x._b, x._db, x._name, x._uses, x._depth = data, a, da, b, db, name, 0, 0
+        nodes.insert(0, x)
+        a = x
+    if hasattr(run, "_grad"):
+        g = run._grad
+        for x, da in zip(nodes, run.by_first, strict=False):
+            g = x._grad = 0.0 + g * da
+    _, _, da, b, db = steps[0]
+    value._a, value._da, value._b, value._db = a, da, b, db  # all or nothing, whatever interrupts
 
 
 class _Link:

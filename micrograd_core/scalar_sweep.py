@@ -31,9 +31,21 @@ class Block:
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
 
-    def prepare(self) -> None:
-        """A sweep will come here: what would fail is to fail now, while no leaf has got anything."""
+    def prepare(self) -> Sequence[Any]:
+        """A sweep will come here: what would fail is to fail now, while no leaf has got anything.
+
+        Returns
+        -------
+        sequence
+            The inputs that the sweep is to come to after this block, apart from those it heard of here before.
+        """
         self.gradients = [0.0] * self.width
+        return self.inputs
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:
+        """Inputs, and what is to be added to their gradients: all those that `prepare` returned."""
+        gradients, self.gradients = self.gradients, []
+        return zip(self.inputs, self.pull(gradients), strict=True)
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """The gradients of the inputs from those of the results, numbers as the respective device has them."""
@@ -51,20 +63,27 @@ def sweep(root: Any) -> None:
     The first pass counts for each node how often it is used, and clears the gradients in between; the second pass
     takes a node when the last of its uses is done. Nothing recurses.
     """
-    with sweeping:
-        if underway:
-            refuse_underway("called backward() on", reachable(root))
-        outside, stack = len(underway), [root]
+    # One line: an interrupt that came between the sweep and the release would keep the lock.
+    with sweeping: _sweep(root)  # fmt: skip  # noqa: E701
+
+
+def _sweep(root: Any) -> None:
+    if underway:
+        refuse_underway("called backward() on", reachable(root))
+    outside, stack = len(underway), [root]
+    try:
+        underway.append(stack)
+        _count(root)
+        root._grad = 1.0  # not before: another sweep may just have been there
+        _carry(stack)
+        del underway[outside:]  # in here, so that an interrupt before it is caught
+    except BaseException:
         try:
-            underway.append(stack)
-            _count(root)
-            root._grad = 1.0  # not before: another sweep may just have been there
-            _carry(stack)
-        except BaseException:
             _forget(root)
-            raise
         finally:
             del underway[outside:]
+            stack.clear()
+        raise
 
 
 def refuse_underway(what: str, nodes: Iterable[Any]) -> None:
@@ -91,18 +110,19 @@ def _count(root: Any) -> None:
                 push(b)
         a = node._a
         if a is BLOCK:
-            node.prepare()
-            inputs = [x for x in node.inputs if x is not None and x._a is not None]
+            for x in node.prepare():
+                if x is not None and x._a is not None:
+                    uses = x._uses
+                    x._uses = uses + 1
+                    if not uses:
+                        x._grad = 0.0
+                        push(x)
         elif a._a is not None:
-            inputs = [a]
-        else:
-            continue
-        for x in inputs:
-            uses = x._uses
-            x._uses = uses + 1
+            uses = a._uses
+            a._uses = uses + 1
             if not uses:
-                x._grad = 0.0
-                push(x)
+                a._grad = 0.0
+                push(a)
 
 
 def _carry(stack: list[Any]) -> None:
@@ -120,8 +140,7 @@ def _carry(stack: list[Any]) -> None:
                     push(b)
             a._grad = a._grad + g * node._da
         elif a is BLOCK:
-            gradients, node.gradients = node.gradients, []
-            for x, d in zip(node.inputs, node.pull(gradients), strict=True):
+            for x, d in node.carry():
                 if x is not None:
                     x._grad = x._grad + d
                     if x._a is not None:

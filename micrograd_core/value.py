@@ -11,7 +11,8 @@ import operator
 import os
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from math import pow
+from functools import partial
+from math import copysign, pow
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
@@ -32,6 +33,16 @@ recording = current_mode  # inside a sweep of tensors in `vmap` it may say yes w
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)  # a `scalar_jit.Trace` that takes note
+
+
+class Dead(float):
+    """The derivative of a dead relu: times any gradient it is 0, where that is infinite or NaN too."""
+
+    __slots__ = ()
+    __rmul__ = staticmethod(partial(copysign, 0.0))
+
+
+DEAD = Dead()
 
 
 class Value:
@@ -319,7 +330,7 @@ class Value:
         else:
             try:
                 out._data = pow(x, other)
-                da = other * pow(x, other - 1)
+                da = other * pow(x, other - 1) if other else 0.0
             except (ValueError, OverflowError):
                 out._data = power(x, other)
                 da = other * power(x, other - 1) if other else 0.0
@@ -335,7 +346,7 @@ class Value:
         return unrecorded(out._data)
 
     def relu(self) -> Any:
-        """``max(x, 0)``; the derivative at 0 is 0."""
+        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
         x = self._data
         out = new(Value)
         if x > 0.0:
@@ -343,7 +354,7 @@ class Value:
             out._da = 1.0
         else:
             out._data = 0.0 if x == x else x
-            out._da = 0.0
+            out._da = DEAD
         if recording():
             out._depth = self._depth + 1 if self._depth < LONG else pack(self)
             out._a = self

@@ -15,7 +15,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import MLP, GradScaler, Tensor, Value, asarray, hooks, nn, no_grad, optim
 from micrograd_core.errors import GraphError
-from tests.test_interrupts import RULES
+from tests.test_optimizer_interrupts import RULES
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "deepcopy": copy.deepcopy,

@@ -1,0 +1,195 @@
+"""An interrupt at any line of a traced call, a replay or a sweep of scalars leaves nothing behind.
+
+``MICROGRAD_EXHAUSTIVE=1`` interrupts every line that runs; otherwise some of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import micrograd_core
+from micrograd_core import Value, is_grad_enabled, jit
+from micrograd_core.scalar_sweep import reachable, sweeping, underway
+from micrograd_core.trees import flatten
+from micrograd_core.value import tracing
+
+EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
+HERE = str(Path(micrograd_core.__file__).parent)
+Action = Callable[[], Any]
+
+
+class Interrupt:
+    """Counts the lines that run in the core, and raises at one of them."""
+
+    def __init__(self, at: int = -1, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.at, self.error, self.lines, self.where = at, error, 0, ""
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
+        if not (frame.f_code.co_filename.startswith(HERE) or frame.f_code.co_filename == "<jit>"):
+            return None
+        if event == "line":
+            if self.lines == self.at:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                self.lines += 1
+                raise self.error
+            self.lines += 1
+        return self
+
+    def run(self, action: Action) -> bool:
+        """Whether it was interrupted."""
+        before = sys.gettrace()
+        try:
+            sys.settrace(self)
+            action()
+        except self.error:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+class Scene:
+    """A compiled function, what it is called with, and what it gives when nothing is in the way."""
+
+    def __init__(self, name: str) -> None:
+        self.w, self.a, self.b = Value(3.0), Value(0.5), Value(-1.0)
+        self.f = jit(getattr(self, name))
+
+    def several(self, a: Any, b: Any) -> Any:
+        return a * b + self.w, [(b / a).relu(), {"third": a.log() * self.w * b}]
+
+    def single(self, a: Any, b: Any) -> Any:
+        return (a * b + b**3).relu() + a.sigmoid() / b
+
+    def step(self, a: Any, b: Any) -> Any:
+        loss = (self.w * a - b) ** 2
+        self.w.grad = 0.0
+        loss.backward()
+        return loss
+
+    def long(self, a: Any, b: Any) -> Any:
+        y = a
+        for _ in range(300):  # long enough to be packed
+            y = y * b + a
+        return y, y * self.w
+
+    def call(self) -> Any:
+        return self.f(self.a, self.b)
+
+    def results(self) -> list[Any]:
+        return [x for x in flatten(self.call())[0] if isinstance(x, Value)]
+
+    def sweep(self, results: list[Any]) -> None:
+        for x in results:
+            x.backward()
+        total = results[0] * 2.0
+        for x in results:
+            total = total + x * 3.0
+        total.backward()
+
+    def numbers(self) -> list[float]:
+        for x in (self.a, self.b, self.w):
+            x.grad = 0.0
+        results = self.results()
+        inside = [x.grad for x in (self.a, self.b, self.w)]
+        return [*inside, *self.swept(results)]
+
+    def swept(self, results: list[Any]) -> list[float]:
+        for x in (self.a, self.b, self.w):
+            x.grad = 0.0
+        self.sweep(results)
+        return [*(x.data for x in results), self.a.grad, self.b.grad, self.w.grad]
+
+
+def nothing_is_left_behind(scene: Scene) -> None:
+    assert tracing.get() is None
+    assert is_grad_enabled()
+    assert underway == []
+    assert Value(2.0) > 1.0
+    free: list[bool] = []
+
+    def take() -> None:
+        free.append(sweeping.acquire(blocking=False))
+        if free[0]:
+            sweeping.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert free == [True], "the lock of sweeps is held"
+
+
+def of(scene: Scene, what: str) -> tuple[Action, list[Any]]:
+    """An action, and the nodes that it may leave counts in."""
+    if what == "the first call":
+        return scene.call, []
+    results = scene.results()
+    if what == "a replay":
+        return scene.call, []
+    return lambda: scene.sweep(results), results
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("what", ["the first call", "a replay", "sweeps"])
+@pytest.mark.parametrize("name", ["several", "single", "step", "long"])
+def test_an_interrupt_at_any_line_leaves_nothing_behind(name: str, what: str, error: type[BaseException]) -> None:
+    wanted = Scene(name).numbers()
+    count = Interrupt()
+    assert not count.run(of(Scene(name), what)[0])
+    assert count.lines > 5
+    tries = count.lines if EXHAUSTIVE else 4 if name == "long" else 12
+    for at in sorted({i * count.lines // tries for i in range(tries)}):
+        scene = Scene(name)
+        action, nodes = of(scene, what)
+        interrupt = Interrupt(at, error)
+        assert interrupt.run(action), "no line was interrupted"
+        nothing_is_left_behind(scene)
+        assert all(each._uses == 0 for each in reachable(*nodes)), interrupt.where
+        assert scene.numbers() == wanted, interrupt.where
+        if nodes:  # what was there before can be swept too
+            assert scene.swept(nodes) == wanted[3:], interrupt.where
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_packed_chain_is_unpacked_wholly_or_not_at_all(error: type[BaseException]) -> None:
+    def chain() -> tuple[Value, Any]:
+        a = y = Value(0.5)
+        for i in range(300):
+            y = y * 0.99 + a if i % 3 else y.relu() + 1
+        y.backward()
+        return a, y
+
+    def operands(y: Any) -> list[tuple[Any, ...]]:
+        found = []
+        while y._prev:
+            found.append((y.data, y.grad, y._op))
+            y = y._a
+        return found
+
+    a, y = chain()
+    grad, wanted = a.grad, operands(y)
+    count = Interrupt()
+    assert not count.run(lambda: operands(chain()[1]))
+    tries = count.lines if EXHAUSTIVE else 15
+    for at in sorted({i * count.lines // tries for i in range(tries)}):
+        made: list[Any] = []
+
+        def action(made: list[Any] = made) -> None:
+            made.extend(chain())
+            operands(made[1])
+
+        interrupt = Interrupt(at, error)
+        assert interrupt.run(action)
+        assert underway == []
+        if made:
+            a, y = made
+            assert operands(y) == wanted, interrupt.where
+            y.backward()
+            assert a.grad == 2 * grad, interrupt.where
