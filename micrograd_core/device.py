@@ -10,12 +10,35 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micrograd_core.errors import BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable, MicrogradError
+from micrograd_core.errors import (
+    BackendBroken,
+    BackendIncompatible,
+    BackendNotFound,
+    DeviceUnavailable,
+    DTypeError,
+    MicrogradError,
+)
 
 if TYPE_CHECKING:
     from micrograd_core.kernels import Kernels
 
 UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
+_CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have
+
+
+def _mistaken(spec: object) -> str:
+    """What somebody who gave `spec` for a device may have meant, as a sentence; empty where nothing suggests itself."""
+    from micrograd_core.dtypes import dtype
+
+    if isinstance(spec, str) and not spec.partition(":")[0].strip():
+        return 'a device is a name such as "cpu", "cuda:1" or "auto"'
+    if isinstance(spec, str) and spec.partition(":")[0] in _CHOSEN:
+        return f"{spec.partition(':')[0]!r} takes no address"
+    try:
+        name = dtype(spec).name
+    except (AttributeError, DTypeError):
+        return ""
+    return f"that is a dtype, and a device is where numbers are; write .to(dtype={name!r}) or .astype({name!r})"
 
 
 class Device:
@@ -27,7 +50,7 @@ class Device:
     Parameters
     ----------
     spec : str or Device
-        ``name`` or ``name:address``; ``"auto"`` is the best device that works.
+        ``name`` or ``name:address``; ``"auto"`` is the best device that works, ``"gpu"`` the best accelerator.
     fallback : str or Device, optional
         What to use instead, with one warning that says why, where `spec` cannot be used.
 
@@ -48,12 +71,13 @@ class Device:
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str):
-            raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
+            meant = f": {words}" if (words := _mistaken(spec)) else ""
+            raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}{meant}')
         opened = cls._opened.get(spec)
         if opened is not None:
             return opened
         try:
-            return cls._best(0) if spec == "auto" else cls._open(spec)
+            return cls._best(spec) if spec in _CHOSEN else cls._open(spec)
         except UNUSABLE as error:
             if fallback is None:
                 raise
@@ -63,13 +87,15 @@ class Device:
 
     @classmethod
     def _open(cls, spec: str) -> Device:
-        from micrograd_core.plugins import open_backend
+        from micrograd_core import plugins
 
         with cls._lock:
             if spec in cls._opened:
                 return cls._opened[spec]
             name, _, address = spec.partition(":")
-            kernels = open_backend(name, address)
+            if name not in plugins.names() and (meant := _mistaken(spec)):
+                raise BackendNotFound(spec, (), because=meant)
+            kernels = plugins.open_backend(name, address)
             label = kernels.backend.device
             device = cls._opened.get(label)
             if device is None:
@@ -81,10 +107,11 @@ class Device:
             return device
 
     @classmethod
-    def _best(cls, least: int) -> Device:
-        """The device of highest priority, at least `least`, that opens; a warning says which better ones did not."""
+    def _best(cls, spec: str) -> Device:
+        """The device of highest priority that opens; a warning says which better ones did not."""
         from micrograd_core import plugins
 
+        least = _CHOSEN[spec]
         ranked, failures = [], []
         for name in plugins.names():
             try:
@@ -101,11 +128,11 @@ class Device:
                 continue
             if failures:
                 reasons = "; ".join(str(failure).partition("\n")[0] for failure in failures)
-                warnings.warn(f"Device('auto') uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
+                warnings.warn(f"Device({spec!r}) uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
             return device
         if failures:
             raise failures[0]
-        raise BackendNotFound("gpu" if least else "auto", plugins.names())
+        raise BackendNotFound(spec, plugins.names(), plugins.disabled())
 
     @classmethod
     def forget(cls, name: str) -> None:
@@ -130,17 +157,19 @@ class Device:
     @classmethod
     def gpu(cls) -> Device:
         """The best accelerator that works, whatever its make."""
-        return cls._best(1)
+        return cls("gpu")
 
     @classmethod
     def is_available(cls, spec: str) -> bool:
         """Whether ``Device(spec)`` would work. Never raises; a refusal is remembered and costs nothing to repeat."""
-        if spec in cls._refused:
-            return False
         try:
-            cls._best(1) if spec == "gpu" else cls(spec)
+            if spec in cls._refused:
+                return False
+            cls(spec)
         except MicrogradError as error:
             cls._refused[spec] = error
+            return False
+        except TypeError:  # no name at all
             return False
         return True
 
