@@ -132,8 +132,8 @@ class BackendIncompatible(MicrogradError, RuntimeError):
         self.name, self.theirs, self.ours = name, theirs, ours
         update = "micrograd-core" if isinstance(theirs, int) and theirs > ours else "that distribution"
         super().__init__(
-            f"the {_cuda(name)}{name!r} backend ({origin}) speaks protocol {theirs!r}, this core speaks protocol {ours}; "
-            f"update {update}"
+            f"the {_cuda(name)}{name!r} backend ({origin}) speaks protocol {theirs!r}, "
+            f"this core speaks protocol {ours}; update {update}"
         )
 
 

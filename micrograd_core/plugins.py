@@ -64,7 +64,9 @@ def micrograd_priority() -> int:  # type: ignore[empty-body]
 
 
 def _are_addresses(result: Any) -> bool:
-    return isinstance(result, Sequence) and not isinstance(result, str) and all(isinstance(each, str) for each in result)
+    return (
+        isinstance(result, Sequence) and not isinstance(result, str) and all(isinstance(each, str) for each in result)
+    )
 
 
 _OPTIONAL: Final[dict[str, tuple[Any, Callable[[Any], bool], str]]] = {
@@ -79,12 +81,12 @@ _managers: dict[str, pluggy.PluginManager] = {}
 
 @contextmanager
 def _blaming(name: str, doing: str, *passed: type[Exception]) -> Iterator[None]:
-    """Whatever a plugin raises but `passed` becomes `BackendBroken`: even ``SystemExit``, which would end the program."""
+    """What a plugin raises becomes `BackendBroken`, but for `passed`: even ``SystemExit``, which would end all."""
     try:
         yield
-    except (KeyboardInterrupt, *passed):
-        raise
     except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, *passed)):
+            raise
         from traceback import format_exception_only
 
         said = " ".join("".join(format_exception_only(error)).split())
@@ -114,7 +116,7 @@ def _readable() -> list[metadata.EntryPoint]:
         for distribution in metadata.distributions():
             with suppress(Exception):
                 found.setdefault(distribution.name.lower(), list(distribution.entry_points.select(group=GROUP)))
-        return sum(found.values(), [])
+        return [entry for entries in found.values() for entry in entries]
 
 
 def _distribution(entry: metadata.EntryPoint) -> str:
@@ -149,7 +151,9 @@ def distributions(name: str) -> str:
 def disregarded(name: str) -> str:
     """Claims to a device name that count for nothing, as a sentence; empty where there are none."""
     others = " and ".join(map(_described, _split(name)[1]))
-    return f"{others} claims the name {name!r} too, and is not used: it is the name of {PROVIDERS[name]}" if others else ""
+    return (
+        f"{others} claims the name {name!r} too, and is not used: it is the name of {PROVIDERS[name]}" if others else ""
+    )
 
 
 def _described(entry: metadata.EntryPoint) -> str:
@@ -264,7 +268,9 @@ def _validated(name: str, plugin: Any) -> pluggy.PluginManager:
             f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
         ]
         if "micrograd_open" not in offered:
-            faults.append("it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)")
+            faults.append(
+                "it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)"
+            )
         try:
             manager.register(plugin, name)
         except pluggy.PluginValidationError as error:
