@@ -51,6 +51,7 @@ def examine_all() -> list[dict[str, Any]]:
     rows = []
     for name in plugins.names():
         try:
+            plugins.call(name, "micrograd_priority")  # nothing else here would find it broken
             addresses = plugins.call(name, "micrograd_addresses")
         except MicrogradError as error:
             status = "unavailable" if isinstance(error, DeviceUnavailable) else "broken"

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any, Final
 
@@ -79,18 +79,24 @@ _managers: dict[str, pluggy.PluginManager] = {}
 """By device name. One for each plugin, so that none is ever looked at, or compared, for another's sake."""
 
 
-@contextmanager
-def _blaming(name: str, doing: str, *passed: type[Exception]) -> Iterator[None]:
-    """What a plugin raises becomes `BackendBroken`, but for `passed`: even ``SystemExit``, which would end all."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, (KeyboardInterrupt, *passed)):
-            raise
-        from traceback import format_exception_only
+class _Blaming:
+    """A context in which what a plugin raises becomes `BackendBroken`, but for `passed`: even ``SystemExit``.
 
-        said = " ".join("".join(format_exception_only(error)).split())
-        raise BackendBroken(name, origin(name), [f"{doing} raised {said}"]) from error
+    A class, since `contextlib.contextmanager` takes a ``RuntimeError`` that ``StopIteration`` caused for its own.
+    """
+
+    def __init__(self, name: str, doing: str, *passed: type[Exception]) -> None:
+        self.name, self.doing, self.passed = name, doing, (KeyboardInterrupt, *passed)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and not isinstance(error, self.passed):
+            from traceback import format_exception_only
+
+            said = " ".join("".join(format_exception_only(error)).split())
+            raise BackendBroken(self.name, origin(self.name), [f"{self.doing} raised {said}"]) from error
 
 
 def disabled() -> list[str]:
@@ -98,12 +104,16 @@ def disabled() -> list[str]:
     return [name.strip() for name in os.environ.get("MICROGRAD_DISABLE_PLUGINS", "").split(",") if name.strip()]
 
 
+def _is_off(name: str) -> bool:
+    off = disabled()
+    return name in off or "*" in off
+
+
 def entry_points() -> dict[str, list[metadata.EntryPoint]]:
     """Installed entry points by device name, disabled ones left out, in an order of their own. Imports no plugin."""
-    off = disabled()
     found: dict[str, dict[tuple[str, str], metadata.EntryPoint]] = {}
     for entry in _readable():
-        if entry.name not in off and "*" not in off:
+        if not _is_off(entry.name):
             found.setdefault(entry.name, {}).setdefault((_distribution(entry), entry.value), entry)
     return {name: [entry for _, entry in sorted(claims.items())] for name, claims in sorted(found.items())}
 
@@ -182,7 +192,7 @@ def unregister(name: str) -> None:
 
 def names() -> list[str]:
     """Names of the devices that some plugin provides. Imports none of them."""
-    return sorted({*entry_points(), *_managers} - set(disabled()))
+    return sorted({*entry_points(), *(name for name in _managers if not _is_off(name))})
 
 
 def call(name: str, hook: str, **arguments: Any) -> Any:
@@ -198,14 +208,14 @@ def call(name: str, hook: str, **arguments: Any) -> Any:
         From the plugin.
     """
     manager = _load(name)
-    with _blaming(name, hook, DeviceUnavailable):
+    with _Blaming(name, hook, DeviceUnavailable):
         result = getattr(manager.hook, hook)(**arguments)
     if hook not in _OPTIONAL:
         return result
     default, fits, wanted = _OPTIONAL[hook]
     if result is None:
         return default
-    with _blaming(name, hook):
+    with _Blaming(name, hook):
         fitting = fits(result)
     if not fitting:
         raise BackendBroken(name, origin(name), [f"{hook} must return {wanted}; it returned {type(result).__name__}"])
@@ -227,7 +237,7 @@ def open_backend(name: str, address: str) -> Kernels:
     backend = call(name, "micrograd_open", address=address)
     if backend is None:
         raise BackendBroken(name, origin(name), ["micrograd_open returned None instead of a backend"])
-    with _blaming(name, "a look at its backend", BackendBroken, BackendIncompatible):
+    with _Blaming(name, "a look at its backend", BackendBroken, BackendIncompatible):
         protocol = getattr(backend, "protocol", None)
         if protocol != boundary.PROTOCOL:
             if isinstance(protocol, int):
@@ -244,14 +254,14 @@ def open_backend(name: str, address: str) -> Kernels:
 
 
 def _load(name: str) -> pluggy.PluginManager:
-    if name in _managers and name not in disabled():
+    if name in _managers and not _is_off(name):
         return _managers[name]
     owned, _ = _split(name)
     if not owned:
         raise BackendNotFound(name, names(), disabled())
     if len(owned) > 1:
         raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
-    with _blaming(name, "its import"):
+    with _Blaming(name, "its import"):
         plugin = owned[0].load()
     _managers[name] = _validated(name, plugin)
     return _managers[name]
@@ -262,7 +272,7 @@ def _validated(name: str, plugin: Any) -> pluggy.PluginManager:
     manager = pluggy.PluginManager("micrograd")
     manager.add_hookspecs(__import__(__name__, fromlist=["*"]))
     known = {hook for hook in vars(manager.hook) if hook.startswith("micrograd_")}
-    with _blaming(name, "its registration", BackendBroken):
+    with _Blaming(name, "its registration", BackendBroken):
         offered = [attribute for attribute in dir(plugin) if manager.parse_hookimpl_opts(plugin, attribute) is not None]
         faults = [
             f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
