@@ -86,7 +86,8 @@ class _Blaming:
     """
 
     def __init__(self, name: str, doing: str, *passed: type[Exception]) -> None:
-        self.name, self.doing, self.passed = name, doing, (KeyboardInterrupt, *passed)
+        self.name, self.doing = name, doing
+        self.passed: tuple[type[BaseException], ...] = (KeyboardInterrupt, *passed)
 
     def __enter__(self) -> None:
         pass
