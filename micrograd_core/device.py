@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from micrograd_core.dtypes import DType
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import (
     BackendBroken,
     BackendIncompatible,
@@ -24,21 +26,6 @@ if TYPE_CHECKING:
 
 UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
 _CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have
-
-
-def _mistaken(spec: object) -> str:
-    """What somebody who gave `spec` for a device may have meant, as a sentence; empty where nothing suggests itself."""
-    from micrograd_core.dtypes import dtype
-
-    if isinstance(spec, str) and not spec.partition(":")[0].strip():
-        return 'a device is a name such as "cpu", "cuda:1" or "auto"'
-    if isinstance(spec, str) and spec.partition(":")[0] in _CHOSEN:
-        return f"{spec.partition(':')[0]!r} takes no address"
-    try:
-        name = dtype(spec).name
-    except (AttributeError, DTypeError):
-        return ""
-    return f"that is a dtype, and a device is where numbers are; write .to(dtype={name!r}) or .astype({name!r})"
 
 
 class Device:
@@ -57,6 +44,8 @@ class Device:
     Raises
     ------
     BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+    DTypeError
+        When `spec` names a dtype.
     """
 
     __slots__ = ("__weakref__", "_label", "kernels")
@@ -71,8 +60,8 @@ class Device:
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str):
-            meant = f": {words}" if (words := _mistaken(spec)) else ""
-            raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}{meant}')
+            refuse_dtype(spec)
+            raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
         opened = cls._opened.get(spec)
         if opened is not None:
             return opened
@@ -87,15 +76,17 @@ class Device:
 
     @classmethod
     def _open(cls, spec: str) -> Device:
-        from micrograd_core import plugins
+        from micrograd_core.plugins import open_backend
 
         with cls._lock:
             if spec in cls._opened:
                 return cls._opened[spec]
             name, _, address = spec.partition(":")
-            if name not in plugins.names() and (meant := _mistaken(spec)):
-                raise BackendNotFound(spec, (), because=meant)
-            kernels = plugins.open_backend(name, address)
+            try:
+                kernels = open_backend(name, address)
+            except BackendNotFound:
+                refuse_dtype(spec)
+                raise
             label = kernels.backend.device
             device = cls._opened.get(label)
             if device is None:
@@ -232,6 +223,33 @@ class Device:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (self._label,)
+
+
+def destination(device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
+    """What ``to(device, dtype)`` was given, with ``None`` for what is to stay; a `DType` may come first, as in torch.
+
+    Raises
+    ------
+    TypeError
+        When there is neither.
+    """
+    if isinstance(device, DType) and dtype is None:
+        device, dtype = None, device
+    if device is None and dtype is None:
+        raise TypeError('to() takes a device, a dtype or both: .to("cpu"), .to(dtype="float64")')
+    return None if device is None else Device(device), None if dtype is None else as_dtype(dtype)
+
+
+def refuse_dtype(spec: Any) -> None:
+    """Say what to type to who wrote a dtype where a device is meant. To be asked when there is no such device."""
+    try:
+        name = as_dtype(spec).name
+    except DTypeError:
+        return
+    raise DTypeError(
+        f"{name!r} is a dtype, and here a device is meant, such as 'cpu'. To convert a tensor or a network write "
+        f".to(dtype={name!r}), or x.astype({name!r}); to make one, dtype={name!r}"
+    )
 
 
 # ── the default device ───────────────────────────────────────────────────────────────────────────────────────

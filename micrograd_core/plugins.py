@@ -259,7 +259,9 @@ def _load(name: str) -> pluggy.PluginManager:
         return _managers[name]
     owned, _ = _split(name)
     if not owned:
-        raise BackendNotFound(name, names(), disabled())
+        because = "" if name.strip() else 'a device is a name such as "cpu", "cuda:1" or "auto"'
+        because = f"{name!r} takes no address" if name in ("auto", "gpu") else because
+        raise BackendNotFound(name, names(), disabled(), because)
     if len(owned) > 1:
         raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
     with _Blaming(name, "its import"):
