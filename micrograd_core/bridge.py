@@ -172,6 +172,3 @@ def upload(kernels: Any, numbers: list[Any], shape: Shape, dtype: DType) -> Any:
         return kernels.upload(pack(numbers, dtype), shape, dtype)
     rows = tuple(asarray(x, dtype=dtype, device=kernels.device) for x in numbers)
     return apply(TABLE["stack"], rows, {"axis": 0}).detach().reshape(shape)._handle
-
-
-Value.stack, Value.unstack = staticmethod(stack), staticmethod(unstack)

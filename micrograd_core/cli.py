@@ -4,25 +4,48 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
+from reprlib import repr as brief
 
 from micrograd_core import __version__
 from micrograd_core.errors import MicrogradError
 
+GONE = 128 + 13
+"""The exit status of a program that SIGPIPE ended: who read its output has seen enough."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors of ours become one sentence on stderr, and the exit status 2."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal that lacks a character shows a question mark
+        sys.stdout.reconfigure(errors="replace")
+    options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk can still be told
+    except BrokenPipeError:
+        _drop_output()
+        return GONE
     except (MicrogradError, OSError) as error:
-        print("micrograd:", "; ".join([str(error), *getattr(error, "__notes__", ())]), file=sys.stderr)
+        said = str(error) if isinstance(error, MicrogradError) or error.filename else f"cannot print: {error.strerror}"
+        print("micrograd:", "; ".join([said, *getattr(error, "__notes__", ())]), file=sys.stderr)
+        _drop_output()
         return 2
     except KeyboardInterrupt:
         print("micrograd: interrupted", file=sys.stderr)
         return 130
+    return status
+
+
+def _drop_output() -> None:
+    """Where output cannot be written, leave none for the interpreter to try again when it ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument("--json", default="", metavar="FILE", help="write the matrix as JSON")
     suite.add_argument("--markdown", default="", metavar="FILE", help="write the matrix as a Markdown table")
     suite.add_argument("-k", default="", metavar="EXPRESSION", help="only the tests whose names match, as in pytest")
-    suite.add_argument("-n", default="", metavar="WORKERS", help="run in parallel with pytest-xdist: a number, or auto")
+    suite.add_argument(
+        "-n", type=_workers, default="", metavar="WORKERS", help="run in parallel with pytest-xdist: a number, or auto"
+    )
     suite.set_defaults(run=_conformance)
 
     new = commands.add_parser("new-backend", help="write a package for a backend that conforms as it is")
@@ -72,7 +97,7 @@ def _devices(options: argparse.Namespace) -> int:
     from micrograd_core import doctor
 
     rows = doctor.examine_all()
-    print(json.dumps(rows, indent=2) if options.json else doctor.table(rows))
+    print(json.dumps(rows, indent=2, default=str) if options.json else doctor.table(rows))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 
@@ -109,8 +134,10 @@ def _train_digits(options: argparse.Namespace) -> int:
 
 
 def _positive_int(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1; got {text!r}")
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number of at least 1 and at most 18 digits; got {brief(text)}"
+        )
     return int(text)
 
 
@@ -120,8 +147,14 @@ def _positive_float(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number above 0; got {brief(text)}")
     return value
+
+
+def _workers(text: str) -> str:
+    if text not in ("", "0", "auto", "logical"):
+        _positive_int(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from micrograd_core.kernels import Kernels
 
 UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
+_CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have
 
 
 class Device:
@@ -36,7 +37,7 @@ class Device:
     Parameters
     ----------
     spec : str or Device
-        ``name`` or ``name:address``; ``"auto"`` is the best device that works.
+        ``name`` or ``name:address``; ``"auto"`` is the best device that works, ``"gpu"`` the best accelerator.
     fallback : str or Device, optional
         What to use instead, with one warning that says why, where `spec` cannot be used.
 
@@ -65,7 +66,7 @@ class Device:
         if opened is not None:
             return opened
         try:
-            return cls._best(0) if spec == "auto" else cls._open(spec)
+            return cls._best(spec) if spec in _CHOSEN else cls._open(spec)
         except UNUSABLE as error:
             if fallback is None:
                 raise
@@ -97,10 +98,11 @@ class Device:
             return device
 
     @classmethod
-    def _best(cls, least: int) -> Device:
-        """The device of highest priority, at least `least`, that opens; a warning says which better ones did not."""
+    def _best(cls, spec: str) -> Device:
+        """The device of highest priority that opens; a warning says which better ones did not."""
         from micrograd_core import plugins
 
+        least = _CHOSEN[spec]
         ranked, failures = [], []
         for name in plugins.names():
             try:
@@ -117,11 +119,11 @@ class Device:
                 continue
             if failures:
                 reasons = "; ".join(str(failure).partition("\n")[0] for failure in failures)
-                warnings.warn(f"Device('auto') uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
+                warnings.warn(f"Device({spec!r}) uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
             return device
         if failures:
             raise failures[0]
-        raise BackendNotFound("gpu" if least else "auto", plugins.names())
+        raise BackendNotFound(spec, plugins.names(), plugins.disabled())
 
     @classmethod
     def forget(cls, name: str) -> None:
@@ -146,17 +148,19 @@ class Device:
     @classmethod
     def gpu(cls) -> Device:
         """The best accelerator that works, whatever its make."""
-        return cls._best(1)
+        return cls("gpu")
 
     @classmethod
     def is_available(cls, spec: str) -> bool:
         """Whether ``Device(spec)`` would work. Never raises; a refusal is remembered and costs nothing to repeat."""
-        if spec in cls._refused:
-            return False
         try:
-            cls._best(1) if spec == "gpu" else cls(spec)
+            if spec in cls._refused:
+                return False
+            cls(spec)
         except MicrogradError as error:
             cls._refused[spec] = error
+            return False
+        except TypeError:  # no name at all
             return False
         return True
 

@@ -7,7 +7,7 @@ from typing import Any
 from micrograd_core import plugins
 from micrograd_core.backend import STANDS_ON
 from micrograd_core.device import Device
-from micrograd_core.errors import BackendBroken, DeviceUnavailable, MicrogradError
+from micrograd_core.errors import DeviceUnavailable, MicrogradError, install
 from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor
 
@@ -15,14 +15,9 @@ COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
 
 
 def examine(name: str, address: str) -> dict[str, Any]:
-    """One device: a row with `COLUMNS`, and ``reason`` where the status is not ``works``."""
+    """One device: a row with `COLUMNS`, and ``reason``: why it does not work, or who else claims its name."""
     spec = f"{name}:{address}" if address else name
-    row: dict[str, Any] = {
-        "device": spec,
-        "status": "works",
-        "plugin": plugins.origin(name).partition(",")[0],
-        "reason": "",
-    }
+    row = _row(spec, "works", name, plugins.disregarded(name))
     try:
         device = Device(spec)
         row |= {"device": str(device), "dtypes": sorted(device.kernels.backend.dtypes)}
@@ -40,9 +35,15 @@ def examine(name: str, address: str) -> dict[str, Any]:
         row |= {"status": "unavailable", "reason": str(error)}
     except MicrogradError as error:
         row |= {"status": "broken", "reason": str(error)}
-    except Exception as error:  # a kernel that fails is what this is here to find
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a kernel that fails is what this is here to find, whatever it raises
         row |= {"status": "broken", "reason": f"{type(error).__name__}: {error}"}
     return row
+
+
+def _row(device: str, status: str, name: str, reason: str) -> dict[str, Any]:
+    return {"device": device, "status": status, "plugin": plugins.distributions(name), "reason": reason}
 
 
 def examine_all() -> list[dict[str, Any]]:
@@ -50,16 +51,11 @@ def examine_all() -> list[dict[str, Any]]:
     rows = []
     for name in plugins.names():
         try:
+            plugins.call(name, "micrograd_priority")  # nothing else here would find it broken
             addresses = plugins.call(name, "micrograd_addresses")
-        except BackendBroken as error:
-            rows.append(
-                {
-                    "device": name,
-                    "status": "broken",
-                    "plugin": plugins.origin(name).partition(",")[0],
-                    "reason": str(error),
-                }
-            )
+        except MicrogradError as error:
+            status = "unavailable" if isinstance(error, DeviceUnavailable) else "broken"
+            rows.append(_row(name, status, name, str(error)))
             continue
         rows += [examine(name, address) for address in addresses]
     return rows
@@ -68,7 +64,10 @@ def examine_all() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Rows as text for a terminal; reasons stand below."""
     if not rows:
-        return "no backends are installed; pip install micrograd-cpu"
+        off = ", ".join(plugins.disabled())
+        return (
+            f"no backends: MICROGRAD_DISABLE_PLUGINS={off}" if off else f"no backends are installed; {install('cpu')}"
+        )
     cells: list[tuple[str, ...]] = [COLUMNS]
     for row in rows:
         native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""

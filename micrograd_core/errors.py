@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "AxisError",
@@ -49,21 +49,64 @@ def one_of(names: Iterable[str]) -> str:
 # ── plugins and devices ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class BackendNotFound(MicrogradError, LookupError):
-    """No installed plugin provides the device that was asked for."""
+PROVIDERS: Final = {
+    "cpu": "micrograd-cpu",
+    "cuda": "micrograd-cuda",
+    "dask": "micrograd-array-api[dask]",
+    "jax": "micrograd-array-api[jax]",
+    "rawbuffer": "micrograd-rawbuffer",
+    "strict": "micrograd-array-api[strict]",
+    "torch": "micrograd-array-api[torch]",
+    "auto": "micrograd-cpu",  # these two are no device's own name
+    "gpu": "micrograd-cuda",
+}
+"""What to install for a device, of all that the project publishes. A name made up from what a user typed could be
+registered by anyone; so none but these is ever advised, and of several claims to a name that of its provider counts."""
 
-    def __init__(self, name: str, installed: Sequence[str], disabled: Sequence[str] = ()) -> None:
+
+def install(device: str) -> str:
+    """The command that adds a device of `PROVIDERS`."""
+    requirement = PROVIDERS[device]
+    return f"pip install {requirement!r}" if "[" in requirement else f"pip install {requirement}"
+
+
+def _cuda(device: str) -> str:
+    """The word that programs written for torch look for in an error about a CUDA device."""
+    return "CUDA " if "cuda" in device.split(":") else ""
+
+
+class BackendNotFound(MicrogradError, LookupError, RuntimeError):
+    """No installed plugin provides the device that was asked for.
+
+    ``because`` is what else is wrong with the name, where more is known.
+    """
+
+    def __init__(self, name: str, installed: Sequence[str], disabled: Sequence[str] = (), because: str = "") -> None:
+        self.name = name
+        if because:
+            message = f"no device is called {name!r}: {because}"
+        elif name in disabled or "*" in disabled:
+            off = "every backend" if "*" in disabled else f"the {_cuda(name)}{name!r} backend"
+            message = f"{off} is switched off by MICROGRAD_DISABLE_PLUGINS; unset it to use {_cuda(name)}{name!r}"
+        else:
+            message = (
+                f"no installed backend provides the {_cuda(name)}device {name!r}; "
+                f"installed: {', '.join(installed) or 'none'}. {self._advice(name, installed)}"
+            )
+        super().__init__(message)
+
+    @staticmethod
+    def _advice(name: str, installed: Sequence[str]) -> str:
         import difflib
 
-        self.name = name
-        if name in disabled:
-            message = f"the {name!r} backend is switched off by MICROGRAD_DISABLE_PLUGINS; unset it to use {name!r}"
-        else:
-            message = f"no installed backend provides the device {name!r}; installed: {', '.join(installed) or 'none'}"
-            close = difflib.get_close_matches(name, installed, n=1)
-            package = f"micrograd-{name.replace('_', '-')}"
-            message += f". Did you mean {close[0]!r}?" if close else f". To add it: pip install {package}"
-        super().__init__(message)
+        if name in PROVIDERS:
+            return f"To add it: {install(name)}"
+        known = [*installed, *(device for device in PROVIDERS if device not in installed)]
+        close = difflib.get_close_matches(name.strip().lower(), known, n=1, cutoff=0.7)
+        if not close:
+            return "No known package provides it"
+        here = close[0] in (*installed, "auto", "gpu")
+        return f"Did you mean {close[0]!r}?" + ("" if here else f" It comes with: {install(close[0])}")
 
 
 class BackendBroken(MicrogradError, RuntimeError):
@@ -76,7 +119,7 @@ class BackendBroken(MicrogradError, RuntimeError):
         self.name, self.faults = name, tuple(faults)
         listed = faults[0] if len(faults) == 1 else "".join(f"\n  - {fault}" for fault in faults)
         super().__init__(
-            f"the {name!r} backend ({origin}) is broken: {listed}\n"
+            f"the {_cuda(name)}{name!r} backend ({origin}) is broken: {listed}\n"
             f"Other devices are unaffected. Update or uninstall that distribution, "
             f"or set MICROGRAD_DISABLE_PLUGINS={name}"
         )
@@ -89,8 +132,8 @@ class BackendIncompatible(MicrogradError, RuntimeError):
         self.name, self.theirs, self.ours = name, theirs, ours
         update = "micrograd-core" if isinstance(theirs, int) and theirs > ours else "that distribution"
         super().__init__(
-            f"the {name!r} backend ({origin}) speaks protocol {theirs!r}, this core speaks protocol {ours}; "
-            f"update {update}"
+            f"the {_cuda(name)}{name!r} backend ({origin}) speaks protocol {theirs!r}, "
+            f"this core speaks protocol {ours}; update {update}"
         )
 
 
@@ -100,7 +143,7 @@ class DeviceUnavailable(MicrogradError, RuntimeError):
     def __init__(self, device: str, reason: str, remedy: str = "") -> None:
         self.device, self.reason = device, reason
         remedy = remedy or f'use another device, or ask for a substitute with Device("{device}", fallback="cpu")'
-        super().__init__(f"device {device!r} is unavailable: {reason}; {remedy}")
+        super().__init__(f"{_cuda(device)}device {device!r} is unavailable: {reason}; {remedy}")
 
 
 class DeviceMismatch(MicrogradError, ValueError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
-from micrograd_core.layout import Shape
+from micrograd_core.layout import MAX_DIMENSIONS, Shape
 from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
@@ -27,8 +29,15 @@ def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
     Raises
     ------
     DTypeError, ShapeError
-        When it is not numbers, or ragged.
+        When it is not numbers, or ragged, or nested without end.
     """
+    try:
+        return _ingest(data, wanted)
+    except RecursionError as error:
+        raise DTypeError(f"a tensor holds numbers; got {type(data).__name__}, which refers to itself") from error
+
+
+def _ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
     if isinstance(data, (bool, int, float, complex)) and not hasattr(data, "dtype"):
         dtype = wanted or infer([data])
         return pack([data], dtype), (), dtype
@@ -41,18 +50,18 @@ def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
     if isinstance(data, (str, bytes, dict, set)) or data is None:
         raise DTypeError(f"a tensor holds numbers; got {type(data).__name__}")
     if getattr(getattr(data, "dtype", None), "name", "") == "bfloat16":
-        raw, shape, _ = ingest(data.view("uint16"), None)
+        raw, shape, _ = _ingest(data.view("uint16"), None)
         return raw, shape, bfloat16
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError):
         array = data.__array__() if hasattr(data, "__array__") else data
         if type(array) is not type(data):
-            return ingest(array, wanted)
+            return _ingest(array, wanted)
         if hasattr(data, "dtype"):
             raise DTypeError(f"a tensor holds numbers; got {type(data).__name__} of {data.dtype}") from None
         if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
-            return ingest(list(data), wanted)
+            return _ingest(_items(data), wanted)
         raise DTypeError(f"a tensor holds numbers; got {type(data).__name__}") from None
     shape = tuple(view.shape or ())
     contents = b"" if 0 in shape else view.cast("B") if view.c_contiguous else view.tobytes()
@@ -80,12 +89,13 @@ def flatten(nested: Sequence[Any]) -> tuple[list[Any], Shape]:
     Raises
     ------
     ShapeError
-        When rows differ in length or depth.
+        When rows differ in length or depth, or there is no end to them.
     """
+    _measure(nested)
     level: list[Any] = list(nested)
     shape = [len(level)]
     while level and any(_is_row(item) for item in level):
-        rows = [list(item) if _is_row(item) else None for item in level]
+        rows = [_items(item) if _is_row(item) else None for item in level]
         lengths = {None if row is None else len(row) for row in rows}
         if len(lengths) > 1:
             found = " and ".join(sorted("a number" if length is None else f"length {length}" for length in lengths))
@@ -95,6 +105,45 @@ def flatten(nested: Sequence[Any]) -> tuple[list[Any], Shape]:
     if any(getattr(item, "requires_grad", False) for item in level):
         raise GraphError("a list of tensors that record gradients would lose them; join them with stack([...])")
     return [item.item() if hasattr(item, "item") and hasattr(item, "dtype") else item for item in level], tuple(shape)
+
+
+def _measure(nested: Any) -> None:
+    """Refuse what has no end: rows are alike, so that the first ones tell, and nothing has been copied yet."""
+    size, depth = 1, 0
+    while _is_row(nested):
+        depth += 1
+        if depth > MAX_DIMENSIONS:
+            raise ShapeError(
+                f"data nested more than {MAX_DIMENSIONS} deep, and a tensor has at most {MAX_DIMENSIONS} axes; "
+                "does a list hold itself?"
+            )
+        size *= len(nested)
+        nested = next(iter(nested), None)
+    if size * POINTER > 1 << 30 and size * POINTER > _memory():
+        raise ShapeError(f"nested data of {size:,} elements do not fit into this machine's memory; are lists shared?")
+
+
+POINTER = 8  # bytes
+
+
+def _memory() -> int:
+    """Bytes of this machine, or where it does not tell, more than any has."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 43
+
+
+def _items(row: Any) -> Any:
+    """A row's items, as many as it says it has: one whose ``__getitem__`` never ends would fill the memory."""
+    if isinstance(row, (list, tuple)):
+        return row
+    length = len(row)
+    items = list(itertools.islice(row, length + 1))
+    if len(items) != length:
+        more = "more" if len(items) > length else len(items)
+        raise ShapeError(f"{type(row).__name__} says that it has {length} items, and gives {more}")
+    return items
 
 
 def _is_row(item: Any) -> bool:

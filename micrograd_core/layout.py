@@ -8,11 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from operator import index
+from reprlib import repr as brief  # of data nested without end, too
 from typing import Any
 
 from micrograd_core.errors import AxisError, IndexingError, ShapeError
 
 Shape = tuple[int, ...]
+
+MAX_DIMENSIONS = 64
+"""Axes that a tensor may have: as many as NumPy's arrays, and as Python's buffers."""
 
 
 def contiguous_strides(shape: Shape) -> Shape:
@@ -60,9 +64,11 @@ def as_shape(op: str, shape: Any) -> Shape:
     try:
         result = (index(shape),) if is_integer(shape) else tuple(map(index, shape))
     except TypeError:
-        raise ShapeError(f"{op}: a shape is a sequence of integers; got {shape!r}") from None
+        raise ShapeError(f"{op}: a shape is a sequence of integers; got {brief(shape)}") from None
     if any(length < 0 for length in result):
         raise ShapeError(f"{op}: lengths cannot be negative; got {result}")
+    if len(result) > MAX_DIMENSIONS:
+        raise ShapeError(f"{op}: a tensor has at most {MAX_DIMENSIONS} axes; got a shape of {len(result)}")
     return result
 
 
@@ -71,7 +77,9 @@ def resolve_reshape(old: Shape, shape: Any) -> Shape:
     try:
         new = [index(shape)] if is_integer(shape) else list(map(index, shape))
     except TypeError:
-        raise ShapeError(f"reshape: a shape is a sequence of integers; got {shape!r}") from None
+        raise ShapeError(f"reshape: a shape is a sequence of integers; got {brief(shape)}") from None
+    if len(new) > MAX_DIMENSIONS:
+        raise ShapeError(f"reshape: a tensor has at most {MAX_DIMENSIONS} axes; got a shape of {len(new)}")
     size = math.prod(old)
     if new.count(-1) == 1:
         known = math.prod(length for length in new if length != -1)

@@ -212,7 +212,7 @@ class Info:
         return {
             "boolean indexing": "boolean-indexing" in words,
             "data-dependent shapes": "data-dependent-shapes" in words,
-            "max dimensions": 64,
+            "max dimensions": layout.MAX_DIMENSIONS,
         }
 
     def default_device(self) -> Device:

@@ -19,14 +19,16 @@ A plugin is a module (or any object) with two hooks::
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any, Final
 
 import pluggy
 
 from micrograd_core import backend as boundary
-from micrograd_core.errors import BackendBroken, BackendIncompatible, BackendNotFound, MicrogradError
+from micrograd_core.errors import PROVIDERS, BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable
 from micrograd_core.kernels import Kernels
 
 GROUP: Final = "micrograd.backends"
@@ -61,10 +63,41 @@ def micrograd_priority() -> int:  # type: ignore[empty-body]
     """How eagerly ``Device("auto")`` picks this device: accelerators above 0, hosts 0 (default), below 0 never."""
 
 
-_HOOKS: Final = {"micrograd_addresses": ("",), "micrograd_priority": 0}  # optional hooks and their defaults
+def _are_addresses(result: Any) -> bool:
+    return (
+        isinstance(result, Sequence) and not isinstance(result, str) and all(isinstance(each, str) for each in result)
+    )
 
-_manager: pluggy.PluginManager | None = None
-_registered: dict[str, Any] = {}
+
+_OPTIONAL: Final[dict[str, tuple[Any, Callable[[Any], bool], str]]] = {
+    "micrograd_addresses": (("",), _are_addresses, "a list of strings"),
+    "micrograd_priority": (0, lambda result: isinstance(result, int), "a whole number"),
+}
+"""Optional hooks: their default, and what they must return."""
+
+_managers: dict[str, pluggy.PluginManager] = {}
+"""By device name. One for each plugin, so that none is ever looked at, or compared, for another's sake."""
+
+
+class _Blaming:
+    """A context in which what a plugin raises becomes `BackendBroken`, but for `passed`: even ``SystemExit``.
+
+    A class, since `contextlib.contextmanager` takes a ``RuntimeError`` that ``StopIteration`` caused for its own.
+    """
+
+    def __init__(self, name: str, doing: str, *passed: type[Exception]) -> None:
+        self.name, self.doing = name, doing
+        self.passed: tuple[type[BaseException], ...] = (KeyboardInterrupt, *passed)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and not isinstance(error, self.passed):
+            from traceback import format_exception_only
+
+            said = " ".join("".join(format_exception_only(error)).split())
+            raise BackendBroken(self.name, origin(self.name), [f"{self.doing} raised {said}"]) from error
 
 
 def disabled() -> list[str]:
@@ -72,54 +105,95 @@ def disabled() -> list[str]:
     return [name.strip() for name in os.environ.get("MICROGRAD_DISABLE_PLUGINS", "").split(",") if name.strip()]
 
 
-def entry_points() -> dict[str, list[metadata.EntryPoint]]:
-    """Installed entry points by device name, disabled ones left out. Imports no plugin."""
+def _is_off(name: str) -> bool:
     off = disabled()
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for entry in metadata.entry_points(group=GROUP):
-        if entry.name not in off and "*" not in off:
-            claims = found.setdefault(entry.name, [])
-            if (entry.value, _distribution(entry)) not in [(other.value, _distribution(other)) for other in claims]:
-                claims.append(entry)
-    return dict(sorted(found.items()))
+    return name in off or "*" in off
+
+
+def entry_points() -> dict[str, list[metadata.EntryPoint]]:
+    """Installed entry points by device name, disabled ones left out, in an order of their own. Imports no plugin."""
+    found: dict[str, dict[tuple[str, str], metadata.EntryPoint]] = {}
+    for entry in _readable():
+        if not _is_off(entry.name):
+            found.setdefault(entry.name, {}).setdefault((_distribution(entry), entry.value), entry)
+    return {name: [entry for _, entry in sorted(claims.items())] for name, claims in sorted(found.items())}
+
+
+def _readable() -> list[metadata.EntryPoint]:
+    try:
+        return list(metadata.entry_points(group=GROUP))
+    except Exception:  # of some distribution, which may be no plugin, the metadata are damaged: leave it out
+        found: dict[str, list[metadata.EntryPoint]] = {}  # by distribution: the first on the path counts
+        for distribution in metadata.distributions():
+            with suppress(Exception):
+                found.setdefault(distribution.name.lower(), list(distribution.entry_points.select(group=GROUP)))
+        return [entry for entries in found.values() for entry in entries]
 
 
 def _distribution(entry: metadata.EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unnamed distribution"
+    with suppress(Exception):
+        if entry.dist and entry.dist.name:
+            return f"{entry.dist.name} {entry.dist.version}"
+    return "an unnamed distribution"
+
+
+def _split(name: str) -> tuple[list[metadata.EntryPoint], list[metadata.EntryPoint]]:
+    """The entry points that a device name belongs to, more than one where nothing decides; and other claims to it.
+
+    A name in `PROVIDERS` is its provider's: what is installed later takes no device from it.
+    """
+    claims = entry_points().get(name, [])
+    provider = PROVIDERS.get(name, "").partition("[")[0]
+    owned = [each for each in claims if _canonical(each) == provider]
+    owned = owned or claims
+    return owned, [each for each in claims if each not in owned]
+
+
+def _canonical(entry: metadata.EntryPoint) -> str:
+    """The name of the distribution, as package indexes compare it."""
+    return re.sub("[-_.]+", "-", _distribution(entry).partition(" ")[0]).lower()
+
+
+def distributions(name: str) -> str:
+    """The distributions that a device name belongs to, with their versions."""
+    return " and ".join(map(_distribution, _split(name)[0])) or "registered by hand"
+
+
+def disregarded(name: str) -> str:
+    """Claims to a device name that count for nothing, as a sentence; empty where there are none."""
+    others = " and ".join(map(_described, _split(name)[1]))
+    return (
+        f"{others} claims the name {name!r} too, and is not used: it is the name of {PROVIDERS[name]}" if others else ""
+    )
+
+
+def _described(entry: metadata.EntryPoint) -> str:
+    return f"{_distribution(entry)}, entry point {entry.name} = {entry.value}"
 
 
 def origin(name: str) -> str:
-    """Where a plugin comes from: distribution, version, entry point."""
-    entries = entry_points().get(name, [])
-    return (
-        " and ".join(f"{_distribution(entry)}, entry point {entry.name} = {entry.value}" for entry in entries)
-        or "registered by hand"
-    )
+    """Where a plugin comes from: distribution, version, entry point; and who else claims the name."""
+    owned = " and ".join(map(_described, _split(name)[0])) or "registered by hand"
+    return "; ".join(filter(None, (owned, disregarded(name))))
 
 
 def register(name: str, plugin: Any) -> None:
     """Make `plugin` known under a device name without an entry point (for tests and notebooks)."""
-    _forget(name)
-    _validated(name, plugin)
+    unregister(name)
+    _managers[name] = _validated(name, plugin)
 
 
 def unregister(name: str) -> None:
     """Forget a plugin given to `register`. Tensors on its devices stay usable."""
-    _forget(name)
-
-
-def _forget(name: str) -> None:
     from micrograd_core.device import Device
 
     Device.forget(name)
-    plugin = _registered.pop(name, None)
-    if plugin is not None and _manager is not None:
-        _manager.unregister(plugin)
+    _managers.pop(name, None)
 
 
 def names() -> list[str]:
     """Names of the devices that some plugin provides. Imports none of them."""
-    return sorted({*entry_points(), *_registered} - set(disabled()))
+    return sorted({*entry_points(), *(name for name in _managers if not _is_off(name))})
 
 
 def call(name: str, hook: str, **arguments: Any) -> Any:
@@ -130,18 +204,23 @@ def call(name: str, hook: str, **arguments: Any) -> Any:
     BackendNotFound
         No plugin of that name.
     BackendBroken
-        It raised something other than an error of ours; the cause is chained.
+        It raised something else, which is chained, or returned what the hook must not.
+    DeviceUnavailable
+        From the plugin.
     """
-    plugin = _load(name)
-    assert _manager is not None
-    caller = _manager.subset_hook_caller(hook, [other for other in _registered.values() if other is not plugin])
-    try:
-        result = caller(**arguments)
-    except MicrogradError:
-        raise
-    except Exception as error:
-        raise BackendBroken(name, origin(name), [f"{hook} raised {type(error).__name__}: {error}"]) from error
-    return _HOOKS[hook] if result is None and hook in _HOOKS else result
+    manager = _load(name)
+    with _Blaming(name, hook, DeviceUnavailable):
+        result = getattr(manager.hook, hook)(**arguments)
+    if hook not in _OPTIONAL:
+        return result
+    default, fits, wanted = _OPTIONAL[hook]
+    if result is None:
+        return default
+    with _Blaming(name, hook):
+        fitting = fits(result)
+    if not fitting:
+        raise BackendBroken(name, origin(name), [f"{hook} must return {wanted}; it returned {type(result).__name__}"])
+    return result
 
 
 def open_backend(name: str, address: str) -> Kernels:
@@ -159,59 +238,56 @@ def open_backend(name: str, address: str) -> Kernels:
     backend = call(name, "micrograd_open", address=address)
     if backend is None:
         raise BackendBroken(name, origin(name), ["micrograd_open returned None instead of a backend"])
-    protocol = getattr(backend, "protocol", None)
-    if protocol != boundary.PROTOCOL:
-        if isinstance(protocol, int):
-            raise BackendIncompatible(name, origin(name), protocol, boundary.PROTOCOL)
-        faults = [f"'protocol' must be the integer {boundary.PROTOCOL}; it is {protocol!r}"]
-        raise BackendBroken(name, origin(name), faults + boundary.faults(backend))
-    faults = boundary.faults(backend)
-    if not faults and backend.device.partition(":")[0] != name:
-        faults = [f"it was opened as {name!r} but calls its device {backend.device!r}"]
-    faults = faults or boundary.probe(backend)
-    if faults:
-        raise BackendBroken(name, origin(name), faults)
-    return Kernels(backend)
-
-
-def _load(name: str) -> Any:
-    if name in _registered and name not in disabled():
-        return _registered[name]
-    entries = entry_points().get(name, [])
-    if not entries:
-        raise BackendNotFound(name, names(), disabled())
-    if len(entries) > 1:
-        raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
-    try:
-        plugin = entries[0].load()
-    except Exception as error:
-        raise BackendBroken(name, origin(name), [f"its import raised {type(error).__name__}: {error}"]) from error
-    return _validated(name, plugin)
-
-
-def _validated(name: str, plugin: Any) -> Any:
-    """Register `plugin` with pluggy, which checks its hooks against the specifications above."""
-    global _manager
-    if _manager is None:
-        _manager = pluggy.PluginManager("micrograd")
-        _manager.add_hookspecs(__import__(__name__, fromlist=["*"]))
-    known = {hook.name for caller in _manager.hook.__dict__.values() for hook in [caller] if hasattr(caller, "name")}
-    offered = [attribute for attribute in dir(plugin) if _manager.parse_hookimpl_opts(plugin, attribute) is not None]
-    faults = [
-        f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
-    ]
-    if "micrograd_open" not in offered:
-        faults.append("it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)")
-    try:
-        _manager.register(plugin, name)
-    except (pluggy.PluginValidationError, ValueError) as error:
-        faults.append(" ".join(str(error).split()))
-        if _manager.has_plugin(name):
-            _manager.unregister(name=name)
-    else:
+    with _Blaming(name, "a look at its backend", BackendBroken, BackendIncompatible):
+        protocol = getattr(backend, "protocol", None)
+        if protocol != boundary.PROTOCOL:
+            if isinstance(protocol, int):
+                raise BackendIncompatible(name, origin(name), protocol, boundary.PROTOCOL)
+            faults = [f"'protocol' must be the integer {boundary.PROTOCOL}; it is {protocol!r}"]
+            raise BackendBroken(name, origin(name), faults + boundary.faults(backend))
+        faults = boundary.faults(backend)
+        if not faults and backend.device.partition(":")[0] != name:
+            faults = [f"it was opened as {name!r} but calls its device {backend.device!r}"]
+        faults = faults or boundary.probe(backend)
         if faults:
-            _manager.unregister(plugin)
-    if faults:
-        raise BackendBroken(name, origin(name), faults)
-    _registered[name] = plugin
-    return plugin
+            raise BackendBroken(name, origin(name), faults)
+        return Kernels(backend)
+
+
+def _load(name: str) -> pluggy.PluginManager:
+    if name in _managers and not _is_off(name):
+        return _managers[name]
+    owned, _ = _split(name)
+    if not owned:
+        because = "" if name.strip() else 'a device is a name such as "cpu", "cuda:1" or "auto"'
+        because = f"{name!r} takes no address" if name in ("auto", "gpu") else because
+        raise BackendNotFound(name, names(), disabled(), because)
+    if len(owned) > 1:
+        raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
+    with _Blaming(name, "its import"):
+        plugin = owned[0].load()
+    _managers[name] = _validated(name, plugin)
+    return _managers[name]
+
+
+def _validated(name: str, plugin: Any) -> pluggy.PluginManager:
+    """A manager for `plugin`: pluggy has checked its hooks against the specifications above."""
+    manager = pluggy.PluginManager("micrograd")
+    manager.add_hookspecs(__import__(__name__, fromlist=["*"]))
+    known = {hook for hook in vars(manager.hook) if hook.startswith("micrograd_")}
+    with _Blaming(name, "its registration", BackendBroken):
+        offered = [attribute for attribute in dir(plugin) if manager.parse_hookimpl_opts(plugin, attribute) is not None]
+        faults = [
+            f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
+        ]
+        if "micrograd_open" not in offered:
+            faults.append(
+                "it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)"
+            )
+        try:
+            manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            faults.append(" ".join(str(error).split()))
+        if faults:
+            raise BackendBroken(name, origin(name), faults)
+    return manager

@@ -7,11 +7,12 @@ author replaces what is in them, one at a time, with the suite green in between.
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
+from shutil import rmtree
 
-from micrograd_core import __version__
-from micrograd_core.errors import MicrogradError
+from micrograd_core import __version__, files
+from micrograd_core.errors import PROVIDERS, MicrogradError
 
 PLACES = {
     "pyproject.toml.txt": "pyproject.toml",
@@ -47,22 +48,30 @@ def new_backend(name: str, folder: str | Path = ".") -> Path:
 
     Raises
     ------
+    CannotWrite
+        When the folder cannot be written; then none is left.
     ScaffoldError
-        When the name is no identifier, or the folder exists. Nothing is overwritten.
+        When the name is no identifier, or taken, or the folder exists. Nothing is overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ScaffoldError(
             f"{name!r} cannot be a device name; use lower-case letters, digits and _, starting with a letter"
         )
+    if name in PROVIDERS:
+        raise ScaffoldError(f"{name!r} is the name that {PROVIDERS[name]} answers to; choose another")
     target = Path(folder) / f"micrograd-{name.replace('_', '-')}"
     if target.exists():
         raise ScaffoldError(f"{target} exists already; choose another name or folder")
-    template = files("micrograd_core") / "template"
+    template = resources("micrograd_core") / "template"
+    contents = {target / f"micrograd_{name}" / "py.typed": b""}
     for source, place in PLACES.items():
-        path = target / place.replace("NAME", name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = (template / source).read_text(encoding="utf-8")
         text = text.replace("DISTRIBUTION", target.name).replace("VERSION", __version__).replace("NAME", name)
-        path.write_text(text, encoding="utf-8")
-    (target / f"micrograd_{name}" / "py.typed").touch()
+        contents[target / place.replace("NAME", name)] = text.encode()
+    try:
+        files.check(*contents)
+        files.write(contents)
+    except files.CannotWrite:
+        rmtree(target, ignore_errors=True)  # or it would exist already, when tried again
+        raise
     return target

@@ -6,6 +6,7 @@ It needs the extra ``train`` (scikit-learn, rich, safetensors, matplotlib, and N
 from __future__ import annotations
 
 import importlib
+import io
 import itertools
 import json
 import math
@@ -15,9 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from micrograd_core import functions, no_grad
+from micrograd_core import files, functions, no_grad
 from micrograd_core.device import Device, default_device
-from micrograd_core.errors import MicrogradError, MissingExtra
+from micrograd_core.errors import MicrogradError, MissingExtra, one_of
 from micrograd_core.nn import Linear, Module, ReLU, Sequential
 from micrograd_core.optim import SGD, Adam, Optimizer
 from micrograd_core.tensor import Tensor, asarray
@@ -25,6 +26,10 @@ from micrograd_core.tensor import Tensor, asarray
 
 class TrainingDiverged(MicrogradError, ArithmeticError):
     """The loss is no longer a number."""
+
+
+class NotSensible(MicrogradError, ValueError):
+    """A setting that cannot end well. Nothing was done."""
 
 
 _NEEDED = {
@@ -35,10 +40,47 @@ _NEEDED = {
     "numpy": "numpy",
 }
 
+WRITTEN = ("model.safetensors", "metrics.json", "curves.png")
+
 OPTIMIZERS: dict[str, Callable[[list[Tensor], float], Optimizer]] = {
     "adam": lambda parameters, lr: Adam(parameters, lr=lr),
     "sgd": lambda parameters, lr: SGD(parameters, lr=lr, momentum=0.9),
 }
+
+
+TRAINING_IMAGES, TEST_IMAGES = 1437, 360
+MOST_LAYERS, MOST_BYTES = 100, 2 << 30
+
+
+def _check(epochs: int, batch_size: int, lr: float, hidden: Sequence[int], optimizer: str) -> None:
+    """Refuse what would fill the memory, or run for days, over images that a network learns in seconds."""
+    if optimizer not in OPTIMIZERS:
+        raise NotSensible(f"--optimizer takes {one_of(OPTIMIZERS)}; got {optimizer!r}")
+    for option, value, least, most, unit in (
+        ("--epochs", epochs, 1, 100_000, "passes over the images"),
+        ("--batch-size", batch_size, 1, TRAINING_IMAGES, "images; there are no more to train on"),
+        ("--lr", lr, 1e-8, 100, "as the size of a step; others teach nothing"),
+        ("--hidden", min(hidden, default=1), 1, math.inf, "units in a layer"),
+    ):
+        if not least <= value <= most:
+            raise NotSensible(f"{option} takes {least:,} to {most:,} {unit}; got {_figure(value)}")
+    if len(hidden) > MOST_LAYERS:
+        raise NotSensible(f"--hidden takes at most {MOST_LAYERS} layers; got {len(hidden):,}")
+    sizes = [64, *hidden, 10]
+    parameters = sum((inputs + 1) * outputs for inputs, outputs in itertools.pairwise(sizes))
+    copies = {"adam": 4, "sgd": 3}[optimizer]  # weights, gradients, moments
+    activations = 3 * max(batch_size, TEST_IMAGES) * sum(sizes)  # before and after ReLU, and a gradient
+    takes = 4 * (copies * parameters + activations)
+    if takes > MOST_BYTES:
+        raise NotSensible(
+            f"--hidden {' '.join(map(_figure, hidden))}: a network of {_figure(parameters)} parameters, which takes "
+            f"{_figure(takes >> 20)} MiB to train; sensible for {TRAINING_IMAGES:,} images are at most "
+            f"{MOST_BYTES >> 20:,} MiB"
+        )
+
+
+def _figure(number: float) -> str:
+    return f"{number:,}" if not number > 10**15 else "over 1,000,000,000,000,000"
 
 
 def mlp(sizes: Sequence[int], generator: random.Random, device: Device) -> Sequential:
@@ -63,7 +105,8 @@ def train_digits(
     """Train a multilayer perceptron, and write what came of it to the folder `out`.
 
     ``model.safetensors`` holds the weights, ``curves.png`` loss and accuracy by epoch, ``metrics.json`` the same as
-    numbers. The same seed gives the same numbers on one device.
+    numbers. The same seed gives the same numbers on one device. All three take the place of a former run's together,
+    when the training is done; until then, and if anything fails, those stay as they are.
 
     Parameters
     ----------
@@ -79,6 +122,12 @@ def train_digits(
     ------
     MissingExtra
         When a package of the extra is not installed; nothing was done.
+    NotSensible
+        When the settings would fill the memory, or cannot teach anything; nothing was done.
+    CannotWrite
+        When `out` cannot be written: before the training, unless the disk is full.
+    TrainingDiverged
+        When the loss is no longer a number.
     BackendNotFound, DeviceUnavailable
         For a device that cannot be used.
     """
@@ -87,11 +136,12 @@ def train_digits(
         raise MissingExtra("micrograd train digits", ", ".join(missing), "train")
     import numpy as np
 
+    _check(epochs, batch_size, lr, hidden, optimizer)
     where = default_device() if device is None else Device(device)
+    if not str(out).strip():
+        raise files.CannotWrite(out, "a folder has a name")
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("model.safetensors", "curves.png", "metrics.json"):
-        (folder / name).open("ab").close()  # now, rather than after the work, if it cannot be written
+    files.check(*(folder / name for name in WRITTEN))
 
     (train_x, train_y), (test_x, test_y) = _digits(seed)
     generator = random.Random(seed)
@@ -203,11 +253,10 @@ def _progress(epochs: int) -> Any:
 def _save(model: Module, metrics: dict[str, Any], folder: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     weights = {name: p.numpy() for name, p in model.state_dict().items()}
-    save_file(weights, folder / "model.safetensors", metadata={"hidden": json.dumps(metrics["hidden"])})
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    saved = save(weights, metadata={"hidden": json.dumps(metrics["hidden"])})
     epochs = range(1, len(metrics["loss"]) + 1)
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -218,4 +267,7 @@ def _save(model: Module, metrics: dict[str, Any], folder: Path) -> None:
     right.plot(epochs, metrics["test_accuracy"], label="test")
     right.set(xlabel="epoch", ylabel="fraction correct", title=f"test accuracy {metrics['test_accuracy'][-1]:.2%}")
     right.legend(loc="lower right")
-    figure.savefig(folder / "curves.png", dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    contents = saved, (json.dumps(metrics, indent=2) + "\n").encode(), picture.getvalue()
+    files.write({folder / name: content for name, content in zip(WRITTEN, contents, strict=True)})

@@ -83,8 +83,6 @@ class Value:
     _db: Any
     _name: str
     _depth: int  # operations since the chain of first operands was last packed
-    stack: ClassVar[Callable[[Any], Tensor]]  # `bridge` sets both: nested Values to a tensor, and back
-    unstack: ClassVar[Callable[[Tensor], Any]]
     _on_host: ClassVar[bool] = True
     _uses: int  # how often the sweep in progress has yet to meet this node; 0 between sweeps
 
@@ -196,6 +194,20 @@ class Value:
     def cuda(self, index: int = 0) -> Value:
         """``to("cuda:index")``."""
         return self.to(devices.Device.cuda(index))
+
+    @staticmethod
+    def stack(values: Any) -> Tensor:
+        """A tensor of nested sequences of Values, in their graph: `bridge.stack`."""
+        from micrograd_core.bridge import stack
+
+        return stack(values)
+
+    @staticmethod
+    def unstack(tensor: Tensor) -> Any:
+        """The elements of a tensor as nested lists of Values, in its graph: `bridge.unstack`."""
+        from micrograd_core.bridge import unstack
+
+        return unstack(tensor)
 
     # ── how it came about ────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,8 +20,10 @@ for those that would hang or end the process.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from micrograd_core import files
 from micrograd_core.device import Device
 from micrograd_core.errors import MissingExtra
 
@@ -37,12 +39,15 @@ def run(device: str, *, json_path: str = "", markdown_path: str = "", expression
         When pytest or NumPy is not installed, or pytest-xdist where workers were asked for.
     BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
         When there is no such device to test.
+    CannotWrite
+        When there is no writing to a path.
     """
     needed = {"pytest": "pytest", "numpy": "numpy", **({"xdist": "pytest-xdist"} if workers else {})}
     missing = [package for name, package in needed.items() if find_spec(name) is None]
     if missing:
         raise MissingExtra("micrograd conformance", " and ".join(missing), "conformance")
     Device(device)  # say now what is wrong with it
+    files.check(*(Path(path) for path in (json_path, markdown_path) if path))
 
     import pytest
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from micrograd_core import files
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.device import Device
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
@@ -88,10 +89,8 @@ class Matrix:
 
     def save(self, json_path: str, markdown_path: str) -> None:
         """To the files that were asked for."""
-        if json_path:
-            Path(json_path).write_text(json.dumps(self.summary(), indent=1) + "\n", encoding="utf-8")
-        if markdown_path:
-            Path(markdown_path).write_text(self.markdown(), encoding="utf-8")
+        texts = {json_path: json.dumps(self.summary(), indent=1) + "\n", markdown_path: self.markdown()}
+        files.write({Path(path): text.encode() for path, text in texts.items() if path})
 
     def text(self, width: int, *, colour: bool = False) -> str:
         """Levels, operations by how they are provided, the first failures, and the verdict; a table with rich."""
