@@ -167,8 +167,8 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
         params = SCATTER.parameters(x, value, key=key)
     kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
     place = kin and not whole and operand is None and _is_place(x, params, source)
-    if place and (not records or _in_graph(source, x)):
-        return  # ``x[key] += 1`` has written already
+    if place and (not records or _in_graph(source, x)) and not (real and "strided" not in x._kernels.capabilities):
+        return  # ``x[key] += 1`` has written already, unless the device gave a copy as ``x[key]``
     if real:
         kernels, _, (_, ready) = prepare(SCATTER, (x, value))
         if kernels.assign(x._handle, getattr(ready, "_handle", ready), params["key"]):
