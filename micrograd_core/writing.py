@@ -151,17 +151,24 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
             "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
             "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
         )
-    whole = holds_arrays(key)
-    if whole:
-        key, value = ..., updated(x, key, value)
-    assert SCATTER.parameters is not None
-    params = SCATTER.parameters(x, value, key=key)
-    kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
-    place = kin and operand is None and not whole and _is_place(x, params, source)
     records = records_at(x._kernels.depth) and (x.requires_grad or getattr(value, "requires_grad", False))
-    if place and (not records or _in_graph(source, x)):
-        return  # ``x[key] += 1`` has written already
-    if not records and not x.requires_grad and (x._storage is None or not x._storage.tracked):
+    real = not records and not x.requires_grad and (x._storage is None or not x._storage.tracked)
+    selects = holds_arrays(key)
+    if selects:
+        key, value = ..., updated(x, key, value)
+    # the result of an operator is fresh: where a copy is due, it is one already, unless it lost what `x` records
+    whole = selects or (
+        operand is not None and value._handle.shape == x._handle.shape and value.requires_grad is records
+    )
+    params: dict[str, Any] = {}
+    if real or not whole:
+        assert SCATTER.parameters is not None
+        params = SCATTER.parameters(x, value, key=key)
+    kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
+    place = kin and not whole and operand is None and _is_place(x, params, source)
+    if place and (not records or _in_graph(source, x)) and not (real and "strided" not in x._kernels.capabilities):
+        return  # ``x[key] += 1`` has written already, unless the device gave a copy as ``x[key]``
+    if real:
         kernels, _, (_, ready) = prepare(SCATTER, (x, value))
         if kernels.assign(x._handle, getattr(ready, "_handle", ready), params["key"]):
             if x._storage is not None:
@@ -269,11 +276,12 @@ def _put_back(view: Tensor, base: Tensor, new: Tensor) -> Tensor:
     from micrograd_core.dispatch import Recorded, apply
 
     _, op, params, *_ = view._origin
+    if op is None:
+        return new
     if op is not GETITEM:
         k = Recorded.of(base._kernels)
-        if op is not None:
-            new = op.gradient[0](k, new, view, base, **params)
-            new = new if new.shape == base.shape else unbroadcast(k, new, base.shape)
+        new = op.gradient[0](k, new, view, base, **params)
+        new = new if new.shape == base.shape else unbroadcast(k, new, base.shape)
         assert SCATTER.parameters is not None
         params = SCATTER.parameters(base, new, key=...)
     return apply(SCATTER, (base, new), params)

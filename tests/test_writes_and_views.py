@@ -334,6 +334,17 @@ def test_values_that_nobody_holds_may_come_from_any_view_of_the_target(device: D
     assert y.tolist() == [[4.0, 2.0], [2.0, 1.0]]
 
 
+@pytest.mark.parametrize("name", ["cpu", "rawbuffer:0", "strict:0"])
+def test_one_element_is_written_in_place(name: str) -> None:
+    if not Device.is_available(name):
+        pytest.skip(f"{name} is not here")
+    x = mg.asarray([[1.0, 2.0], [3.0, 4.0]], device=name)
+    x[0, 1] *= 5.0
+    row = x[1]
+    row[0] += 1.0  # a device may give a copy of one element
+    assert x.tolist() == [[1.0, 10.0], [4.0, 4.0]]
+
+
 def test_a_view_of_everything_may_be_written_to_other_places(device: Device) -> None:
     w = Tensor([1.0, 2.0], device=device)
     y = w * 1
