@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Container, Iterable
-from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,7 @@ def recording(enabled: bool, depth: int) -> during:
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
-class _GradMode(during, ContextDecorator):
+class _GradMode(during):
     """Sets the grad mode of this context, at all depths; threads and asyncio tasks do not see each other's."""
 
     enabled: bool
@@ -93,9 +92,6 @@ class _GradMode(during, ContextDecorator):
                 f"cover; write `with {type(self).__name__}():` inside it"
             )
         return super().__call__(function)
-
-    def _recreate_cm(self) -> _GradMode:  # a decorated function enters a fresh one at each call
-        return type(self)()
 
 
 class no_grad(_GradMode):  # noqa: N801
