@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 innermost: Callable[[Tensor], Tensor] = lambda x: x  # noqa: E731
 
 _deposit = lock()  # two threads may sweep graphs that share leaves
-_gradient_of = attrgetter("_grad")
+_GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
 
 
 def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
@@ -81,24 +81,22 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
             owner = leaf.owner()
             if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
                 continue
-            if leaf in after:  # a layer that was used twice
-                total: Tensor | None = after[leaf]
-            else:
+            total = after.get(leaf)  # not None for a layer that was used twice
+            if total is None:
                 total = owner._grad
                 owners.append(owner)
                 before.append(total)
-            if owner.dtype.is_complex:
-                g = (Recorded.of(leaf.kernels) if recorded else leaf.kernels).conj(g)
+            kernels, dtype = leaf.kernels, owner.dtype
+            if dtype.is_complex:
+                g = (Recorded.of(kernels) if recorded else kernels).conj(g)
             if recorded:
                 after[leaf] = g if total is None else total + g
             else:
-                handle = g if total is None else leaf.kernels.add(total._handle, g)
-                after[leaf] = wrap(handle, leaf.kernels, owner.dtype, None)
+                after[leaf] = wrap(g if total is None else kernels.add(total._handle, g), kernels, dtype, None)
         with _deposit:
             # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
             changed = map(is_not, map(_gradient_of, owners), before)
-            assigned = map(setattr, owners, repeat("_grad"), after.values())
-            if not any(chain(changed, assigned)):
+            if not any(chain(changed, map(setattr, owners, _GRADIENT, after.values()))):
                 return onward
 
 

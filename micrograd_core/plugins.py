@@ -175,18 +175,22 @@ def open_backend(name: str, address: str) -> Kernels:
 
 
 def _load(name: str) -> Any:
-    if name in _registered and name not in disabled():
-        return _registered[name]
-    entries = entry_points().get(name, [])
-    if not entries:
-        raise BackendNotFound(name, names(), disabled())
-    if len(entries) > 1:
-        raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
-    try:
-        plugin = entries[0].load()
-    except Exception as error:
-        raise BackendBroken(name, origin(name), [f"its import raised {type(error).__name__}: {error}"]) from error
-    return _validated(name, plugin)
+    from micrograd_core.device import Device
+
+    with Device._lock:  # another thread may be loading the same one
+        if name in _registered and name not in disabled():
+            return _registered[name]
+        entries = entry_points().get(name, [])
+        if not entries:
+            raise BackendNotFound(name, names(), disabled())
+        if len(entries) > 1:
+            claim = "several distributions claim this device name; uninstall all but one"
+            raise BackendBroken(name, origin(name), [claim])
+        try:
+            plugin = entries[0].load()
+        except Exception as error:
+            raise BackendBroken(name, origin(name), [f"its import raised {type(error).__name__}: {error}"]) from error
+        return _validated(name, plugin)
 
 
 def _validated(name: str, plugin: Any) -> Any:

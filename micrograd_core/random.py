@@ -200,6 +200,7 @@ if hasattr(os, "register_at_fork"):
 
 # ── drawing the same numbers again ───────────────────────────────────────────────────────────────────────────
 
+
 def watch(seen: dict[Generator, State]) -> during:
     """Collect in `seen` the generators that are drawn from inside a ``with`` block, and where each stood before."""
     return during(_watched, (*_watched.get(), seen))
