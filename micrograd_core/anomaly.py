@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from functools import partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from micrograd_core.autograd import no_grad
@@ -82,10 +82,8 @@ def _locate(frame: FrameType, event: str, result: Any) -> None:
         record = record[4] if record[0].name == "part" else None
 
 
-class _Profiler:
-    """That of this thread, set and asked like a context variable."""
-
-    get, set = staticmethod(sys.getprofile), staticmethod(sys.setprofile)
+_PROFILER: Any = SimpleNamespace(get=sys.getprofile, set=sys.setprofile)
+"""That of this thread, asked and set like a context variable."""
 
 
 class detect_anomaly(during):  # noqa: N801
@@ -112,6 +110,7 @@ class detect_anomaly(during):  # noqa: N801
     """
 
     def __init__(self) -> None:
-        super().__init__(_Profiler, _locate)
+        super().__init__(_PROFILER, _locate)
+
 
 __all__ = ["detect_anomaly"]

@@ -65,6 +65,9 @@ class Generator:
     """
 
     __slots__ = ("_block", "_forks", "_key", "_splits")
+    _key: int
+    _block: int
+    _splits: int
 
     def __init__(self, seed: int | None = None) -> None:
         key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
@@ -102,12 +105,12 @@ class Generator:
         return {"key": stream._key, "block": block}
 
     def _stream(self) -> Generator:
-        """This generator, or what stands for it where it is rewound."""
+        """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""
         rewound = _rewound.get()
         return self if rewound is None else rewound.get(self, self)
 
     def _noted(self) -> Generator:
-        """The same, of which each `watch` is told where it stands."""
+        """The same; and each `watch` is told where it stands."""
         for seen in _watched.get():
             seen.setdefault(self, self.state)
         return self._stream()
@@ -170,7 +173,7 @@ class use_generator(during):  # noqa: N801
     def _recreate_cm(self) -> use_generator:  # a decorated function begins with the seed at each call
         return use_generator(self._value)
 
-    def __enter__(self) -> Generator:
+    def __enter__(self) -> Generator:  # type: ignore[override]
         self._value = self._value if isinstance(self._value, Generator) else Generator(self._value)
         return super().__enter__()  # type: ignore[no-any-return]
 
