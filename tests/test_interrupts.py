@@ -412,3 +412,49 @@ def test_a_handler_may_do_everything_at_any_time() -> None:
     assert x.grad.tolist() == [3.0 * rounds + calls, 4.0 * rounds + calls]
     assert value.grad == 5.0 * rounds
     assert len(set(drawn)) == len(drawn)
+
+
+def test_a_handler_may_register_a_hook_at_any_line_of_a_sweep() -> None:
+    number = 0
+    hooked: list[Tensor] = []
+
+    def react() -> None:
+        with suppress(mg.errors.GraphError):  # freed already
+            for x in reversed(hooked):
+                x.register_hook(lambda g: None)
+
+    while True:
+        x, y = two_leaves()
+        hooked[:] = [x * 2, y * 3]
+        hooked.append(hooked[0] * hooked[1])
+        loss = (hooked[2] + hooked[0]).sum()
+        with at_line(number, react, autograd.__file__) as line:
+            loss.backward()
+        if not line:
+            break
+        assert x.grad.tolist() == [20.0, 26.0], line
+        assert y.grad.tolist() == [6.0, 12.0], line
+        number += 1
+    assert number > 40
+
+
+def test_a_hook_may_register_another_further_down_the_same_sweep() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        z = y * 3
+        z.register_hook(lambda g: y.register_hook(lambda g: g * 10) and None)
+        return z.sum()
+
+    x, _ = two_leaves()
+    f(x).backward()
+    assert x.grad.tolist() == mg.grad(f)(x).tolist() == [60.0, 60.0]
+
+
+def test_a_hook_that_frees_the_graph_of_the_sweep_around_it_is_told() -> None:
+    x, _ = two_leaves()
+    shared = x * 2
+    y = shared * 3
+    y.register_hook(lambda g: shared.sum().backward())
+    with pytest.raises(mg.errors.GraphError, match="already swept"):
+        y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
