@@ -389,6 +389,23 @@ def test_a_handler_may_sweep_at_any_line_of_a_deposit(shared: bool) -> None:
     assert number > 20
 
 
+def test_a_handler_may_draw_at_any_line_of_a_draw() -> None:
+    def words() -> tuple[int, ...]:
+        return tuple(random.randint(4, 0, 1 << 62).tolist())
+
+    drawn: list[tuple[int, ...]] = []
+    with handled_by(lambda *_: drawn.append(words())):
+        number = 0
+        while True:
+            with at_line(number, lambda: signal.raise_signal(signal.SIGALRM), random.__file__) as line:
+                drawn.append(words())
+            if not line:
+                break
+            number += 1
+    assert number > 10
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_a_handler_may_do_everything_at_any_time() -> None:
     x, y, value = Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), Value(2.0)
     drawn: list[int] = []
