@@ -8,14 +8,14 @@ These float32 "master weights" are what the optimiser moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ContextDecorator, contextmanager
-from contextvars import ContextVar, Token
+from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, one_of
+from micrograd_core.modes import during
 from micrograd_core.whole import assign_all
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ POLICY: Final[dict[str, str]] = {
 _dtype: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
 autocast_dtype = _dtype.get
 """The half type of this context, or None."""
-contexts: Final[list[Any]] = []
-"""Those entered anywhere. While there is none, operations do not look into the policy: it costs nothing."""
+contexts: Final[list[bool]] = []
+"""Not empty once there was any `autocast`. Until then operations do not look into the policy: it costs nothing."""
 
 
-class autocast(ContextDecorator):  # noqa: N801
+class autocast(during):  # noqa: N801
     """Within ``with autocast("float16"):`` operations compute in the dtype that `POLICY` gives them.
 
     Only this context is meant: threads and asyncio tasks do not see each other's. `backward` may run outside: the
@@ -98,40 +98,13 @@ class autocast(ContextDecorator):  # noqa: N801
         if chosen not in (float16, bfloat16):
             raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
         self.dtype = chosen if enabled else None
-        self._tokens: list[Token[DType | None]] = []
-
-    def _recreate_cm(self) -> autocast:  # a decorated function enters a fresh one at each call
-        return autocast(self.dtype or float16, enabled=self.dtype is not None)
-
-    def __enter__(self) -> autocast:
-        self._tokens.append(_dtype.set(self.dtype))
-        contexts.append(self)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        contexts.remove(self)
-        _dtype.reset(self._tokens.pop())
+        super().__init__(_dtype, self.dtype)
+        contexts[:] = [True]
 
 
-@contextmanager
-def suspended() -> Iterator[None]:
+def suspended() -> during:
     """Nothing is cast inside: what an operation or a gradient rule computes has the dtypes it was begun with."""
-    token = _dtype.set(None)
-    try:
-        yield
-    finally:
-        _dtype.reset(token)
-
-
-@contextmanager
-def resumed() -> Iterator[None]:
-    """What a copied context says of `autocast` holds inside, also when that block has ended meanwhile."""
-    mark = object()
-    contexts.append(mark)
-    try:
-        yield
-    finally:
-        contexts.remove(mark)
+    return during(_dtype, None)
 
 
 def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import linecache
 import sys
 from functools import partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from micrograd_core.autograd import no_grad
 from micrograd_core.dispatch import wrap
 from micrograd_core.errors import AnomalyError
+from micrograd_core.modes import during
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor
 
@@ -81,7 +82,11 @@ def _locate(frame: FrameType, event: str, result: Any) -> None:
         record = record[4] if record[0].name == "part" else None
 
 
-class detect_anomaly:  # noqa: N801
+_PROFILER: Any = SimpleNamespace(get=sys.getprofile, set=sys.setprofile)
+"""That of this thread, asked and set like a context variable."""
+
+
+class detect_anomaly(during):  # noqa: N801
     """Within ``with detect_anomaly():`` each recorded operation remembers the line of yours that made it.
 
     A sweep over what was recorded there, inside the block or after it, stops at the first operation whose gradient is
@@ -105,15 +110,7 @@ class detect_anomaly:  # noqa: N801
     """
 
     def __init__(self) -> None:
-        self._before: list[Any] = []
-
-    def __enter__(self) -> detect_anomaly:
-        self._before.append(sys.getprofile())
-        sys.setprofile(_locate)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        sys.setprofile(self._before.pop())
+        super().__init__(_PROFILER, _locate)
 
 
 __all__ = ["detect_anomaly"]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Container, Iterable
-from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,7 @@ def recording(enabled: bool, depth: int) -> during:
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
-class _GradMode(during, ContextDecorator):
+class _GradMode(during):
     """Sets the grad mode of this context, at all depths; threads and asyncio tasks do not see each other's."""
 
     enabled: bool
@@ -93,9 +92,6 @@ class _GradMode(during, ContextDecorator):
                 f"cover; write `with {type(self).__name__}():` inside it"
             )
         return super().__call__(function)
-
-    def _recreate_cm(self) -> _GradMode:  # a decorated function enters a fresh one at each call
-        return type(self)()
 
 
 class no_grad(_GradMode):  # noqa: N801
@@ -218,8 +214,8 @@ def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ())
             continue
         for parent in record[4::2]:
             if parent.__class__ is list:
-                waiting[id(parent)] -= 1
-                if not waiting[id(parent)]:
+                left = waiting[id(parent)] = waiting.get(id(parent), 1) - 1
+                if not left:
                     ready.append(parent)
     return order
 
@@ -278,25 +274,32 @@ def sweep(
     ready = [root]
     while ready:
         record = ready.pop()
+        if not record:  # by a hook or a signal handler, meanwhile
+            raise GraphError(FREED)
         if targets is not None and id(record) in targets:
             ends[id(record)] = record
             aliased.add(id(record))
             continue
         g = cotangents.pop(id(record), None)
-        op, k, params, out = record[0], record[1], record[2], record[3]
-        operands = record[5::2]
+        op, k, params, out, *links = record  # at once: a hook that is registered meanwhile moves the node
+        parents, saved = links[::2], links[1::2]
+        operands = saved
         if recorded is not None:
             k = recorded(k)
             out = k.lift(out, record)
-            operands = list(map(k.lift, operands, record[4::2]))
+            operands = list(map(k.lift, saved, parents))
         rules = op.gradient if op.gradient.__class__ is tuple else map(op.gradient, range(len(operands)))
-        position = 2
+        position = -1
         for rule in rules:
-            position += 2
-            parent = record[position]
+            position += 1
+            parent = parents[position]
             kind = parent.__class__
             if kind is list:
                 key = id(parent)
+                if key not in waiting:  # a hook was registered meanwhile, and its node moved one place back
+                    waiting[key] = 1
+                    if needed is not None:
+                        needed.add(key)
                 if waiting[key] == 1:
                     ready.append(parent)
                 else:
@@ -313,10 +316,10 @@ def sweep(
                 raise _explain(error, op, record[1])
             if kind is Leaf and key not in ends:
                 ends[key] = parent
-                if op.gradient_aliases and position // 2 - 2 in op.gradient_aliases:
+                if op.gradient_aliases and position in op.gradient_aliases:
                     aliased.add(key)
-            if d.shape != record[position + 1].shape:
-                d = unbroadcast(k, d, record[position + 1].shape)
+            if d.shape != saved[position].shape:
+                d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
                 owner = parent[1] if kind is list else parent.kernels

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any
 
 from micrograd_core import random, trees
-from micrograd_core.amp import resumed
 from micrograd_core.autograd import Leaf, Version, recording, records_at
 from micrograd_core.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.differentiate import IDENTITY, variable
@@ -329,19 +328,20 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         return variables, value, *_ends(value, {id(x._record) for x in variables})
 
     def record_again(operands: Sequence[Tensor]) -> Any:
-        computing_again.set(True)
+        computing_again.set(True)  # in a context that nobody enters again: there is nothing to set back
+        random.rewind(states)
         return record(operands)
 
     context = copy_context()  # grad mode, default device and generator, the level of vmap
-    with random.watch() as states:
+    states: dict[random.Generator, random.State] = {}
+    with random.watch(states):
         _, value, others, versions = record(list(map(unrecorded, inputs)))
     if value._record is None:
         return value
     identities = [id(x._record) for x in others]
 
     def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-        with random.rewind(states), resumed():
-            variables, value, found, _ = context.copy().run(record_again, operands[: len(places)])
+        variables, value, found, _ = context.copy().run(record_again, operands[: len(places)])
         saved = operands[len(places) :]  # and what stands for versions
         if [id(x._record) for x in found] != identities or any(
             x._handle is not before._handle for x, before in zip(found, saved, strict=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +18,8 @@ from micrograd_core.errors import (
     DTypeError,
     MicrogradError,
 )
+from micrograd_core.locks import lock
+from micrograd_core.modes import during
 
 if TYPE_CHECKING:
     from micrograd_core.kernels import Kernels
@@ -51,7 +51,7 @@ class Device:
     __slots__ = ("__weakref__", "_label", "kernels")
     _opened: ClassVar[dict[str, Device]] = {}  # by every spelling used so far
     _refused: ClassVar[dict[str, MicrogradError]] = {}  # why `is_available` said no
-    _lock: ClassVar[threading.RLock] = threading.RLock()
+    _lock: ClassVar[Any] = lock()
 
     kernels: Kernels
     _label: str
@@ -280,12 +280,15 @@ def set_default_device(device: str | Device | None) -> None:
     _default.set(None if device is None else Device(device))
 
 
-@contextmanager
-def use_device(device: str | Device) -> Iterator[Device]:
-    """The default device inside a ``with`` block."""
-    chosen = Device(device)
-    token = _default.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _default.reset(token)
+class use_device(during):  # noqa: N801
+    """The default device inside a ``with`` block, or a decorated function; ``as`` gives it."""
+
+    def __init__(self, device: str | Device) -> None:
+        super().__init__(_default, device)
+
+    def _recreate_cm(self) -> use_device:
+        return use_device(self._value)
+
+    def __enter__(self) -> Device:  # type: ignore[override]
+        self._value = Device(self._value)  # not before: a decorated function may never be called
+        return super().__enter__()  # type: ignore[no-any-return]

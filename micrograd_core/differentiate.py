@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import dispatch, hooks, trees
 from micrograd_core.autograd import Leaf, Record, count_consumers, in_order, recording, records_at, sweep
 from micrograd_core.dispatch import Recorded, unrecorded, wrap
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
+from micrograd_core.locks import lock
 from micrograd_core.modes import depth
 from micrograd_core.ops import Op
 from micrograd_core.writing import share
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 # What a tensor is at the innermost level of `vmap`; `micrograd_core.batching` replaces it.
 innermost: Callable[[Tensor], Tensor] = lambda x: x  # noqa: E731
 
-_deposit = threading.Lock()  # two threads may sweep graphs that share leaves
+_deposit = lock()  # two threads may sweep graphs that share leaves
+_GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
 
 
 def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
@@ -64,11 +67,18 @@ def leaves_of(record: Any) -> list[Leaf]:
 
 
 def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
-    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back."""
-    onward = []
+    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back.
+
+    An interrupt leaves either all these leaves as they were or none: everything is computed before anything is
+    assigned. Where another thread or a signal handler has assigned a gradient meanwhile, it is computed again.
+    """
     if hooks.on_leaves:
         found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
-    with _deposit:
+    while True:
+        onward: list[tuple[Leaf, Any]] = []
+        owners: list[Tensor] = []
+        before: list[Tensor | None] = []
+        after: dict[Leaf, Tensor] = {}
         for leaf, g in found:
             if leaf.values is not None:
                 onward.append((leaf, g))
@@ -76,15 +86,23 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
             owner = leaf.owner()
             if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
                 continue
-            before = owner._grad
-            if owner.dtype.is_complex:
-                g = (Recorded.of(leaf.kernels) if recorded else leaf.kernels).conj(g)
+            total = after.get(leaf)  # not None for a layer that was used twice
+            if total is None:
+                total = owner._grad
+                owners.append(owner)
+                before.append(total)
+            kernels, dtype = leaf.kernels, owner.dtype
+            if dtype.is_complex:
+                g = (Recorded.of(kernels) if recorded else kernels).conj(g)
             if recorded:
-                owner._grad = g if before is None else before + g
+                after[leaf] = g if total is None else total + g
             else:
-                handle = g if before is None else leaf.kernels.add(before._handle, g)
-                owner._grad = wrap(handle, leaf.kernels, owner.dtype, None)
-    return onward
+                after[leaf] = wrap(g if total is None else kernels.add(total._handle, g), kernels, dtype, None)
+        with _deposit:
+            # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
+            changed = map(is_not, map(_gradient_of, owners), before)
+            if not any(chain(changed, map(setattr, owners, _GRADIENT, after.values()))):
+                return onward
 
 
 def _seed(tensor: Tensor, gradient: Any) -> Any:

@@ -1,39 +1,56 @@
 """Setting a context variable for a while, so that no interrupt leaves it set.
 
-Python may raise KeyboardInterrupt after any call, also between setting a variable and entering the ``try`` that sets it
-back. So the ``try`` begins first, and nothing is called after it.
+A signal handler runs, and may raise (Ctrl-C raises KeyboardInterrupt), when Python begins one of its functions, after
+any call, and when a loop goes back; never inside a function written in C. So what sets the variable is in a ``try``
+that sets it back, without a call in between. And what ends the block is written in C throughout: an ``__exit__`` in
+Python would be a function that begins, and an interrupt that waited for the end of a long product would come just there
+and leave the variable set.
+
+Where a profiler in Python is told of the call of ``__exit__`` (`detect_anomaly` is one), that is a function that
+begins, too: there the last mode may stay on.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any, Self
+from io import IOBase
+from itertools import repeat
+from operator import is_
+from typing import Any
 
 from micrograd_core.errors import TransformError
 
 
-class during:  # noqa: N801
+class during(IOBase, ContextDecorator):  # noqa: N801
     """Within ``with during(variable, value):`` a context variable has a value; then again the one it had before.
 
-    One object may be entered several times, also inside itself.
+    One object may be entered several times, also inside itself; ``as`` gives the value. It is no file: but the
+    ``__exit__`` of files is written in C, and does nothing but to call ``close()``.
     """
 
-    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
-        self._variable, self._value, self._before = variable, value, list[Any]()
+    closed = True  # nothing is to be done when it is thrown away
 
-    def __enter__(self) -> Self:
-        before = self._variable.get()
-        self._before.append(before)
+    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+        self._variable, self._value, self._before, never = variable, value, list[Any](), object()
+        before = iter(self._before.pop, never)
+        # Takes the value from before and sets it; and is false, so that what was raised in the block goes on.
+        self.close = map(is_, map(variable.set, before), repeat(never)).__next__  # type: ignore[assignment]
+
+    def _recreate_cm(self) -> during:  # a decorated function enters a fresh one at each call
+        return during(self._variable, self._value)
+
+    def __enter__(self) -> Any:
+        outside, before = len(self._before), self._variable.get()
         try:
+            self._before.append(before)
             self._variable.set(self._value)
+            return self._value
         except BaseException:
+            del self._before[outside:]
             self._variable.set(before)
             raise
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._variable.set(self._before.pop())
 
 
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())

@@ -255,19 +255,23 @@ def open_backend(name: str, address: str) -> Kernels:
 
 
 def _load(name: str) -> pluggy.PluginManager:
-    if name in _managers and not _is_off(name):
+    from micrograd_core.device import Device
+
+    with Device._lock:  # another thread may be loading the same one
+        if name in _managers and not _is_off(name):
+            return _managers[name]
+        owned, _ = _split(name)
+        if not owned:
+            because = "" if name.strip() else 'a device is a name such as "cpu", "cuda:1" or "auto"'
+            because = f"{name!r} takes no address" if name in ("auto", "gpu") else because
+            raise BackendNotFound(name, names(), disabled(), because)
+        if len(owned) > 1:
+            claim = "several distributions claim this device name; uninstall all but one"
+            raise BackendBroken(name, origin(name), [claim])
+        with _Blaming(name, "its import"):
+            plugin = owned[0].load()
+        _managers[name] = _validated(name, plugin)
         return _managers[name]
-    owned, _ = _split(name)
-    if not owned:
-        because = "" if name.strip() else 'a device is a name such as "cpu", "cuda:1" or "auto"'
-        because = f"{name!r} takes no address" if name in ("auto", "gpu") else because
-        raise BackendNotFound(name, names(), disabled(), because)
-    if len(owned) > 1:
-        raise BackendBroken(name, origin(name), ["several distributions claim this device name; uninstall all but one"])
-    with _Blaming(name, "its import"):
-        plugin = owned[0].load()
-    _managers[name] = _validated(name, plugin)
-    return _managers[name]
 
 
 def _validated(name: str, plugin: Any) -> pluggy.PluginManager:

@@ -15,9 +15,6 @@ from __future__ import annotations
 import math
 import operator
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -28,15 +25,18 @@ from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, in
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import as_shape
-from micrograd_core.modes import depth, draws
+from micrograd_core.locks import lock
+from micrograd_core.modes import depth, draws, during
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.random import KEY_BITS, philox, words_of_uniform
 from micrograd_core.tensor import Tensor
 
-_SPLITS = 1 << 255  # blocks from here on become keys of other generators; no stream of numbers gets that far
-_lock = threading.Lock()
+_SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
+_lock = lock()
 
 State = tuple[int, int, int]
+_watched: ContextVar[tuple[dict[Generator, State], ...]] = ContextVar("micrograd_draws", default=())
+_rewound: ContextVar[dict[Generator, Generator] | None] = ContextVar("micrograd_rewound", default=None)
 
 
 class Generator:
@@ -65,44 +65,68 @@ class Generator:
     False
     """
 
-    __slots__ = ("_block", "_key", "_splits")
+    __slots__ = ("_block", "_forks", "_key", "_splits")
+    _key: int
+    _block: int
+    _splits: int
 
     def __init__(self, seed: int | None = None) -> None:
         key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
         if not 0 <= key < 1 << KEY_BITS:
             raise ValueError(f"Generator: the seed must be from 0 to 2**{KEY_BITS} - 1; got {seed}")
+        self._restart(key)
+
+    def _restart(self, key: int) -> None:
         self.state = (key, 1, 0)  # NumPy's, too, begins with block 1
+        self._forks = 0  # of this process, since then
 
     @property
     def state(self) -> State:
         """Key, next block, and how many generators were split off: all there is. Settable."""
-        return self._key, self._block, self._splits
+        stream = self._stream()
+        return stream._key, stream._block, stream._splits
 
     @state.setter
     def state(self, state: State) -> None:
-        self._key, self._block, self._splits = state
+        stream = self._stream()
+        stream._key, stream._block, stream._splits = state
 
     def split(self, count: int = 2) -> tuple[Generator, ...]:
         """New generators with streams of their own. This one's stream goes on as if nothing had happened."""
         with _lock:
-            _note(self)
-            first, self._splits = self._splits, self._splits + count
-        blocks = (philox(self._key, _SPLITS + first + i) for i in range(count))
-        return tuple(Generator(low | high << 64) for low, high, *_ in blocks)
+            stream = self._noted()
+            first, stream._splits = stream._splits, stream._splits + count  # in one line: no signal handler in between
+        return tuple(Generator(_descendant(stream._key, _SPLITS + first + i)) for i in range(count))
 
     def _take(self, words: int) -> dict[str, int]:
         """The place in the stream of the next `words` words, as kernels take it. The next draw starts a new block."""
         with _lock:
-            _note(self)
-            block = self._block
-            self._block += -(-words // 4)
-        return {"key": self._key, "block": block}
+            stream = self._noted()
+            block, stream._block = stream._block, stream._block + -(-words // 4)  # in one line, as above
+        return {"key": stream._key, "block": block}
+
+    def _stream(self) -> Generator:
+        """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""
+        rewound = _rewound.get()
+        return self if rewound is None else rewound.get(self, self)
+
+    def _noted(self) -> Generator:
+        """The same; and each `watch` is told where it stands."""
+        for seen in _watched.get():
+            seen.setdefault(self, self.state)
+        return self._stream()
 
     def __repr__(self) -> str:
         return f"<Generator key={self._key:#x} block={self._block}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, self.state
+
+
+def _descendant(key: int, block: int) -> int:
+    """The key of another stream: the numbers of a block that no stream gets to."""
+    low, high, *_ = philox(key, block)
+    return low | high << 64
 
 
 def _restore(*state: int) -> Generator:
@@ -137,58 +161,58 @@ def chosen_generator(generator: Generator | None) -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Restart the default generator with a seed, and return it."""
     generator = default_generator()
-    generator.state = Generator(seed).state
+    generator._restart(Generator(seed)._key)
     return generator
 
 
-@contextmanager
-def use_generator(generator: Generator | int) -> Iterator[Generator]:
-    """The default generator inside a ``with`` block: the one given, or a new one with a seed."""
-    chosen = generator if isinstance(generator, Generator) else Generator(generator)
-    token = _chosen.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _chosen.reset(token)
+class use_generator(during):  # noqa: N801
+    """The default generator inside a ``with`` block: the one given, or a new one with a seed; ``as`` gives it."""
 
+    def __init__(self, generator: Generator | int) -> None:
+        super().__init__(_chosen, generator)
+
+    def _recreate_cm(self) -> use_generator:  # a decorated function begins with the seed at each call
+        return use_generator(self._value)
+
+    def __enter__(self) -> Generator:  # type: ignore[override]
+        self._value = self._value if isinstance(self._value, Generator) else Generator(self._value)
+        return super().__enter__()  # type: ignore[no-any-return]
+
+
+# ── in forked children ───────────────────────────────────────────────────────────────────────────────────────
+
+_forking: ContextVar[list[tuple[Generator, int]]] = ContextVar("micrograd_forking")
+
+
+def _before_fork() -> None:
+    """Give the child that is about to be a number."""
+    numbered = []
+    for generator in {_process, default_generator()}:
+        number, generator._forks = generator._forks, generator._forks + 1
+        numbered.append((generator, number))
+    _forking.set(numbered)
+
+
+def _in_child() -> None:
+    """Let default generators go on with a stream of the child's own."""
+    for generator, number in _forking.get():
+        generator._restart(_descendant(generator._key, _FORKS + number))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 # ── drawing the same numbers again ───────────────────────────────────────────────────────────────────────────
 
-_watched: ContextVar[dict[Generator, State] | None] = ContextVar("micrograd_draws", default=None)
+
+def watch(seen: dict[Generator, State]) -> during:
+    """Collect in `seen` the generators that are drawn from inside a ``with`` block, and where each stood before."""
+    return during(_watched, (*_watched.get(), seen))
 
 
-def _note(generator: Generator) -> None:
-    """Tell an active `watch` where a generator stood."""
-    seen = _watched.get()
-    if seen is not None:
-        seen.setdefault(generator, generator.state)
-
-
-@contextmanager
-def watch() -> Iterator[dict[Generator, State]]:
-    """Collect the generators that are drawn from inside a ``with`` block, and where each stood before."""
-    outer, seen = _watched.get(), dict[Generator, State]()
-    token = _watched.set(seen)
-    try:
-        yield seen
-    finally:
-        _watched.reset(token)
-        if outer is not None:
-            for generator, state in seen.items():
-                outer.setdefault(generator, state)
-
-
-@contextmanager
-def rewind(states: dict[Generator, State]) -> Iterator[None]:
-    """Let generators start from `states` inside a ``with`` block, and afterwards go on where they were."""
-    before = {generator: generator.state for generator in states}
-    for generator, state in states.items():
-        generator.state = state
-    try:
-        yield
-    finally:
-        for generator, state in before.items():
-            generator.state = state
+def rewind(states: dict[Generator, State]) -> None:
+    """From here on in this context, generators start from `states`. Nobody outside of it sees them elsewhere."""
+    _rewound.set({generator: _restore(*state) for generator, state in states.items()})
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────

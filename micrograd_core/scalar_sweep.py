@@ -6,11 +6,11 @@ A node is a `Value` or a `Block`. The sweep asks it for its operands `_a` and `_
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from micrograd_core.errors import GraphError
+from micrograd_core.locks import lock
 
 BLOCK = "block"
 """What a block has in the place of its first operand."""
@@ -52,9 +52,20 @@ class Block:
         raise NotImplementedError
 
 
-sweeping = threading.RLock()  # two threads may sweep graphs that share nodes
 underway: list[list[Any]] = []
 """For each sweep that has not returned, the nodes it is about to visit: a hook of a tensor may start another inside."""
+_roots: list[Any] = []
+"""Theirs."""
+
+
+def _never_finished() -> None:
+    """In a forked child: make the graphs that another thread was sweeping ready for sweeps here."""
+    for root in _roots:
+        _forget(root)
+    del underway[:], _roots[:]
+
+
+sweeping = lock(_never_finished)  # two threads may sweep graphs that share nodes
 
 
 def sweep(root: Any) -> None:
@@ -73,15 +84,16 @@ def _sweep(root: Any) -> None:
     outside, stack = len(underway), [root]
     try:
         underway.append(stack)
+        _roots.append(root)
         _count(root)
         root._grad = 1.0  # not before: another sweep may just have been there
         _carry(stack)
-        del underway[outside:]  # in here, so that an interrupt before it is caught
+        del underway[outside:], _roots[outside:]  # in here, so that an interrupt before it is caught
     except BaseException:
         try:
             _forget(root)
         finally:
-            del underway[outside:]
+            del underway[outside:], _roots[outside:]
             stack.clear()
         raise
 
