@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from math import copysign, inf, nan
 from operator import add, mul, neg, pos, sub
 from typing import Any
@@ -78,6 +79,16 @@ def relu(x: float) -> float:
 def relu_gradient(g: float, out: float) -> float:
     """`g` where `out` is positive, else 0."""
     return g if out > 0.0 else 0.0
+
+
+class Dead(float):
+    """The derivative of a dead relu: times any gradient it is 0, where that is infinite or NaN too."""
+
+    __slots__ = ()
+    __rmul__ = staticmethod(partial(copysign, 0.0))
+
+
+DEAD = Dead()
 
 
 def sign(x: float) -> float:

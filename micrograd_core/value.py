@@ -11,14 +11,13 @@ import operator
 import os
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from functools import partial
-from math import copysign, pow
+from math import pow
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
 from micrograd_core.autograd import current_mode
 from micrograd_core.errors import DeviceMismatch, GraphError
-from micrograd_core.floats import Floats, divide, number, power
+from micrograd_core.floats import DEAD, Floats, divide, number, power
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY, constant
 from micrograd_core.scalar_runs import LONG, pack, unpack
@@ -33,16 +32,6 @@ recording = current_mode  # inside a sweep of tensors in `vmap` it may say yes w
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)  # a `scalar_jit.Trace` that takes note
-
-
-class Dead(float):
-    """The derivative of a dead relu: times any gradient it is 0, where that is infinite or NaN too."""
-
-    __slots__ = ()
-    __rmul__ = staticmethod(partial(copysign, 0.0))
-
-
-DEAD = Dead()
 
 
 class Value:

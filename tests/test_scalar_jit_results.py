@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import Tensor, Value, jit, scalar_jit
+from micrograd_core import Tensor, Value, jit
 from micrograd_core.errors import TraceError
+from micrograd_core.scalar_results import KEPT
 from micrograd_core.scalar_sweep import reachable
 from micrograd_core.trees import flatten
 
@@ -251,17 +252,17 @@ def test_the_kinds_that_were_used_last_are_kept() -> None:
     f: Any = jit(lambda a, n: traced.append(n) or a * n)
     a = Value(2.0)
     early = f(a, 0)
-    for n in range(1, 3 * scalar_jit.KEPT):
+    for n in range(1, 3 * KEPT):
         assert f(a, n).data == 2.0 * n
         assert f(a, 1).data == 2.0  # never the one that was not used for longest
         assert f.source.count("* 1.0") == 0
-    assert len(f._compiled) == scalar_jit.KEPT
-    assert traced == list(range(3 * scalar_jit.KEPT))
+    assert len(f._compiled) == KEPT
+    assert traced == list(range(3 * KEPT))
     early.backward()
     assert (early.data, a.grad) == (0.0, 0.0)
     assert f(a, 0).data == 0.0  # compiled again
     assert traced[-1] == 0
-    assert str(scalar_jit.KEPT) in (jit.__doc__ or "")
+    assert str(KEPT) in (jit.__doc__ or "")
 
 
 def test_source_is_what_ran_last() -> None:
