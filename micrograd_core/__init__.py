@@ -41,7 +41,6 @@ __array_api_version__ = namespace.VERSION
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "anomaly": "detect_anomaly",
-    "batching": "vmap",
     "compound": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
     "custom": "checkpoint custom_gradient custom_jvp",
@@ -56,6 +55,7 @@ LATER = {
     "scalar_jit": "jit",
     "transforms": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
     "value": "Value",
+    "vectorized": "vmap",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split()}
 

@@ -42,24 +42,24 @@ _mode: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
 """Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
 deeper is as the last. A sweep inside `vmap` is not to be recorded at its own depth, and is to be at those below, whose
 graphs go through it."""
-current_mode = _mode.get
+grad_mode = _mode.get
 
 
 def is_grad_enabled() -> bool:
     """Whether what is computed from tensors that record is recorded, in this context."""
-    mode = current_mode()
+    mode = grad_mode()
     return mode if mode.__class__ is bool else mode[-1]
 
 
 def records_at(depth: int) -> bool:
     """Whether operations on tensors of this depth of `vmap` are recorded."""
-    mode = current_mode()
+    mode = grad_mode()
     return mode if mode.__class__ is bool else mode[min(depth, len(mode) - 1)]
 
 
 def recording(enabled: bool, depth: int) -> during:
     """Within ``with recording(enabled, depth):`` operations of that depth are recorded or not; below it as before."""
-    mode = current_mode()
+    mode = grad_mode()
     modes = (mode,) if mode.__class__ is bool else mode
     modes += modes[-1:] * (depth + 1 - len(modes))
     modes = (*modes[:depth], enabled, *modes[depth + 1 :])

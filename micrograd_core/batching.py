@@ -1,8 +1,9 @@
-"""`vmap`: a function of single examples as a function of batches, by operations that see the batch as one more axis.
+"""What operations do to batches, for `vmap` (`vectorized`): they see the batch as one more axis.
 
-Inside the function a tensor's handle is a `Batched`: a tensor of the level below with the batch in front, of which only
-the shape without it shows. Its kernel table, a `BatchTable`, says what each operation does to such handles. Everything
-else (promotion, recording, sweeps, writes) works as on any device: gradients inside and outside `vmap` compose.
+Inside a function under `vmap` a tensor's handle is a `Batched`: a tensor of the level below with the batch in front, of
+which only the shape without it shows. Its kernel table, a `BatchTable`, says what each operation does to such handles.
+Everything else (promotion, recording, sweeps, writes) works as on any device: gradients inside and outside `vmap`
+compose.
 
 Rules are not written per operation but follow from the structure of its record (see `_rule`); where none follows, the
 operation's composition is run on batches, and where there is none, a loop, with one warning that names the operation.
@@ -14,17 +15,17 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
-from micrograd_core import differentiate, trees
-from micrograd_core.dispatch import apply_single, create, recorded, wrap
+from micrograd_core import differentiate
+from micrograd_core.dispatch import create, recorded, wrap
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import ShapeError, TransformError, one_of
-from micrograd_core.layout import Layout, Shape, broadcast_shapes, resolve_axis
+from micrograd_core.errors import TransformError
+from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.modes import depth, during, levels
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.tensor import Tensor, asarray
+from micrograd_core.tensor import Tensor
 
 
 class Level:
@@ -195,7 +196,7 @@ def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], pa
     """Random numbers of which each example has its own: the first axis of a greater draw."""
     level = levels.get()[table.depth - 1]
     if values:
-        return Batched(perform(op, [_materialized(values[0], batched[0], level.size)], params), level)
+        return Batched(perform(op, [materialized(values[0], batched[0], level.size)], params), level)
     if op.name != "random_permutation":
         return Batched(create(op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
     inner = math.prod(each.size for each in levels.get()[: table.depth - 1] if each.randomness == "different")
@@ -223,7 +224,7 @@ def _with_axes(x: Any, batched: bool, ndim: int) -> Any:
     return x if missing < 1 else _call("reshape", x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))
 
 
-def _materialized(x: Any, batched: bool, size: int) -> Any:
+def materialized(x: Any, batched: bool, size: int) -> Any:
     """An operand with a batch, even if the same for all."""
     return x if batched else _call("broadcast_to", x, shape=(size, *x.shape))
 
@@ -260,7 +261,7 @@ def _along_axis(op: Op, table: Any, values: list[Any], batched: list[bool], para
 def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
     if params["axis"] is None:
         return _composed(op, table, values, batched, params, size)
-    full = [_materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
+    full = [materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
     return perform(op, full, {**params, "axis": params["axis"] + 1})
 
 
@@ -277,7 +278,7 @@ def _composed(op: Op, table: Any, values: list[Any], batched: list[bool], params
     except TransformError as error:  # it looks at numbers
         raise NoRuleError from error
     results = (made,) if made.__class__ is Batched else made
-    full = tuple(_materialized(each.value, each.level is not None, size) for each in results)
+    full = tuple(materialized(each.value, each.level is not None, size) for each in results)
     return full[0] if made.__class__ is Batched else full
 
 
@@ -318,7 +319,7 @@ def _scatter(op: Op, table: Any, values: list[Any], batched: list[bool], params:
     x, value = values
     place = Layout.contiguous(x.shape[batched[0] :]).index(params["key"]).shape
     value = _with_axes(value, batched[1], len(place))
-    x = _materialized(x, batched[0], size)
+    x = materialized(x, batched[0], size)
     return perform(op, [x, value], {**params, "key": (slice(0, size, 1), *params["key"])})
 
 
@@ -365,118 +366,7 @@ def _rule(op: Op) -> Rule:
     return _composed if op.compose is not None else _one_by_one
 
 
-# ── the transform ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def vmap(
-    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
-) -> Callable[..., Any]:
-    """The function that applies `f` to each example of a batch, and stacks what it returns.
-
-    Parameters
-    ----------
-    f : function
-        Of tensors, and dicts, lists and tuples of them; returning the same. It sees one example: shapes without the
-        batch axis. Tensors that it closes over are the same for all examples.
-    in_axes : int, None, or a tuple of them, one per positional argument
-        Along which axis the batch lies; ``None`` for what is the same for all examples. In place of an entry there may
-        be a dict, list or tuple like the argument. Keyword arguments are batched along axis 0.
-    out_axes : int, or a structure like the result
-        Where the batch goes.
-    randomness : str
-        What random numbers (dropout, `micrograd_core.random`) that `f` draws are: ``"different"`` for each example,
-        the ``"same"`` for all, or an ``"error"``.
-
-    Returns
-    -------
-    function
-
-    Raises
-    ------
-    ShapeError, TypeError, TransformError
-        When batches differ in length, nothing is batched, `f` reads the numbers of its arguments, or draws random ones
-        although `randomness` does not say which.
-    ValueError
-        For another word for `randomness`.
-
-    Warns
-    -----
-    RuntimeWarning
-        When an operation has no batching rule and is run once per example.
-
-    Examples
-    --------
-    >>> from micrograd_core import Tensor, grad, vmap
-    >>> per_example = vmap(grad(lambda w, x: (w * x).sum() ** 2), in_axes=(None, 0))
-    >>> per_example(Tensor([1.0, 2.0]), Tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).tolist()
-    [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
-    """
-    if randomness not in RANDOMNESS:
-        raise ValueError(f"vmap: randomness is {one_of(map(repr, RANDOMNESS))}; got {randomness!r}")
-
-    @wraps(f)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
-        axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
-        if len(axes) != len(args):
-            raise TypeError(f"vmap: in_axes has {len(axes)} entries, but the function was called with {len(args)}")
-        wanted = [axis for entry, arg in zip(axes, args, strict=True) for axis in trees.prefix(entry, arg, "in_axes")]
-        leaves, rebuild = trees.flatten((args, kwargs))
-        wanted += [0] * (len(leaves) - len(wanted))
-        leaves, level = _batch(leaves, wanted, randomness)
-        deeper = depth() + 1
-        with during(levels, (*levels.get(), level)):
-            leaves = [_enter(x, axis, level, deeper) for x, axis in zip(leaves, wanted, strict=True)]
-            args, kwargs = rebuild(leaves)
-            result = f(*args, **kwargs)
-        found, rebuild = trees.flatten(result)
-        places = trees.prefix(out_axes, result, "out_axes")
-        return rebuild(_leave(x, axis, level, deeper) for x, axis in zip(found, places, strict=True))
-
-    return mapped
-
-
-def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[Any], Level]:
-    """The leaves, batched ones as tensors, and the length they agree on."""
-    sizes: dict[int, str] = {}
-    for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
-        if axis is None:
-            continue
-        if not isinstance(axis, int):
-            raise TypeError(f"vmap: in_axes holds integers and None; got {axis!r}")
-        if not isinstance(x, Tensor):
-            if not hasattr(x, "__array__"):
-                raise TypeError(f"vmap: only tensors have a batch; got {type(x).__name__}. Give it None in in_axes")
-            leaves[i] = x = asarray(x)
-        if not x.ndim:
-            raise ShapeError("vmap: a tensor of shape () has no axis for the batch; give it None in in_axes")
-        sizes.setdefault(x.shape[resolve_axis("vmap", axis, x.ndim)], f"shape {x.shape} along axis {axis}")
-    if len(sizes) != 1:
-        told = " and ".join(f"{size} examples ({place})" for size, place in sizes.items())
-        raise ShapeError(f"vmap: batches differ in length: {told}" if sizes else "vmap: nothing is batched")
-    return leaves, Level(next(iter(sizes)), randomness)
-
-
-def _enter(x: Any, axis: int | None, level: Level, deeper: int) -> Any:
-    if axis is None:
-        return x
-    table = BatchTable.over(x._kernels.root, deeper)
-    return wrap(Batched(_moved(x, resolve_axis("vmap", axis, x.ndim), 0), level), table, x.dtype, None)
-
-
-def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
-    """A result, with the batch along `axis`."""
-    if not isinstance(x, Tensor):
-        if not isinstance(x, (bool, int, float, complex)):
-            raise TypeError(f"vmap: the function must return tensors; it returned {type(x).__name__}")
-        x = asarray(x)
-    value, batched = x, False
-    if x._kernels.depth == deeper:
-        handle = x._handle
-        if handle.level not in (None, level):
-            raise TransformError("vmap: the function returned a tensor of another call of vmap")
-        value, batched = handle.value, handle.level is not None
-    value = _materialized(value, batched, level.size)
-    return _moved(value, 0, resolve_axis("vmap", axis, value.ndim))
+# ── derivatives of a whole batch ─────────────────────────────────────────────────────────────────────────────
 
 
 def reentered(level: Level) -> during:
@@ -514,7 +404,7 @@ def batch_of(x: Tensor, level: Level) -> Tensor:
     batch = x._handle
     if batch.level is not None:
         return x
-    return wrap(Batched(_materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
+    return wrap(Batched(materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
 
 
 def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
@@ -531,15 +421,18 @@ def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
     return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
 
 
-def _moved(x: Tensor, source: int, place: int) -> Tensor:
-    """One axis in another place."""
-    if source == place:
-        return x
-    order = [axis for axis in range(x.ndim) if axis != source]
-    order.insert(place, source)
-    return apply_single(TABLE["permute_dims"], x, {"axes": tuple(order)})
-
-
 differentiate.innermost = lifted
 
-__all__ = ["BatchTable", "Batched", "depth", "lifted", "vmap"]
+__all__ = [
+    "RANDOMNESS",
+    "BatchTable",
+    "Batched",
+    "Level",
+    "batch_of",
+    "beneath",
+    "joining",
+    "lifted",
+    "of_batch",
+    "reentered",
+    "settled",
+]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.amp import POLICY, autocast_dtype, cast, suspended
 from micrograd_core.amp import contexts as autocasts
-from micrograd_core.autograd import Leaf, Parts, Record, Version, current_mode, records_at
+from micrograd_core.autograd import Leaf, Parts, Record, Version, grad_mode, records_at
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
@@ -66,8 +66,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
             return apply(op, cast_operands, params)
     kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and records_at(kernels.depth) and any(map(_records, operands)):
-        result: Tensor = op.compose(Recorded.of(kernels), *operands, **params)
-        return result
+        return op.compose(Recorded.of(kernels), *operands, **params)  # type: ignore[no-any-return]
     handles = [x._handle if x.__class__ is Tensor else x for x in operands]
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
@@ -134,12 +133,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
-    if (
-        p is not None
-        and op.differentiable
-        and dtype.is_floating
-        and (current_mode() is True or records_at(kernels.depth))
-    ):
+    if p is not None and op.differentiable and dtype.is_floating and (grad_mode() is True or records_at(kernels.depth)):
         record = [op, kernels, params, handle, p, a]
     out = wrap(handle, kernels, dtype, record)
     if op.view:
@@ -393,11 +387,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         out._kernels = kernels
         out.dtype = result or dtype
         out._storage = None
-        if (
-            (p is not None or q is not None)
-            and differentiable
-            and (current_mode() is True or records_at(kernels.depth))
-        ):
+        if (p is not None or q is not None) and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             p = storage(x).version() if p is None else p
             q = storage(y).version() if q is None else q
             out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
@@ -414,7 +404,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         except Exception as error:
             raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
         record: Record | None = None
-        if p is not None and differentiable and (current_mode() is True or records_at(kernels.depth)):
+        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)
             record = [op, kernels, NO_PARAMS, handle, *links]
         return wrap(handle, kernels, result or x.dtype, record)
@@ -446,8 +436,7 @@ def augmented(name: str) -> Callable[[Any, Any], Any]:
 
     def method(x: Tensor, y: Any) -> Any:
         refuse_leaf(x)
-        result = operator(x, y)
-        if result is NotImplemented:
+        if (result := operator(x, y)) is NotImplemented:
             return result
         write(x, ..., result, y)
         return x

@@ -252,6 +252,13 @@ class TraceError(MicrogradError, RuntimeError):
     """A function that is being traced does what a trace cannot hold: a decision that depends on a number."""
 
 
+def not_copied(what: str, way: str) -> GraphError:
+    """What is copied or pickled was computed: `way` says what to take instead."""
+    return GraphError(
+        f"{what} was computed, and the graph that it is part of is not copied or pickled with it; take {way}"
+    )
+
+
 class TransformError(MicrogradError, RuntimeError):
     """A function does what a transform (`vmap`, …) cannot see through."""
 

@@ -223,3 +223,12 @@ def _rows(texts: Any, edges: list[bool], indent: int) -> str:
         inner.insert(EDGE, "...")
     gap = ", " if isinstance(texts[0], str) else "," + "\n" * (len(edges) - 1) + " " * (indent + 1)
     return f"[{gap.join(inner)}]"
+
+
+HOST = 1  # DLPack's number of the host's memory
+
+
+def is_elsewhere(data: Any) -> bool:
+    """Whether `data` says through DLPack that it is not in the host's memory."""
+    place = getattr(data, "__dlpack_device__", None)
+    return place is not None and int(place()[0]) != HOST

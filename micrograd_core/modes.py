@@ -53,6 +53,9 @@ class during(IOBase, ContextDecorator):  # noqa: N801
             raise
 
 
+tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
+"""A `scalar_jit.Trace` that takes note of what Values do."""
+
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
 """The calls of `vmap` that this context is inside of, outermost first: `batching.Level`."""
 

@@ -19,12 +19,13 @@ from micrograd_core.device_value import OPERATIONS, DeviceValue
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.expressions import INPUTS, Expression, Expressions, Operand
 from micrograd_core.floats import number
+from micrograd_core.modes import tracing
 from micrograd_core.scalar_results import KEPT, Call, Compiled, Result, Reverse, Slopes
 from micrograd_core.scalar_rules import REFLECTED
 from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor
-from micrograd_core.value import Value, leaf, node, tracing
+from micrograd_core.value import Value, leaf, node
 
 CONSTANTS = (type(None), Number, str, bytes)
 """What a function may return that is the same at each call."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from micrograd_core import dispatch
+from micrograd_core import dispatch, errors
 from micrograd_core.autograd import Leaf, no_grad
 from micrograd_core.device import Device, default_device, destination
 from micrograd_core.differentiate import backward
@@ -14,7 +14,7 @@ from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
 from micrograd_core.hooks import hook_leaf, register_hook
-from micrograd_core.host import describe, elements, ingest
+from micrograd_core.host import describe, elements, ingest, is_elsewhere
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
@@ -22,7 +22,6 @@ from micrograd_core.standard import Array
 from micrograd_core.writing import Storage, share, share_view, storage, write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
-HOST = 1  # DLPack's number of the host's memory
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
@@ -412,10 +411,7 @@ class Tensor(Array):
         grad, leaf = self._grad if self.requires_grad and self.is_leaf else None, self._record
         if not self.is_leaf or (grad is not None and not grad.is_leaf):
             what = "the .grad of this tensor (from create_graph=True)" if self.is_leaf else "this tensor"
-            raise GraphError(
-                f"{what} was computed, and the graph that it is part of is not copied or pickled with it; take "
-                f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone"
-            )
+            raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
         hooks = None if leaf is None else leaf.hooks
         numbers = bytes(self._kernels.to_host(self._handle))
         facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
@@ -470,13 +466,13 @@ def asarray(
         x: Tensor = data if device is None else data.to(device)
         x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
         return x.copy() if copy and x is data else x
-    if copy is False and not _is_elsewhere(data):
+    if copy is False and not is_elsewhere(data):
         raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
     kernels = (default_device() if device is None else Device(device)).kernels
     try:
         buffer, shape, found = ingest(data, wanted)
     except TypeError:
-        if not _is_elsewhere(data):
+        if not is_elsewhere(data):
             raise
         from micrograd_core.creation import from_dlpack
 
@@ -490,12 +486,6 @@ def asarray(
         raise explain(TABLE["copy"], kernels, (), NO_PARAMS, error)
     x = wrap(handle, kernels, found, None)
     return x if wanted is None or wanted is found else x.astype(wanted)
-
-
-def _is_elsewhere(data: Any) -> bool:
-    """Whether `data` says through DLPack that it is not in the host's memory."""
-    place = getattr(data, "__dlpack_device__", None)
-    return place is not None and int(place()[0]) != HOST
 
 
 def shares_memory(x: Tensor, y: Tensor) -> bool:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core import trees
-from micrograd_core.batching import vmap
 from micrograd_core.differentiate import as_gradient, grad
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import DTypeError
 from micrograd_core.linearized import Linearized, linearized
 from micrograd_core.tensor import Tensor
+from micrograd_core.vectorized import vmap
 
 
 def _placed(gradients: Sequence[Any], rebuilds: list[Any]) -> tuple[Any, ...]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from math import pow
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
-from micrograd_core.autograd import current_mode
-from micrograd_core.errors import DeviceMismatch, GraphError
+from micrograd_core.autograd import grad_mode
+from micrograd_core.errors import DeviceMismatch, not_copied
 from micrograd_core.floats import DEAD, Floats, divide, number, power
+from micrograd_core.modes import tracing
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_rules import BINARY, REFLECTED, UNARY, constant
 from micrograd_core.scalar_runs import LONG, pack, unpack
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
 
 new = object.__new__
-recording = current_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
+recording = grad_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
-tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)  # a `scalar_jit.Trace` that takes note
 
 
 class Value:
@@ -121,8 +120,6 @@ class Value:
             trace.write_grad(self, x)
         else:
             self._assign_gradient(x if x.__class__ is float else number(x, "grad"))
-
-    # Where the numbers are: the subclasses keep them elsewhere.
 
     def _place(self) -> str:
         return "cpu"
@@ -407,10 +404,7 @@ class Value:
 
     def __reduce__(self) -> Any:
         if self._a is not None:
-            raise GraphError(
-                "this Value was computed, and the graph that it is part of is not copied or pickled with it; take "
-                "Value(x.data) for the number alone"
-            )
+            raise not_copied("this Value", "Value(x.data) for the number alone")
         return Value, (self._number(), self._place()), (None, {"grad": self._gradient()})
 
 
@@ -448,9 +442,6 @@ def results(block: Block, numbers: Iterable[Any], kind: type[Value] = Value) -> 
     return [node(block.label, x, block, i, None, None, kind) for i, x in enumerate(numbers)]
 
 
-# ── operands that the hot path does not know ─────────────────────────────────────────────────────────────────
-
-
 def general(name: str, x: Value, other: Any) -> Any:
     """An operation whose second operand is neither a plain Value nor a plain number."""
     symbol = REFLECTED.get(name, name)
@@ -470,7 +461,6 @@ def general(name: str, x: Value, other: Any) -> Any:
 
 def _unary(name: str) -> Callable[[Any], Any]:
     """A method for an operation of the op table: its kernel on floats, and its rule."""
-    op = TABLE[name]
     function: Callable[[float], float] = getattr(Floats, name)
     (rule,) = rules(name)
 
@@ -479,7 +469,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
         y = function(x)
         return node(name, y, self, rule(Floats, 1.0, y, x))  # type: ignore[no-any-return]
 
-    method.__doc__ = op.doc
+    method.__doc__ = TABLE[name].doc
     return method
 
 

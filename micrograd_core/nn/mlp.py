@@ -20,11 +20,12 @@ from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.floats import number
+from micrograd_core.modes import tracing
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.value import Value, results, tracing
+from micrograd_core.value import Value, results
 
 LINEAR = TABLE["linear"]
 INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
