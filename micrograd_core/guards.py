@@ -74,7 +74,7 @@ class Guard:
                 self.outline(part, "handles")
             return
         outlines = [x if is_scalar(x) else kernels.outline(x) for x in operands]
-        if "dtype" in params:
+        if params.get("dtype") is not None:
             params = {**params, "dtype": kernels.core(params["dtype"])}
         known = all(is_scalar(x) or all(isinstance(n, int) for n in x.shape) for x in outlines)
         wanted = expected(op, tuple(outlines), params, known)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakValueDictionary
 
 from micrograd_core.backend import member
 from micrograd_core.dtypes import DTYPES, DType, pack
@@ -26,6 +27,37 @@ def in_python(function: Any) -> bool:
     return isinstance(function, FunctionType) or isinstance(getattr(type(function), "__call__", None), FunctionType)
 
 
+def compose(name: str, backend: Any) -> Callable[..., Any]:
+    """The op table's composition of an operation, as a function on handles: for kernels that do a part themselves.
+
+    Parameters
+    ----------
+    name : str
+        An operation that has a composition: any but the core kernels, and what a capability stands for.
+    backend : Backend
+        The device whose kernels it is composed of.
+
+    Raises
+    ------
+    KeyError
+        When there is no such operation, or no composition of it.
+    """
+    op = TABLE.get(name)
+    if op is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, TABLE, n=1)
+        raise KeyError(f"no operation is called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+    composition = op.compose
+    if composition is None:
+        raise KeyError(f"{name!r} has no composition: a device that has it has a kernel for it")
+
+    def composed(*operands: Any, **params: Any) -> Any:
+        return composition(Kernels.of(backend), *operands, **params)
+
+    return composed
+
+
 class Kernels:
     """What gradient rules and compositions call ``k`` when they run on handles.
 
@@ -36,14 +68,22 @@ class Kernels:
     device: Device
     depth = 0  # tables above this one, for tensors inside `vmap`, have a positive depth
 
+    _of: ClassVar[WeakValueDictionary[int, Kernels]] = WeakValueDictionary()  # by the identity of their backend
+
     def __init__(self, backend: Any) -> None:
         self.backend = backend
+        self._of.setdefault(id(backend), self)
         self._native = {DTYPES[name]: native for name, native in backend.dtypes.items()}
         self._core = {native: dtype for dtype, native in self._native.items()}
         self._met: dict[DType, Any] = {}
         self._settled: dict[str, Guard] = {}
         self._ones: dict[DType, Any] = {}
         self._cached = lru_cache(maxsize=256)(self._constant)  # kernels never mutate an input
+
+    @classmethod
+    def of(cls, backend: Any) -> Kernels:
+        """The table of a backend: that of its device, or a new one where it was never opened."""
+        return cls._of.get(id(backend)) or cls(backend)
 
     def __getattr__(self, name: str) -> Any:
         """Reached on the first use of a name only: what is resolved here becomes an attribute."""

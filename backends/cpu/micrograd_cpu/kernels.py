@@ -46,19 +46,11 @@ def imag(x: Any) -> Any:
     return x.imag.copy()
 
 
-def declining(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a kernel that leaves some dtypes to the composition, by returning ``NotImplemented``."""
-    f.declines = True  # type: ignore[attr-defined]
-    return f
-
-
-@declining
 def expm1(x: Any) -> Any:
     """NumPy's misses special cases of complex numbers."""
     return NotImplemented if x.dtype.kind == "c" else np.expm1(x)
 
 
-@declining
 def tanh(x: Any) -> Any:
     """Likewise."""
     return NotImplemented if x.dtype.kind == "c" else np.tanh(x)
