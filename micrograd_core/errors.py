@@ -134,17 +134,15 @@ class KernelBroken(BackendBroken):
         self.faults = (f"kernel({op!r}) returned {returned}; the op table says {expected}",)
         MicrogradError.__init__(
             self,
-            f"the backend of {_cuda(self.name)}{device!r} is broken: its kernel {op!r} returned {returned}; the op table "
-            f"says {expected}. {remedy}. Until then compute it elsewhere with .to('cpu')",
+            f"the backend of {_cuda(self.name)}{device!r} is broken: its kernel {op!r} returned {returned}; "
+            f"the op table says {expected}. {remedy}. Until then compute it elsewhere with .to('cpu')",
         )
 
 
 class UnreadableHandle(BackendBroken):
     """A tensor cannot be read: its handle is not what the operations that led to it make."""
 
-    def __init__(
-        self, device: str, dtype: str, shape: tuple[int, ...], bytes: int, native: object, count: int
-    ) -> None:
+    def __init__(self, device: str, dtype: str, shape: tuple[int, ...], bytes: int, native: object, count: int) -> None:
         self.name = device.partition(":")[0]
         self.faults = (
             f"a tensor of {dtype} and shape {shape} has {bytes} bytes, but its handle has dtype {native} and "

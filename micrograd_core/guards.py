@@ -41,7 +41,7 @@ class Guard:
         self.seen: dict[Any, int] = {}  # how often, by the dtypes of operands and parameters
         self.left, self.always = QUIET, checks_always()
 
-    def __call__(self, *operands: Any, **params: Any) -> Any:
+    def __call__(self, *operands: Any, **params: Any) -> Any:  # noqa: D102
         op, kernels = self.op, self.kernels
         result = self.function(*operands, **params)
         if result is NotImplemented and op.compose is not None:

@@ -1,5 +1,4 @@
-"""What a kernel should return, without computing it: the op table over outlines, operands of which only shape and dtype
-are there.
+"""What a kernel should return, without computing it: the op table over operands that have only a shape and a dtype.
 
 Of the core kernels the shapes are rules below; of all others they follow by running the composition on outlines. Where
 neither tells (shapes that depend on numbers, factorizations), the shape is ``None``: unknown.
@@ -106,7 +105,8 @@ def _shape(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Shape |
     if op.name in SHAPES:
         return SHAPES[op.name](*operands, **params)
     if op.operands == 0:  # a composition would make the numbers
-        return params["shape"]
+        asked: Shape = params["shape"]
+        return asked
     if op.name in CORE_KERNELS:
         return broadcast_shapes(op.name, *(() if is_scalar(x) else x.shape for x in operands))
     if op.compose is None or op.parts is not None:

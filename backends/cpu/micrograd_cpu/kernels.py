@@ -175,6 +175,8 @@ _INTEGER: Final = {np.dtype("float32"): np.dtype("int32"), np.dtype("float64"): 
 
 def relu_gradient(g: Any, out: Any) -> Any:
     """Through a bit mask, several times as fast as ``np.where``, and like it exact for infinite and NaN cotangents."""
+    if g.__class__ in (int, float) or out.__class__ in (int, float):
+        return NotImplemented
     positive, bits = np.greater(out, _zero(out.dtype)), _INTEGER.get(out.dtype)
     if bits is None or g.shape != out.shape or not g.ndim:
         return np.where(positive, g, _zero(out.dtype))
