@@ -18,6 +18,7 @@ from micrograd_core.kernels import compose
 from micrograd_core.ops import CORE_KERNELS, TABLE
 from micrograd_core.outlines import expected
 from micrograd_core.plugins import hookimpl
+from micrograd_core.program import Program, Ref, Step
 from micrograd_cpu.storage import CPUBackend
 
 F = functions.FUNCTIONS
@@ -211,6 +212,13 @@ def test_a_device_that_declines_everything_has_the_compositions(op: str, odd: Ca
             found, wanted = case.call(case.tensors(device)), case.call(case.tensors(Device("cpu")))
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_of_a_program_may_be_declined(odd: Callable[..., Device]) -> None:
+    device = odd(tanh=lambda x: NotImplemented)
+    program = Program(1, (Step("tanh", (Ref(0),), {}), Step("multiply", (Ref(1), 2.0), {})), (Ref(2),))
+    (out,) = device.kernels.compile(program)(np.array([0.5]))
+    np.testing.assert_allclose(out, 2 * np.tanh([0.5]))
 
 
 def test_a_kernel_can_call_the_composition(odd: Callable[..., Device]) -> None:
