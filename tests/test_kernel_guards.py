@@ -236,3 +236,17 @@ def test_a_kernel_can_call_the_composition(odd: Callable[..., Device]) -> None:
         compose("multiply", device.kernels.backend)
     with pytest.raises(KeyError, match="no operation is called 'softmx'; did you mean 'softmax'"):
         compose("softmx", device.kernels.backend)
+
+
+# ── our own kernels ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["cpu", "rawbuffer", "strict"])
+def test_small_integers_keep_their_dtype_inside_a_composition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's sum widens them, and the elements were then read at the wrong width."""
+    if not Device.is_available(name):
+        pytest.skip(f"{name} is not installed")
+    x = asarray(np.array([[100, 100], [3, 4]], "int8"), device=name)
+    found = F["vecdot"](x, asarray(np.array([[1, 1], [1, 2]], "int8"), device=name))
+    assert (found.dtype.name, found.tolist()) == ("int8", [-56, 11])
+    assert F["sum"](x).tolist() == 207

@@ -107,6 +107,17 @@ def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any
     return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+def reduced(ufunc: Any) -> Callable[..., Any]:
+    """A reduction in the dtype of its operand: NumPy widens small integers, here the core does where a user asks."""
+    reduce = ufunc.reduce
+
+    def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+        total = reduce(x, axis=axis, keepdims=keepdims)
+        return total if total.dtype is x.dtype else total.astype(x.dtype)
+
+    return kernel
+
+
 def scan(ufunc: Any, initial: int) -> Callable[..., Any]:
     """All prefixes, after `initial` if that is included."""
 
@@ -381,7 +392,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "where": np.where,
-    "sum": np.add.reduce,
+    "sum": reduced(np.add),
     "max": np.maximum.reduce,
     "min": np.minimum.reduce,
     "any": np.logical_or.reduce,
@@ -389,7 +400,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "mean": mean,
     "var": var,
     "std": std,
-    "prod": np.multiply.reduce,
+    "prod": reduced(np.multiply),
     "cumulative_sum": scan(np.add, 0),
     "cumulative_prod": scan(np.multiply, 1),
     "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
