@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Final, Protocol
 
 from micrograd_core.dtypes import DTYPES, pack
@@ -115,7 +116,9 @@ class Backend(Protocol):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """A recorded program as one callable on handles. By default its kernels in a row."""
-        return straight_line(program, self.kernel)
+        from micrograd_core.kernels import compose
+
+        return straight_line(program, self.kernel, partial(compose, backend=self))
 
 
 OPTIONAL: Final = (

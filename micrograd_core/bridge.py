@@ -18,7 +18,7 @@ from micrograd_core.dispatch import apply, wrap
 from micrograd_core.dtypes import DType, pack, unpack
 from micrograd_core.errors import DeviceMismatch, DTypeError
 from micrograd_core.floats import number
-from micrograd_core.host import flatten, nest
+from micrograd_core.host import flatten, nest, read
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.scalar_sweep import Block
@@ -142,7 +142,7 @@ def _numbers(leaf: Leaf, g: Any) -> list[Any]:
 def numbers_of(kernels: Any, handle: Any, dtype: DType) -> list[Any]:
     """The elements of a handle, as values on its device keep numbers: floats, or tensors that record nothing."""
     if kernels.device.is_cpu():
-        return unpack(kernels.to_host(handle), dtype)
+        return unpack(read(kernels, handle, dtype), dtype)
     flat = wrap(handle, kernels, dtype, None).reshape(-1)
     return [flat[i] for i in range(flat.size)]
 

@@ -16,6 +16,7 @@ from micrograd_core.bridge import Elements, upload
 from micrograd_core.device_value import DeviceValue
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import unpack
+from micrograd_core.host import read
 from micrograd_core.layout import resolve_key
 from micrograd_core.tensor import Tensor
 from micrograd_core.value import Value
@@ -101,7 +102,7 @@ class Matrix(Elements):
     def all_data(self) -> list[float]:
         """The numbers, row by row."""
         self._follow()
-        return unpack(self.kernels.to_host(self.tensor._handle), self.dtype)
+        return unpack(read(self.kernels, self.tensor._handle, self.dtype), self.dtype)
 
     def set_all_data(self, numbers: list[float]) -> None:
         """Replace them; what was recorded with the old ones keeps them."""
@@ -112,7 +113,7 @@ class Matrix(Elements):
         """The gradient, row by row."""
         self._follow()
         grad = self.tensor.grad
-        return [0.0] * self.width if grad is None else unpack(self.kernels.to_host(grad._handle), self.dtype)
+        return [0.0] * self.width if grad is None else unpack(read(self.kernels, grad._handle, self.dtype), self.dtype)
 
     def set_all_slopes(self, numbers: list[float]) -> None:
         """Replace it."""

@@ -19,6 +19,7 @@ __all__ = [
     "DeviceUnavailable",
     "GradcheckError",
     "GraphError",
+    "KernelBroken",
     "LinAlgError",
     "MicrogradError",
     "MissingExtra",
@@ -122,6 +123,35 @@ class BackendBroken(MicrogradError, RuntimeError):
             f"the {_cuda(name)}{name!r} backend ({origin}) is broken: {listed}\n"
             f"Other devices are unaffected. Update or uninstall that distribution, "
             f"or set MICROGRAD_DISABLE_PLUGINS={name}"
+        )
+
+
+class KernelBroken(BackendBroken):
+    """A kernel returned what the op table does not say: another dtype or shape, or no handle at all."""
+
+    def __init__(self, device: str, op: str, returned: str, expected: str, remedy: str) -> None:
+        self.name, self.op = device.partition(":")[0], op
+        self.faults = (f"kernel({op!r}) returned {returned}; the op table says {expected}",)
+        MicrogradError.__init__(
+            self,
+            f"the backend of {_cuda(self.name)}{device!r} is broken: its kernel {op!r} returned {returned}; "
+            f"the op table says {expected}. {remedy}. Until then compute it elsewhere with .to('cpu')",
+        )
+
+
+class UnreadableHandle(BackendBroken):
+    """A tensor cannot be read: its handle is not what the operations that led to it make."""
+
+    def __init__(self, device: str, dtype: str, shape: tuple[int, ...], bytes: int, native: object, count: int) -> None:
+        self.name = device.partition(":")[0]
+        self.faults = (
+            f"a tensor of {dtype} and shape {shape} has {bytes} bytes, but its handle has dtype {native} and "
+            f"to_host gave {count} bytes",
+        )
+        MicrogradError.__init__(
+            self,
+            f"the backend of {_cuda(self.name)}{device!r} is broken: {self.faults[0]}. Run it again with "
+            "MICROGRAD_CHECK=1 in the environment to see which kernel returned what it should not",
         )
 
 

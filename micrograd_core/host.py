@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
-from micrograd_core.errors import DTypeError, GraphError, ShapeError
+from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle
 from micrograd_core.layout import MAX_DIMENSIONS, Shape
 from micrograd_core.ops import TABLE
 
@@ -148,6 +148,21 @@ def _items(row: Any) -> Any:
 
 def _is_row(item: Any) -> bool:
     return isinstance(item, (list, tuple)) or bool(getattr(item, "shape", None))
+
+
+def read(kernels: Any, handle: Any, dtype: DType) -> Any:
+    """C-order bytes of a handle that is taken for one of `dtype`, if it is one.
+
+    Raises
+    ------
+    BackendBroken
+        When a kernel has returned another dtype, or the device gives more or fewer bytes than there are elements.
+    """
+    data = kernels.to_host(handle)
+    count, wanted = memoryview(data).nbytes, math.prod(handle.shape) * dtype.itemsize
+    if count != wanted or kernels.native(dtype) != handle.dtype:
+        raise UnreadableHandle(kernels.backend.device, str(dtype), tuple(handle.shape), wanted, handle.dtype, count)
+    return data
 
 
 def elements(data: Any, shape: Shape, dtype: DType) -> Any:

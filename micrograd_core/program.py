@@ -29,9 +29,13 @@ class Program(NamedTuple):
 
 
 def straight_line(
-    program: Program, kernel: Callable[[str], Callable[..., Any] | None]
+    program: Program,
+    kernel: Callable[[str], Callable[..., Any] | None],
+    compose: Callable[[str], Callable[..., Any]] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """`program` as a function of its input handles that calls one kernel after the other.
+
+    `compose` gives the composition of an operation, for a call that its kernel declines.
 
     Raises
     ------
@@ -43,14 +47,18 @@ def straight_line(
         function = kernel(step.op)
         if function is None:
             raise KeyError(f"the program needs a kernel for {step.op!r}")
-        bound.append((function, step.operands, step.params))
+        bound.append((step.op, function, step.operands, step.params))
 
     def run(*handles: Any) -> tuple[Any, ...]:
         if len(handles) != program.inputs:
             raise TypeError(f"the program takes {program.inputs} handles; got {len(handles)}")
         values = list(handles)
-        for function, operands, params in bound:
-            values.append(function(*(values[o.number] if isinstance(o, Ref) else o for o in operands), **params))
+        for op, function, numbered, params in bound:
+            operands = [values[o.number] if isinstance(o, Ref) else o for o in numbered]
+            result = function(*operands, **params)
+            if result is NotImplemented and compose is not None:
+                result = compose(op)(*operands, **params)
+            values.append(result)
         return tuple(values[output.number] for output in program.outputs)
 
     return run

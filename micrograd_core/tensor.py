@@ -14,7 +14,7 @@ from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
 from micrograd_core.hooks import hook_leaf, register_hook
-from micrograd_core.host import describe, elements, ingest, is_elsewhere
+from micrograd_core.host import describe, elements, ingest, is_elsewhere, read
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
@@ -348,7 +348,7 @@ class Tensor(Array):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
-        return elements(self._kernels.to_host(self._handle), self.shape, self.dtype)
+        return elements(read(self._kernels, self._handle, self.dtype), self.shape, self.dtype)
 
     def item(self) -> Any:
         """The one element as a Python number."""
@@ -367,7 +367,7 @@ class Tensor(Array):
             except ModuleNotFoundError as error:
                 raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
             dtype = ml_dtypes.bfloat16
-        array = numpy.frombuffer(self._kernels.to_host(self._handle), dtype=dtype)
+        array = numpy.frombuffer(read(self._kernels, self._handle, self.dtype), dtype=dtype)
         return array.reshape(self.shape).copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -413,7 +413,7 @@ class Tensor(Array):
             what = "the .grad of this tensor (from create_graph=True)" if self.is_leaf else "this tensor"
             raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
         hooks = None if leaf is None else leaf.hooks
-        numbers = bytes(self._kernels.to_host(self._handle))
+        numbers = bytes(read(self._kernels, self._handle, self.dtype))
         facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
         return _restore, facts, (grad, hooks) if grad is not None or hooks else None
 

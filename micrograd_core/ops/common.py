@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.dtypes import DType, bool_, int64
+from micrograd_core.dtypes import DType, bool_, int64, integer_range
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import Array, Op, Sample
 from micrograd_core.ops.tangents import symmetric
@@ -24,6 +24,14 @@ def arrays(k: Any, *operands: Any) -> tuple[Any, ...]:
     """Operands of which some may be scalars, all as arrays."""
     dtype = next(x.dtype for x in operands if not is_scalar(x))
     return tuple(k.full(shape=(), fill_value=x, dtype=dtype) if is_scalar(x) else x for x in operands)
+
+
+def wrapped(number: Any, dtype: DType) -> Any:
+    """A Python number that stands for `number` beside a tensor: of integers the one that it wraps to in `dtype`."""
+    if not dtype.is_integer or not isinstance(number, int):
+        return number
+    low, high = integer_range(dtype)
+    return (number - low) % (high - low + 1) + low
 
 
 def to_bool(dtype: DType, params: dict[str, Any]) -> DType:

@@ -82,7 +82,8 @@ def _abs_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any) -> Any:
 def _sign(k: Any, x: Any) -> Any:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
-        return k.where(k.less(x, 0), -1, k.where(k.less(0, x), 1, x))
+        positive = k.where(k.less(0, x), 1, x)
+        return positive if k.dtype(x).kind == "unsigned integer" else k.where(k.less(x, 0), -1, positive)
     largest = k.maximum(k.abs(k.real(x)), k.abs(k.imag(x)))
     scaled = k.divide(x, as_complex(k, k.where(k.equal(largest, 0), 1, largest)))
     modulus = k.abs(scaled)

@@ -9,9 +9,9 @@ import cmath
 import math
 from typing import Any
 
-from micrograd_core.dtypes import bool_, integer_range
+from micrograd_core.dtypes import DType, bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.common import arrays, binary, is_scalar, to_bool, unary, zero_rule
+from micrograd_core.ops.common import arrays, binary, is_scalar, to_bool, unary, wrapped, zero_rule
 from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
 from micrograd_core.ops.tangents import symmetric
 
@@ -79,11 +79,15 @@ def _within(k: Any, x: Any, low: Any, high: Any) -> Any:
     return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
 
 
-def _flip_order(k: Any, x: Any) -> Any:
+def _subtract(k: Any, x: Any, y: Any) -> Any:
+    return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
+
+
+def _flip_order(k: Any, x: Any, dtype: DType) -> Any:
     """A map that reverses the order of a dtype without overflow: ``-x`` for floats, ``~x`` for integers and bools."""
     if is_scalar(x):
-        return -x if isinstance(x, float) else ~x
-    return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
+        return -float(x) if dtype.is_floating else wrapped(~x, dtype)
+    return k.negative(x) if dtype.is_floating else k.bitwise_invert(x)
 
 
 def _negative(k: Any, x: Any) -> Any:
@@ -114,10 +118,13 @@ def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
 
 
 def _minimum(k: Any, x: Any, y: Any) -> Any:
-    if is_scalar(x) or is_scalar(y):  # the scalar takes the kind of the tensor
-        kind = float if k.dtype(y if is_scalar(x) else x).is_floating else int
-        x, y = (kind(each) if is_scalar(each) else each for each in (x, y))
-    return _flip_order(k, k.maximum(_flip_order(k, x), _flip_order(k, y)))
+    dtype = k.dtype(y if is_scalar(x) else x)
+    return _flip_order(k, k.maximum(_flip_order(k, x, dtype), _flip_order(k, y, dtype)), dtype)
+
+
+def _relu_gradient(k: Any, x: Any, y: Any) -> Any:
+    x, y = arrays(k, x, y)
+    return k.where(k.less(0, y), x, 0)
 
 
 def _isinf(k: Any, x: Any) -> Any:
@@ -139,7 +146,7 @@ ARITHMETIC = (
         "Difference ``x1 - x2``.",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
         gradient_aliases=True,
-        compose=lambda k, x, y: k.add(x, -y if is_scalar(y) else k.negative(y)),
+        compose=_subtract,
     ),
     binary(
         "multiply",
@@ -304,7 +311,7 @@ RELU = (
         accepts=REAL,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array(()), Array(()))),
         gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: zero_rule(k, g, out, y)),
-        compose=lambda k, x, y: k.where(k.less(0, y), x, 0),
+        compose=_relu_gradient,
         reference=lambda np, x, y: np.where(y > 0, x, 0),
     ),
 )

@@ -245,6 +245,12 @@ def _complex_asinh(k: Any, z: Any) -> Any:
     return k.where(left, k.negative(found), found)
 
 
+def _complex_acosh(k: Any, z: Any) -> Any:
+    """``i acos(z)`` or ``-i acos(z)``: the one on the right."""
+    angle = k.acos(z)
+    return k.complex(k.abs(k.imag(angle)), k.copysign(k.real(angle), k.imag(z)))
+
+
 def _complex_atanh(k: Any, z: Any) -> Any:
     return k.multiply(k.subtract(k.log1p(z), k.log1p(k.negative(z))), 0.5)
 
@@ -315,7 +321,7 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     }),
     ("acosh", "Inverse hyperbolic cosine; an infinite gradient at 1.",
      lambda k, g, out, x: k.divide(k.divide(g, k.sqrt(k.subtract(x, 1))), k.sqrt(k.add(x, 1))), {
-        "compose": _acosh, "reference": lambda np, x: np.arccosh(x), "low": 1.2, "high": 3.0,
+        "compose": _by_kind(_acosh, _complex_acosh), "reference": lambda np, x: np.arccosh(x), "low": 1.2, "high": 3.0,
     }),
     ("atanh", "Inverse hyperbolic tangent; infinite gradients at -1 and 1.",
      lambda k, g, out, x: k.divide(g, _one_minus_x_squared(k, x)), {

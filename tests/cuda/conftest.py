@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
         return
     from micrograd_core import Device
 
-    own = Device("played").kernels.backend.partial if _played() else ()
+    own = Device("played").kernels.backend.own if _played() else ()
     others = [
         item
         for item in items

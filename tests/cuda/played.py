@@ -14,11 +14,11 @@ from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import DTYPES, CPUBackend
 from micrograd_cpu.transfer import from_host
 from micrograd_cuda.kernels import table
-from micrograd_cuda.storage import Composing
+from micrograd_cuda.storage import Guarded
 from tests.cuda.host import Arrays, HostRuntime
 
 
-class PlayedBackend(Composing):
+class PlayedBackend(Guarded):
     """NumPy arrays, aligned as a GPU's memory is; the kernels and launches of the cuda backend."""
 
     capabilities = frozenset({"complex", "random", "strided"})
@@ -27,7 +27,7 @@ class PlayedBackend(Composing):
         self.runtime = HostRuntime()
         arrays = Arrays(xp)
         own = table(arrays, self.runtime, matmul_precision)
-        self.partial = frozenset(own)
+        self.own = frozenset(own)
         super().__init__(arrays, "played:0", dtypes=DTYPES, kernels=own)
 
     def kernel(self, op: str) -> Any:

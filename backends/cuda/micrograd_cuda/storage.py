@@ -10,15 +10,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, Final
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
 from micrograd_core.amp import matmul_precision
 from micrograd_core.errors import OutOfMemory
-from micrograd_core.kernels import Kernels
 from micrograd_core.layout import Key, Layout, Shape
-from micrograd_core.ops import TABLE
 from micrograd_cuda import linalg, transfer
 from micrograd_cuda.geometry import spans_overlap
 from micrograd_cuda.kernels import table
@@ -39,46 +36,35 @@ def asked_bytes(message: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-class Composing(ArrayAPIBackend):
-    """A backend whose kernels may return ``NotImplemented``: then the op table's composition takes their place."""
+class Guarded(ArrayAPIBackend):
+    """A backend that says in our words when the array library lacks memory."""
 
-    partial: frozenset[str] = frozenset()
     exhausted: tuple[type[Exception], ...] = ()
     """What the array library raises for a lack of memory."""
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of the kernels, or the namespace's function."""
         found = super().kernel(op)
-        if found is None:
-            return None
-        return self.guarded(found, TABLE[op].compose if op in self.partial and op in TABLE else None)
+        return None if found is None else self.guarded(found)
 
-    def guarded(self, kernel: Callable[..., Any], compose: Any = None) -> Callable[..., Any]:
-        """`kernel`, the composition where it does not apply, and our words for a lack of memory."""
+    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """`kernel`, and our words for a lack of memory."""
         exhausted = self.exhausted
 
         def guarded(*operands: Any, **params: Any) -> Any:
             try:
-                result = kernel(*operands, **params)
+                return kernel(*operands, **params)
             except exhausted as error:
                 raise self.out_of_memory(error) from error
-            if result is NotImplemented and compose is not None:
-                return compose(self.composing, *operands, **params)
-            return result
 
         return guarded
-
-    @cached_property
-    def composing(self) -> Kernels:
-        """The table that compositions are written against."""
-        return Kernels(self)
 
     def out_of_memory(self, error: Exception) -> OutOfMemory:
         """With what was asked."""
         return OutOfMemory(self.device, asked_bytes(str(error)))
 
 
-class CUDABackend(Composing):
+class CUDABackend(Guarded):
     """One GPU, through CuPy."""
 
     capabilities = frozenset({
@@ -91,7 +77,6 @@ class CUDABackend(Composing):
         self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
         own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
-        self.partial = frozenset(own)
         dtypes = {name: cupy.dtype(name) for name in NAMES}
         try:
             import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
@@ -120,9 +105,9 @@ class CUDABackend(Composing):
             (cupy.zeros((), "float16") + 1).get()
             return cls(cupy, xp, errstate, index)
 
-    def guarded(self, kernel: Callable[..., Any], compose: Any = None) -> Callable[..., Any]:
+    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """On this GPU, whichever is current; where there is one only, at no cost."""
-        single = super().guarded(kernel, compose)
+        single = super().guarded(kernel)
         if not self._several:
             return single
         current, device = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.Device
