@@ -374,7 +374,7 @@ OPS = (
         compose=_cross_entropy_gradient,
         samples=(
             Sample(Array(()), _LOGITS, _CLASSES, 1.0),
-            Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum"),
+            Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum", ignore_index=1),
             Sample(Array((2, 2)), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
         ),
         reference=_gradient_reference,
