@@ -26,9 +26,9 @@ may be left to the core's composition.
 
 Operands come by position, parameters as the signature says. For each parameter there is what it may be, with an
 example: *integer* alone is 0 or greater. *Given* are the kinds of dtype that reach the kernel, after what the core
-converts; of several operands with different demands, each. *Returned* is the dtype of the result, and whether its memory
-is its own. *Rules* says for which operands the core's gradient rule may hand on the cotangent itself, or a view of it: a
-kernel never writes to an operand, so that nothing follows for it.
+converts; of several operands with different demands, each. *Returned* is the dtype of the result, and whether its
+memory is its own. *Rules* says for which operands the core's gradient rule may hand on the cotangent itself, or a view
+of it: a kernel never writes to an operand, so that nothing follows for it.
 """
 
 
