@@ -2,7 +2,7 @@
 
 ::
 
-    python docs/generate.py               # the tables in protocol.md, and operations.md: a second
+    python docs/generate.py               # the tables in protocol.md, operations.md and kernels.md: a second
     python docs/generate.py conformance   # conformance.md: runs the suite on each device, some minutes
 
 A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare it with what this makes.
@@ -20,6 +20,7 @@ from datetime import date
 from importlib import metadata
 from pathlib import Path
 
+import kernels
 import operations
 
 from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
@@ -118,7 +119,9 @@ def capabilities_table() -> str:
     return table(("word", "what it promises", "what `test_level` checks"), rows)
 
 
-TABLES = {"members": members_table, "kernels": kernels_table, "capabilities": capabilities_table}
+TABLES = {
+    "members": members_table, "kernels": kernels_table, "capabilities": capabilities_table, "axis": kernels.axes,
+}  # fmt: skip
 
 
 def filled(page: str) -> str:
@@ -160,4 +163,5 @@ if __name__ == "__main__":
     else:
         protocol = DOCS / "protocol.md"
         protocol.write_text(filled(protocol.read_text(encoding="utf-8")), encoding="utf-8")
-        operations.PAGE.write_text(operations.page(), encoding="utf-8")
+        for each in (operations, kernels):
+            each.PAGE.write_text(each.page(), encoding="utf-8")

@@ -65,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument(
         "-n", type=_workers, default="", metavar="WORKERS", help="run in parallel with pytest-xdist: a number, or auto"
     )
+    suite.add_argument(
+        "--profile", action="store_true", help="test nothing; say which kernels would save the most calls"
+    )
     suite.set_defaults(run=_conformance)
 
     new = commands.add_parser("new-backend", help="write a package for a backend that conforms as it is")
@@ -102,6 +105,11 @@ def _devices(options: argparse.Namespace) -> int:
 
 
 def _conformance(options: argparse.Namespace) -> int:
+    if options.profile:
+        from micrograd_core.conformance.profile import report
+
+        print(report(options.device))
+        return 0
     from micrograd_core.conformance import run
 
     return run(

@@ -126,9 +126,11 @@ def kernel_signature(op: Op) -> str:
     """
     import inspect
 
-    if op.operands == 0:  # nothing but parameters, which the composition takes after `k`
-        named = list(inspect.signature(op.compose).parameters)[1:]  # type: ignore[arg-type]
-        return f"{op.name}({', '.join(['*', *named])})"
+    if op.operands == 0:  # nothing but parameters, which the composition takes after `k`, and as it does
+        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
+        names = [each.name for each in found]
+        names.insert(sum(each.kind is not each.KEYWORD_ONLY for each in found), "*")
+        return f"{op.name}({', '.join(names)})"
     operands = ["*arrays"] if op.operands == -1 else list(_signature(op).parameters)[: op.operands]
     named = []
     if op.parameters is not None:

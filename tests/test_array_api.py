@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
 
 from micrograd_array_api.namespaces import NAMESPACES
 from micrograd_core import Device, Tensor, asarray, gradcheck, plugins, shares_memory
-from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.adapters.array_api import ArrayAPIBackend, respelled
 from micrograd_core.errors import DeviceUnavailable, GraphError, UnsupportedDType
+from micrograd_core.layout import resolve_key
 from micrograd_core.plugins import hookimpl
 
 INSTALLED = [
@@ -186,3 +191,191 @@ def test_compositions_that_sum_small_integers_keep_their_dtype() -> None:
         assert str(x.sum().dtype) == "int64"
     finally:
         plugins.unregister("mine")
+
+
+# ── libraries that differ ────────────────────────────────────────────────────────────────────────────────────
+
+
+def entries(length: int) -> list[Any]:
+    """Kinds of entry of a key, for an axis of that length."""
+    return [0, length - 1, np.s_[:], np.s_[1:], np.s_[:-1], np.s_[::-1], np.s_[::2], np.s_[-2::-2], np.s_[1:1]]
+
+
+KEYS = [(a, b) for a, b in itertools.product(entries(3), entries(4))]
+KEYS += [(None, a, None, b) for a, b in itertools.product(entries(3)[::3], entries(4)[::2])]
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (40, 50)], ids=str)
+def test_values_that_overlap_are_written_as_they_were(device: Device, sizes: tuple[int, int]) -> None:
+    if device.type not in ("strict", "torch"):
+        pytest.skip("a write makes another array")
+    pairs = [
+        (np.s_[1:], np.s_[:-1]), (np.s_[:-1], np.s_[1:]), (np.s_[::-1], np.s_[:]), (np.s_[:, 1:], np.s_[:, :-1]),
+        (np.s_[:, ::-1], np.s_[:]), (np.s_[1:, 1:], np.s_[:-1, :-1]), (np.s_[...], np.s_[0]), (np.s_[:2], np.s_[1]),
+    ]  # fmt: skip
+    for to, source in pairs:
+        expected = np.arange(float(np.prod(sizes))).reshape(sizes)
+        x = asarray(expected, device=device)
+        x[to] = x[source]
+        expected[to] = expected[source].copy()
+        np.testing.assert_array_equal(x.numpy(), expected, err_msg=f"{to} from {source}")
+
+
+class Frozen:
+    """NumPy as a namespace of immutable arrays; with `at`, as some have without a `set`."""
+
+    def __init__(self, *, at: bool = False) -> None:
+        class Array(np.ndarray):
+            def __setitem__(self, key: Any, value: Any) -> None:
+                raise TypeError("arrays are immutable")
+
+        if at:
+            Array.at = property(lambda x: x)  # type: ignore[attr-defined]
+        self.kind = Array
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if isinstance(found, type) or not callable(found):
+            return found
+        return lambda *operands, **params: np.asarray(found(*operands, **params)).view(self.kind)
+
+
+@pytest.mark.parametrize("at", [False, True])
+def test_immutable_arrays_need_nothing(at: bool) -> None:
+    xp = Frozen(at=at)
+    backend = ArrayAPIBackend(xp, "mine:0")
+    scatter: Any = backend.kernel("scatter")
+    data = np.arange(12.0).reshape(3, 4)
+    x = xp.asarray(data)
+    with pytest.raises(TypeError, match="immutable"):
+        x[0] = 1.0
+    for key in KEYS:
+        expected = data.copy()
+        shape = expected[key].shape
+        for values in (-1.0, -np.arange(float(np.prod(shape))).reshape(shape), -np.ones(shape[-1:])):
+            expected = data.copy()
+            expected[key] = values
+            given = values if isinstance(values, float) else xp.asarray(values)
+            result = scatter(x, given, key=resolve_key(key, (3, 4)))
+            np.testing.assert_array_equal(result, expected, err_msg=f"{key}")
+            assert result.dtype == data.dtype
+    assert scatter(xp.asarray(2.0), 5.0, key=()).tolist() == 5.0
+    assert scatter(xp.asarray(np.ones((0, 2))), 5.0, key=(slice(0, 0, 1), 1)).shape == (0, 2)
+    assert not np.shares_memory(scatter(x, xp.asarray(np.ones((0, 4))), key=resolve_key(np.s_[:0], (3, 4))), x)
+    np.testing.assert_array_equal(x, data)
+
+
+@pytest.fixture
+def opened() -> Iterator[Any]:
+    """Opens a backend under the name `mine`."""
+
+    def use(backend: Any) -> Device:
+        class Plugin:
+            @hookimpl
+            def micrograd_open(self, address: str) -> Any:
+                return backend
+
+        plugins.register("mine", Plugin())
+        return Device("mine")
+
+    yield use
+    plugins.unregister("mine")
+
+
+def test_training_on_immutable_arrays(opened: Any) -> None:
+    device = opened(ArrayAPIBackend(Frozen(), "mine:0"))
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    (x[0] * x[:, ::-1]).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[8.0, 5.0], [2.0, 1.0]]
+    y = asarray([1.0, 2.0, 3.0], device=device)
+    y[1:] = y[:-1]
+    assert y.tolist() == [1.0, 1.0, 2.0]
+
+
+class Peculiar:
+    """NumPy as a library that has its own words, and takes by position what the standard does."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @staticmethod
+    def reshape(x: Any, size: Any, /) -> Any:
+        return np.reshape(x, size)
+
+    @staticmethod
+    def full(size: Any, value: Any, /, *, dtype: Any) -> Any:
+        return np.full(size, value, dtype=dtype)
+
+    @staticmethod
+    def sum(x: Any, *, dim: Any, keep_dims: bool) -> Any:
+        return np.sum(x, axis=dim, keepdims=keep_dims)
+
+    @staticmethod
+    def max(x: Any, *, dim: Any, keep_dims: bool) -> Any:
+        return np.max(x, axis=dim, keepdims=keep_dims)
+
+
+def test_a_keyword_that_differs_is_a_line(opened: Any) -> None:
+    words = {"sum": {"dtype": None}, "*": {"keepdims": "keep_dims"}} | {"max": {"axis": "dim"}}
+    words["sum"] |= {"axis": "dim"}
+    of_numpy = dict.fromkeys(("mean", "min", "var", "std", "any", "all", "argmax", "argmin", "prod"))
+    device = opened(ArrayAPIBackend(Peculiar(), "mine:0", keywords=words, kernels=of_numpy))
+    x = asarray([[1.0, 2.0], [3.0, 5.0]], device=device)
+    assert x.sum(axis=1).tolist() == [3.0, 8.0]
+    assert x.max(axis=0, keepdims=True).tolist() == [[3.0, 5.0]]
+    assert x.reshape(4).tolist() == [1.0, 2.0, 3.0, 5.0]
+    assert device.kernels.full(shape=(2,), fill_value=3, dtype=x.dtype).tolist() == [3.0, 3.0]
+
+
+def test_parameters_go_where_the_table_says() -> None:
+    def told(*operands: Any, **params: Any) -> Any:
+        return operands, params
+
+    call = respelled(told, {"b": 1, "a": 0, "c": "see", "d": None})
+    assert call("x", a=1, b=2, c=3, d=4, e=5) == (("x", 1, 2), {"see": 3, "e": 5})
+    assert call("x", b=2) == (("x", 2), {})
+
+
+class Promise(np.ndarray):
+    """An array of a lazy library: there when it was evaluated."""
+
+    computed = False
+
+
+class Lazy:
+    """NumPy as a lazy library that remembers its promises weakly."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if isinstance(found, type) or not callable(found):
+            return found
+        return lambda *operands, **params: np.array(found(*operands, **params)).view(Promise)
+
+
+def test_a_lazy_library_is_evaluated_before_its_promises_pile_up(opened: Any) -> None:
+    evaluated: list[int] = []
+
+    def evaluate(arrays: list[Any]) -> None:
+        evaluated.append(len(arrays))
+        for each in arrays:
+            each.computed = True
+
+    device = opened(ArrayAPIBackend(Lazy(), "mine:0", evaluate=evaluate, promises=50))
+    x = asarray([1.0, 2.0], device=device)
+    evaluated.clear()
+    kept = [x + float(i) for i in range(120)]
+    assert len(evaluated) == 2
+    assert sum(not each._handle.computed for each in kept) < 50
+    device.synchronize()
+    assert all(each._handle.computed for each in kept)
+    evaluated.clear()
+    for _ in range(120):
+        x = x * 1.0  # what nobody holds any more is not computed for itself
+    gc.collect()
+    assert evaluated
+    assert max(evaluated) <= 2
+    evaluated.clear()
+    device.synchronize()
+    device.synchronize()
+    assert len(evaluated) <= 1

@@ -11,18 +11,25 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
+import numpy as np
 import pytest
 
 import micrograd_core
 from micrograd_core import Device, doctor, plugins
+from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.conformance.cases import cases, is_differentiable
 from micrograd_core.functions import FUNCTIONS, kernel_signature
-from micrograd_core.ops import TABLE, Array
+from micrograd_core.ops import CORE_KERNELS, TABLE, Array
+from micrograd_core.plugins import hookimpl
+from micrograd_cpu.storage import CPUBackend
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 import generate
+import kernels as kernel_page
 import stand_in_pip
 import walk
 
@@ -213,3 +220,91 @@ def test_the_page_of_operations_is_written_from_the_table() -> None:
     found = generate.operations.PAGE.read_text(encoding="utf-8")
     assert found == generate.operations.page(), "the op table has changed: python docs/generate.py"
     assert all(f"{name}(" in found for name in FUNCTIONS)
+
+
+# ── what kernels get ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_page_of_kernels_is_written_from_the_table() -> None:
+    found = kernel_page.PAGE.read_text(encoding="utf-8")
+    assert found == kernel_page.page(), "the op table has changed: python docs/generate.py"
+    assert all(f"`{kernel_signature(op)}`" in found for op in TABLE.values())
+
+
+def not_as_the_page_says(op: str, positional: int, params: dict[str, Any]) -> list[str]:
+    """In what one call differs from the page."""
+    listed, first = kernel_page.parameters(TABLE[op]), kernel_signature(TABLE[op]).partition("(")[2]
+    before = [name for name in first.partition("*")[0].rstrip(", )").split(", ") if name]
+    wrong = [] if "*arrays" in first or positional == len(before) else [f"{op}: {positional} operands"]
+    for name, value in params.items():
+        what = "key" if name == "key" and isinstance(value, tuple) else kernel_page.kind(value)
+        if what not in listed.get(name, {}):
+            wrong.append(f"{op}: {name} is {what}, not {list(listed.get(name, {}))}")
+    return wrong
+
+
+@pytest.mark.usefixtures("_only_the_cpu")
+def test_kernels_get_what_their_page_says() -> None:
+    """Seen by the kernels themselves, over every operation and gradient; test_protocol.py watches the core alone."""
+    complaints: set[str] = set()
+    called: set[str] = set()
+
+    class Watched(CPUBackend):
+        def kernel(self, op: str) -> Any:
+            function = super().kernel(op)
+
+            def watched(*operands: Any, **params: Any) -> Any:
+                called.add(op)
+                complaints.update(not_as_the_page_says(op, len(operands), params))
+                return function(*operands, **params)
+
+            watched.declines = getattr(function, "declines", False)
+            return function and watched
+
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> Any:
+            backend = Watched()
+            backend.device = "mine:0"
+            return backend
+
+    plugins.register("mine", Plugin())
+    device = Device("mine")
+    for case in cases(("bool", "int64", "float64"), device.capabilities):
+        if case.layout != "contiguous":
+            continue
+        with np.errstate(all="ignore"):
+            operands = case.tensors(device, requires_grad=True)
+            result = case.call(operands)
+            if is_differentiable(case) and result.requires_grad:
+                (abs(result) ** 2).sum().backward()
+    assert not complaints
+    assert called > CORE_KERNELS
+
+
+def test_a_call_that_the_page_does_not_list_is_noticed() -> None:
+    assert not_as_the_page_says("softmax", 1, {"axis": (1,)}) == ["softmax: axis is tuple of integers, not ['integer']"]
+    assert not_as_the_page_says("softmax", 1, {"axis": -1})
+    assert not_as_the_page_says("vecdot", 2, {"axis": 1})
+    assert not_as_the_page_says("sum", 1, {"axis": 1, "keepdims": False})
+    assert not_as_the_page_says("sum", 1, {"axes": (1,)})
+    assert not_as_the_page_says("arange", 0, {"stop": 3, "dtype": None})
+    assert not not_as_the_page_says("vecdot", 2, {"axis": -1})
+
+
+@pytest.mark.usefixtures("_only_the_cpu")
+def test_a_kernel_written_from_its_signature_is_called() -> None:
+    took = []
+
+    def arange(stop: int, *, dtype: Any) -> Any:
+        took.append(stop)
+        return np.arange(stop, dtype=dtype)
+
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> Any:
+            return ArrayAPIBackend(np, "mine:0", kernels={"arange": arange})
+
+    plugins.register("mine", Plugin())
+    assert micrograd_core.arange(4, device="mine").tolist() == [0, 1, 2, 3]
+    assert took == [4]

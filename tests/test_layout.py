@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,3 +84,10 @@ def test_shapes_that_do_not_fit() -> None:
         Layout.contiguous((2, 3)).broadcast_to((3,))
     with pytest.raises(ShapeError, match="different sizes"):
         Layout.contiguous((2, 3)).reshape((4,))
+
+
+def test_every_method_is_drawn() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "layout.md").read_text()
+    methods = [name for name, each in inspect.getmembers(Layout, callable) if not name.startswith("_")]
+    assert sorted(re.findall(r"^## (\w+)\(", page, re.M)) == sorted(methods)
+    assert all(f"`{name}`" in page for name in ("is_contiguous", "size"))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gc
 import math
+import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor, asarray, functions, plugins, use_device, zeros
-from micrograd_core.adapters.strided import MAPS, REDUCTIONS
+from micrograd_core.adapters.strided import MAPS, REDUCTIONS, Strided, StridedBackend
+from micrograd_core.conformance.cases import cases
 from micrograd_core.errors import DeviceMismatch, DeviceUnavailable, OutOfMemory
+from micrograd_core.layout import Layout
+from micrograd_core.plugins import hookimpl
 from micrograd_rawbuffer import kernels
 from micrograd_rawbuffer.storage import DTYPES, RawBufferBackend
 
@@ -250,3 +255,226 @@ def test_maxima_of_rows_with_nan_and_infinities() -> None:
     x = np.array([[1.0, NAN, 3.0], [-INF, -INF, -INF], [INF, 0.0, -1.0]], "float32")
     same(asarray(x).max(axis=1), x.max(axis=1))
     same(asarray(x).max(axis=0), x.max(axis=0))
+
+
+# ── what the adapter promises to the five functions ──────────────────────────────────────────────────────────
+
+
+class Watched(RawBufferBackend):
+    """Checks each call of the author's functions."""
+
+    def __init__(self) -> None:
+        super().__init__("watched:0")
+        self.complaints: set[str] = set()
+        self.freed: list[int] = []
+        self.parts: list[int] = []
+
+    def alloc(self, count: int, dtype: Any) -> bytearray:
+        self.require(count > 0, f"alloc({count})")
+        return super().alloc(count, dtype)
+
+    def free(self, buffer: bytearray) -> None:
+        self.freed.append(len(buffer))
+        super().free(buffer)
+
+    def write(self, buffer: bytearray, data: Any) -> None:
+        self.require(memoryview(data).nbytes > 0, "an empty write")
+        super().write(buffer, data)
+
+    def read(self, buffer: bytearray) -> bytes:
+        self.complaints.add("read, where a part would do")
+        return super().read(buffer)
+
+    def read_range(self, buffer: bytearray, start: int, end: int) -> bytes:
+        self.parts.append(end - start)
+        return super().read_range(buffer, start, end)
+
+    def map(self, op: str, out: Strided, *operands: Any) -> None:
+        self.check(op, out, *operands)
+        self.require(op == "copy" or out.layout == Layout.contiguous(out.shape), f"{op} into a view")
+        self.require(all(not isinstance(x, Strided) or x.shape == out.shape for x in operands), f"shapes of {op}")
+        super().map(op, out, *operands)
+
+    def reduce(self, op: str, out: Strided, x: Strided) -> None:
+        self.check(op, out, x)
+        self.require(out.layout == Layout.contiguous(out.shape), f"{op} into a view")
+        self.require(x.shape[: len(out.shape)] == out.shape, f"shapes of {op}")
+        super().reduce(op, out, x)
+
+    def check(self, op: str, out: Strided, *operands: Any) -> None:
+        handles = [x for x in (out, *operands) if isinstance(x, Strided)]
+        self.require(all(x.layout.size and x.buffer is not None for x in handles), f"{op} of nothing")
+        self.require(not any(self.shares_memory(out, x) for x in handles[1:]), f"{op} overlaps")
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.complaints.add(what)
+
+
+@pytest.fixture
+def watched() -> Iterator[Device]:
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> Any:
+            return Watched()
+
+    plugins.register("watched", Plugin())
+    yield Device("watched")
+    plugins.unregister("watched")
+
+
+def test_empties_and_overlaps_never_reach_the_device(watched: Device) -> None:
+    backend = watched.kernels.backend
+    for case in cases(("bool", "int64", "float32"), watched.capabilities):
+        if case.layout == "contiguous" or (0 in [n for x in case.sample.operands for n in getattr(x, "shape", ())]):
+            result = case.call(case.tensors(watched))
+            result.numpy()
+    for key, source in product((np.s_[1:], np.s_[::-1], np.s_[:0], np.s_[::2]), (np.s_[:-1], np.s_[:], np.s_[:0], 0)):
+        x = np.arange(5.0)
+        y = asarray(x, device=watched)
+        if np.shape(x[source]) in ((), x[key].shape):
+            x[key] = x[source].copy()
+            y[key] = y[source]
+        assert y.tolist() == x.tolist()
+    assert not backend.complaints
+
+
+def test_the_watch_notices(watched: Device) -> None:
+    backend = watched.kernels.backend
+    x = backend.from_host(bytes(8), (2,), DTYPES["float32"])
+    backend.map("copy", x, x)
+    backend.map("exp", x.view(x.layout.index(np.s_[::-1])), 1.0)
+    backend.alloc(0, DTYPES["int8"])
+    assert backend.complaints >= {"copy overlaps", "exp into a view", "alloc(0)"}
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+def test_reductions_of_nothing(shape: tuple[int, ...], watched: Device) -> None:
+    x = zeros(shape, dtype="float32", device=watched)
+    for axis in (None, *range(len(shape))):
+        assert x.sum(axis=axis).tolist() == np.zeros(shape).sum(axis=axis).tolist()
+    with pytest.raises(ValueError, match="max of no elements"):
+        watched.kernels.backend.reduction("max", x._handle, axis=None)
+    assert not watched.kernels.backend.complaints
+
+
+def test_one_element_of_many_is_read_alone(watched: Device) -> None:
+    x = zeros(1000, dtype="float64", device=watched)
+    backend = watched.kernels.backend
+    backend.parts.clear()
+    assert x[3].item() == 0.0
+    assert x[10:12].tolist() == [0.0, 0.0]
+    assert backend.parts == [8, 16]
+
+
+def test_reading_one_element_takes_no_time_however_many_there_are() -> None:
+    backend = RawBufferBackend("rawbuffer:0")
+    x = backend.from_host(bytes(1 << 26), (1 << 26,), DTYPES["int8"])
+    one = x.view(x.layout.index(5))
+    backend.to_host(one)
+    start = time.perf_counter()
+    for _ in range(10):
+        backend.to_host(one)
+    assert (time.perf_counter() - start) / 10 < 1e-3  # all of it: 10 ms
+
+
+def test_without_a_range_a_part_is_cut_out_of_all() -> None:
+    class Plain(RawBufferBackend):
+        read_range = StridedBackend.read_range
+
+    backend = Plain("rawbuffer:0")
+    x = backend.from_host(bytes(range(8)), (4,), DTYPES["int16"])
+    assert bytes(backend.to_host(x.view(x.layout.index(np.s_[1:3])))) == bytes([2, 3, 4, 5])
+
+
+def test_a_buffer_is_freed_once_when_its_last_view_goes(watched: Device) -> None:
+    backend = watched.kernels.backend
+    gc.disable()
+    try:
+        backend.freed.clear()
+        x = backend.from_host(bytes(24), (2, 3), DTYPES["float32"])
+        views = [x.view(x.layout.permute((1, 0))), x.view(x.layout.index(0))]
+        views.append(views[0].view(views[0].layout.index(1)))
+        del x
+        views.pop()
+        assert backend.freed == []
+        del views
+        assert backend.freed == [24]
+        backend.empty((0, 3), DTYPES["float32"])
+        assert backend.freed == [24]
+    finally:
+        gc.enable()
+
+
+# ── kernels over names of the author's own ───────────────────────────────────────────────────────────────────
+
+
+class Extended(RawBufferBackend):
+    """Knows more names than it has to."""
+
+    def __init__(self) -> None:
+        super().__init__("mine:0")
+        for name in ("tanh", "less_equal", "logical_and", "isnan"):
+            self.kernels[name] = partial(self.elementwise, name)
+        for name in ("prod", "argmax", "any", "mean", "min"):
+            self.kernels[name] = partial(self.reduction, name)
+        for name in ("cumulative_sum", "cumulative_prod"):
+            self.kernels[name] = partial(self.scanned, name)
+
+    own: ClassVar[dict[str, Any]] = {
+        "tanh": math.tanh, "less_equal": lambda x, y: x <= y, "logical_and": lambda x, y: x and y,
+        "isnan": lambda x: x != x, "prod": math.prod, "argmax": lambda row: row.index(max(row)), "any": any,
+        "mean": lambda row: math.fsum(row) / len(row), "min": min,
+    }  # fmt: skip
+
+    def map(self, op: str, out: Strided, *operands: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            if op in self.own:
+                patch.setitem(kernels.MAPS, op, self.own[op])
+            super().map(op, out, *operands)
+
+    def reduce(self, op: str, out: Strided, x: Strided) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            if op in self.own:
+                patch.setitem(kernels.REDUCTIONS, op, self.own[op])
+            super().reduce(op, out, x)
+
+    def scan(self, op: str, out: Strided, x: Strided) -> None:
+        function = np.cumsum if op == "cumulative_sum" else np.cumprod
+        values = np.array(asarray_of(self, x)).reshape(x.shape)
+        numbers = function(values, axis=-1, dtype=values.dtype)
+        positions = list(out.layout.indices())
+        for position, value in zip(positions, numbers.ravel().tolist(), strict=True):
+            one = Strided(out.buffer, Layout((), (), position), out.dtype)
+            self.map("copy", one, value)
+
+
+def asarray_of(backend: Any, x: Strided) -> Any:
+    return np.frombuffer(backend.to_host(x), x.dtype.name)
+
+
+def test_names_of_ones_own_are_kernels() -> None:
+    """Every sample of those operations, in the layouts of the suite, with the result's dtype from the op table."""
+
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> Any:
+            return Extended()
+
+    plugins.register("mine", Plugin())
+    try:
+        device, tried = Device("mine"), 0
+        core = set(RawBufferBackend("rawbuffer:0").kernels)
+        for name in sorted(set(device.kernels.backend.kernels) - core):
+            assert device.kernels.is_native(name)
+            for case in cases(("bool", "int64", "float64"), device.capabilities, only=name):
+                if name == "min" and 0 in case.sample.operands[0].shape:
+                    continue
+                result, expected = case.call(case.tensors(device)).numpy(), case.expected()
+                tried += 1
+                assert result.shape == expected.shape, case.id
+                np.testing.assert_allclose(result, expected.astype(result.dtype), rtol=1e-12, err_msg=case.id)
+                assert result.dtype.kind == expected.dtype.kind or case.dtype != "float64", case.id
+        assert tried > 200
+    finally:
+        plugins.unregister("mine")

@@ -6,14 +6,17 @@ standard takes by position, or that it spells with operators.
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, unpack
 from micrograd_core.host import nest
 from micrograd_core.layout import Key, Shape
+from micrograd_core.ops import TABLE
 
 # Functions of the standard that take handles by position and parameters by the keywords of the op table.
 STANDARD = frozenset(
@@ -23,7 +26,7 @@ STANDARD = frozenset(
     "bitwise_left_shift bitwise_right_shift copysign cosh floor_divide log10 log2 logaddexp logical_xor nextafter "
     "reciprocal remainder round signbit sinh tan trunc exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
     "std any all argmax argmin prod cumulative_sum cumulative_prod count_nonzero reshape permute_dims "
-    "broadcast_to flip where full arange matmul".split()
+    "astype squeeze broadcast_to flip where full arange matmul".split()
 )
 
 EXTENSIONS = {
@@ -37,6 +40,18 @@ ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
 
 CREATION = ("full", "arange")  # those that have no operand to tell them the device
+
+KEYWORDS: Final[Mapping[str, Mapping[str, int | str | None]]] = {
+    "astype": {"dtype": 0},
+    "broadcast_to": {"shape": 0},
+    "full": {"shape": 0, "fill_value": 1},
+    "permute_dims": {"axes": 0},
+    "reshape": {"shape": 0},
+    "squeeze": {"axis": 0},
+}
+"""How a namespace's functions take parameters of the op table: a number is the place after the operands, a text the
+library's own keyword, ``None`` leaves the parameter out, and what is not listed keeps its name. These are the
+standard's: it has these by position, and libraries differ in what they call them."""
 
 
 def forwards(key: Key, shape: Shape) -> tuple[Key, tuple[int, ...]]:
@@ -83,9 +98,79 @@ def put_forwards(xp: Any, x: Any, values: Any, key: Key) -> None:
     put(xp, x, xp.flip(values, axis=axes) if axes else values, key)
 
 
+def respelled(function: Callable[..., Any], places: Mapping[str, int | str | None]) -> Callable[..., Any]:
+    """`function` with its parameters where `places` says (see `KEYWORDS`)."""
+    by_position = sorted((place, name) for name, place in places.items() if isinstance(place, int))
+    names = tuple(name for _, name in by_position)
+
+    def call(*operands: Any, **params: Any) -> Any:
+        named = {}
+        for name, value in params.items():
+            place = places.get(name, name)
+            if isinstance(place, str):
+                named[place] = value
+        return function(*operands, *(params[name] for name in names if name in params), **named)
+
+    return call
+
+
+class Respelled:
+    """The namespace `xp` with the standard's names for what its functions call differently."""
+
+    def __init__(self, xp: Any, keywords: Mapping[str, Mapping[str, int | str | None]]) -> None:
+        self._xp, self._keywords = xp, keywords
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        places = {**self._keywords.get("*", {}), **self._keywords.get(name, {})} if name in TABLE else {}
+        return respelled(found, places) if places else found
+
+
+def writes(xp: Any) -> bool:
+    """Whether ``x[key] = values`` works on arrays of `xp`."""
+    x = xp.zeros(2)
+    try:
+        x[0:1] = 1.0
+    except Exception:  # each library has its own refusal
+        return False
+    return True
+
+
+def sets(xp: Any) -> bool:
+    """Whether arrays of `xp` have ``x.at[key].set(values)``. That they have ``at`` does not say so."""
+    try:
+        return callable(xp.zeros(2).at[0:1].set)
+    except Exception:
+        return False
+
+
+def scatter_by_choice(xp: Any, x: Any, values: Any, key: Key) -> Any:
+    """A copy of `x` with ``x[key]`` replaced, where nothing can be written: elements chosen from one of two arrays."""
+    lengths = iter(x.shape)
+    entries = [(entry, 1 if entry is None else next(lengths)) for entry in key]
+    taken = [range(n)[e] if isinstance(e, slice) else range(e, e + 1) for e, n in entries if e is not None]
+    if 0 in map(len, taken):
+        return xp.asarray(x, copy=True)
+    kept = tuple(len(range(n)[e]) if isinstance(e, slice) else 1 for e, n in entries if not isinstance(e, int))
+    options = {"device": x.device} if hasattr(x, "device") else {}
+    if not hasattr(values, "shape"):
+        values = xp.astype(xp.asarray(values, **options), x.dtype)
+    values = xp.reshape(xp.broadcast_to(values, kept), tuple(map(len, taken)))
+    chosen = None
+    for axis, (length, positions) in enumerate(zip(x.shape, taken, strict=True)):
+        where = {position: i for i, position in enumerate(positions)}
+        order = xp.asarray([where.get(i, 0) for i in range(length)], dtype=xp.int64, **options)
+        values = xp.take(values, order, axis=axis)
+        line = xp.asarray([i in where for i in range(length)], dtype=xp.bool, **options)
+        line = xp.reshape(line, tuple(length if each == axis else 1 for each in range(len(x.shape))))
+        chosen = line if chosen is None else xp.logical_and(chosen, line)
+    return xp.asarray(values, copy=True) if chosen is None else xp.where(chosen, values, x)
+
+
 def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     """The functions that a namespace spells differently from the op table."""
     turns = not steps_back(xp)
+    in_place, functional = writes(xp), sets(xp)
     assign = put_forwards if turns else put
 
     def getitem_forwards(x: Any, *, key: Key) -> Any:
@@ -93,8 +178,10 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
         return xp.flip(x[key], axis=axes) if axes else x[key]
 
     def scatter(x: Any, values: Any, *, key: Key) -> Any:
-        if hasattr(x, "at"):  # immutable arrays, as JAX has them
+        if functional:
             return x.at[key].set(values)
+        if not in_place:
+            return scatter_by_choice(xp, x, values, key)
         result = xp.asarray(x, copy=True)
         assign(xp, result, values, key)
         return result
@@ -116,13 +203,11 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
 
     return {
         **{name: fresh(getattr(xp, name)) for name in ALIASING if hasattr(xp, name)},
-        "astype": lambda x, *, dtype: xp.astype(x, dtype),
         "concat": lambda *xs, axis: xp.concat(xs, axis=axis),
         "copy": lambda x: xp.asarray(x, copy=True),
         "expand_dims": expand_dims,
         "getitem": getitem_forwards if turns else lambda x, *, key: x[key],
         "scatter": scatter,
-        "squeeze": lambda x, *, axis: xp.squeeze(x, axis),
         "take": take,
         "stack": lambda *xs, axis: xp.stack(xs, axis=axis),
         # The standard's default widens small integers; here the core has done so where the user asked for a sum.
@@ -163,6 +248,14 @@ class ArrayAPIBackend:
         operation that the core should compose.
     place : object, optional
         The namespace's own device object, which its creation functions take; by default its default device.
+    keywords : mapping, optional
+        What its functions call parameters, by operation, beside `KEYWORDS`; ``"*"`` stands for all operations. So
+        ``{"*": {"keepdims": "keep_dims"}, "var": {"correction": "ddof"}}``.
+    evaluate : function, optional
+        Of a lazy library, whose results are promises: takes a list of arrays, and computes them. It is called by
+        `synchronize`, and after every `promises` results, so that what they hold on to cannot grow without end.
+    promises : int
+        How many results may be left uncomputed.
     """
 
     protocol = PROTOCOL
@@ -176,21 +269,66 @@ class ArrayAPIBackend:
         dtypes: Mapping[str, Any] | None = None,
         kernels: Mapping[str, Callable[..., Any] | None] | None = None,
         place: Any = None,
+        keywords: Mapping[str, Mapping[str, int | str | None]] | None = None,
+        evaluate: Callable[[list[Any]], Any] | None = None,
+        promises: int = 1000,
     ) -> None:
+        xp = Respelled(xp, keywords) if keywords else xp
         self.xp, self.device, self.place = xp, device, place
+        self._evaluate, self._most = evaluate, promises
+        self._promised: deque[Callable[[], Any]] = deque()
         self.dtypes = native_dtypes(xp, place) if dtypes is None else dtypes
         self._options = {} if place is None else {"device": place}
-        created = {name: partial(getattr(xp, name), **self._options) for name in CREATION if place is not None}
-        self.kernels = {**adjustments(xp), **created, **(kernels or {})}
+        self.kernels = {**adjustments(xp), **(kernels or {})}
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """The namespace's own function, or one of `kernels`."""
+        """One of `kernels`, or the namespace's own function with its parameters as it spells them."""
+        found = self._found(op)
+        return found if found is None or self._evaluate is None else self._promising(found)
+
+    def _found(self, op: str) -> Callable[..., Any] | None:
         if op in self.kernels:
             return self.kernels[op]
+        function = None
         for word, (extension, functions) in EXTENSIONS.items():
             if op in functions and word in self.capabilities:
-                return getattr(getattr(self.xp, extension), op)  # type: ignore[no-any-return]
-        return getattr(self.xp, op, None) if op in STANDARD else None
+                function = getattr(getattr(self.xp, extension), op)
+        if op in STANDARD:
+            function = getattr(self.xp, op, None)
+        if function is None:
+            return None
+        if op in CREATION and self._options:
+            function = partial(function, **self._options)
+        return respelled(function, KEYWORDS[op]) if op in KEYWORDS else function
+
+    def _promising(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """A kernel whose results are remembered until they are computed, or nobody has them any more."""
+
+        def promising(*operands: Any, **params: Any) -> Any:
+            result = kernel(*operands, **params)
+            for each in result if isinstance(result, tuple) else (result,):
+                try:
+                    self._promised.append(weakref.ref(each))
+                except TypeError:  # not every class has weak references
+                    self._promised.append(lambda each=each: each)  # type: ignore[misc]
+            if len(self._promised) >= self._most:
+                self.synchronize()
+            return result
+
+        return promising
+
+    def synchronize(self) -> None:
+        """Compute what a lazy library has promised; override it where others have to be waited for."""
+        arrays = []
+        while self._promised:
+            try:
+                array = self._promised.popleft()()
+            except IndexError:  # another thread took the last one
+                break
+            if array is not None:
+                arrays.append(array)
+        if arrays and self._evaluate is not None:
+            self._evaluate(arrays)
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
         """Through nested lists, which every namespace takes; override it where the library can read bytes."""
@@ -212,4 +350,7 @@ class ArrayAPIBackend:
         return memoryview(array).tobytes()
 
 
-__all__ = ["STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put", "put_forwards", "steps_back"]
+__all__ = [
+    "KEYWORDS", "STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put", "put_forwards", "respelled",
+    "steps_back",
+]  # fmt: skip

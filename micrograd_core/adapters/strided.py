@@ -10,10 +10,21 @@ The author writes five functions; views, broadcasting, selection and assignment 
                          are numbers
 ``reduce(op, out, x)``   ``out[i] = op over j of x[i, j]``; the reduced axes of `x` are its last ones
 =======================  ===============================================================================
+
+They are never asked for nothing: no ``alloc(0)``, no empty ``write``, ``map`` or ``reduce``. A handle without elements
+has no buffer, and the sum of nothing is filled in. `out` is fresh and contiguous, and no operand overlaps it; that of
+``map("copy", …)`` may be any view. Three more may be written where they pay:
+
+=================================  =====================================================================
+``read_range(buffer, start, end)`` some bytes of a buffer, without the others
+``free(buffer)``                   called once, when the last handle of a buffer is gone
+``scan(op, out, x)``               ``out[i, j] = op over x[i, 0], …, x[i, j]``, for `scanned`
+=================================  =====================================================================
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -21,6 +32,7 @@ from typing import Any, Final
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
+from micrograd_core.ops import SAME, TABLE
 
 MAPS: Final = frozenset(
     "add multiply divide pow maximum less equal bitwise_and bitwise_or bitwise_xor exp log sin sqrt floor where".split()
@@ -28,16 +40,22 @@ MAPS: Final = frozenset(
 """Operations that ``map`` must know, beside ``"copy"``, which also converts between dtypes."""
 
 REDUCTIONS: Final = frozenset({"sum", "max"})
-"""Operations that ``reduce`` must know. The sum of nothing is 0; ``max`` is never asked of nothing."""
+"""Operations that ``reduce`` must know."""
+
+OF_NOTHING: Final[Mapping[str, Any]] = {
+    "sum": 0, "prod": 1, "any": False, "all": True, "count_nonzero": 0, "mean": float("nan"),
+    "cumulative_sum": 0, "cumulative_prod": 1,
+}  # fmt: skip
+"""What reductions and scans of no elements are. Of those that are not here, such as ``max``, there is no answer."""
 
 
 class Strided:
-    """A handle: a buffer, where the elements lie in it, and their native dtype."""
+    """A handle: a buffer, where the elements lie in it, and their native dtype. Without elements there is no buffer."""
 
-    __slots__ = ("buffer", "dtype", "layout")
+    __slots__ = ("buffer", "dtype", "layout", "owner")
 
-    def __init__(self, buffer: Any, layout: Layout, dtype: Any) -> None:
-        self.buffer, self.layout, self.dtype = buffer, layout, dtype
+    def __init__(self, buffer: Any, layout: Layout, dtype: Any, owner: Any = None) -> None:
+        self.buffer, self.layout, self.dtype, self.owner = buffer, layout, dtype, owner
 
     @property
     def shape(self) -> Shape:
@@ -46,7 +64,13 @@ class Strided:
 
     def view(self, layout: Layout) -> Strided:
         """The same buffer through another layout."""
-        return Strided(self.buffer, layout, self.dtype)
+        return Strided(self.buffer, layout, self.dtype, self.owner)
+
+
+class _Owner:
+    """What all handles of a buffer hold: many a buffer, such as a number or ``bytes``, has no weak references."""
+
+    __slots__ = ("__weakref__",)
 
 
 class StridedBackend:
@@ -69,6 +93,8 @@ class StridedBackend:
         self, device: str, dtypes: Mapping[str, Any], kernels: Mapping[str, Callable[..., Any]] | None = None
     ) -> None:
         self.device, self.dtypes = device, dtypes
+        self._core = {native: DTYPES[name] for name, native in dtypes.items()}
+        self._frees = type(self).free is not StridedBackend.free
         self._itemsize = {native: DTYPES[name].itemsize for name, native in dtypes.items()}
         self.kernels: dict[str, Callable[..., Any]] = {
             "astype": lambda x, *, dtype: self._fresh("copy", x.shape, dtype, x),
@@ -78,15 +104,15 @@ class StridedBackend:
             "permute_dims": lambda x, *, axes: x.view(x.layout.permute(axes)),
             "reshape": self._reshape,
             "scatter": self._scatter,
-            **{name: partial(self._elementwise, name) for name in MAPS},
-            **{name: partial(self._reduction, name) for name in REDUCTIONS},
+            **{name: partial(self.elementwise, name) for name in MAPS},
+            **{name: partial(self.reduction, name) for name in REDUCTIONS},
             **(kernels or {}),
         }
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
     def alloc(self, count: int, dtype: Any) -> Any:
-        """A new buffer for `count` elements."""
+        """A new buffer for `count` elements, at least one."""
         raise NotImplementedError
 
     def write(self, buffer: Any, data: Any) -> None:
@@ -105,6 +131,68 @@ class StridedBackend:
         """Fill `out` by reducing `x`, whose first axes are those of `out`, over the remaining ones."""
         raise NotImplementedError
 
+    # ── what the author may add ──────────────────────────────────────────────────────────────────────────────
+
+    def read_range(self, buffer: Any, start: int, end: int) -> Any:
+        """The bytes from `start` up to `end`. By default cut out of all of them, which costs as much as all."""
+        return memoryview(self.read(buffer)).cast("B")[start:end]
+
+    def free(self, buffer: Any) -> None:
+        """Give memory back to the device: no handle of `buffer` is left. By default the buffer's own business."""
+
+    def scan(self, op: str, out: Strided, x: Strided) -> None:
+        """Fill `out`, of the shape of `x`, with what `op` makes of the elements so far along the last axis."""
+        raise NotImplementedError
+
+    # ── kernels over names of the author's own ───────────────────────────────────────────────────────────────
+
+    def elementwise(self, name: str, *operands: Any, dtype: Any = None) -> Strided:
+        """A kernel out of ``map(name, …)``: operands are broadcast, and the result made.
+
+        The result has the dtype that the op table says for `name`, or that of the operands, or `dtype`.
+        ``self.kernels["tanh"] = partial(self.elementwise, "tanh")`` is all that a ``map`` which knows tanh takes.
+        """
+        handles = [x for x in operands if isinstance(x, Strided)]
+        shape = broadcast_shapes(name, *(x.shape for x in handles))
+        if name == "where" and len(handles) == 1:  # only the condition; two numbers choose among themselves
+            raise TypeError("where needs at least one array beside the condition")
+        return self._fresh(name, shape, dtype or self._result(name, handles[-1].dtype), *operands)
+
+    def reduction(
+        self, name: str, x: Strided, *, axis: Shape | int | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Strided:
+        """A kernel out of ``reduce(name, …)`` over one axis, several, or all: the axes are moved to the end."""
+        ndim = len(x.shape)
+        gone = tuple(range(ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+        kept = tuple(each for each in range(ndim) if each not in gone)
+        out = self.empty(tuple(x.shape[each] for each in kept), dtype or self._result(name, x.dtype))
+        if x.layout.size:
+            self.reduce(name, out, x.view(x.layout.permute((*kept, *gone))))
+        elif out.layout.size:
+            if name not in OF_NOTHING:
+                raise ValueError(f"{name} of no elements: shape {x.shape}, axes {gone}")
+            self.map("copy", out, OF_NOTHING[name])
+        return out.view(Layout.contiguous(reduced_shape(x.shape, gone, keepdims)))
+
+    def scanned(self, name: str, x: Strided, *, axis: int, include_initial: bool = False, dtype: Any = None) -> Strided:
+        """A kernel out of ``scan(name, …)`` along one axis, which is moved to the end."""
+        others = tuple(each for each in range(len(x.shape)) if each != axis)
+        order = (*others, axis)
+        moved = x.view(x.layout.permute(order))
+        shape = (*moved.shape[:-1], moved.shape[-1] + include_initial)
+        out = self.empty(shape, dtype or self._result(name, x.dtype))
+        whole = tuple(slice(0, length, 1) for length in shape[:-1])
+        if include_initial and out.layout.size:
+            self.map("copy", out.view(out.layout.index((*whole, 0))), OF_NOTHING[name])
+        if x.layout.size:
+            self.scan(name, out.view(out.layout.index((*whole, slice(int(include_initial), shape[-1], 1)))), moved)
+        return out.view(out.layout.permute(tuple(order.index(each) for each in range(len(order)))))
+
+    def _result(self, name: str, dtype: Any) -> Any:
+        """The native dtype of the result of `name`, from the op table where it has that."""
+        told = TABLE[name].result if name in TABLE else SAME
+        return dtype if told == SAME else self.dtypes[told(self._core[dtype], {}).name]  # type: ignore[operator]
+
     # ── the protocol, from those ─────────────────────────────────────────────────────────────────────────────
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
@@ -114,16 +202,19 @@ class StridedBackend:
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Strided:
         """A contiguous handle."""
         out = self.empty(shape, dtype)
-        self.write(out.buffer, data)
+        if out.layout.size:
+            self.write(out.buffer, data)
         return out
 
     def to_host(self, x: Strided) -> Any:
-        """A slice of the buffer where `x` is contiguous, else a contiguous copy's."""
+        """A part of the buffer where `x` is contiguous, else of a contiguous copy's."""
+        if not x.layout.size:
+            return b""
         if not x.layout.is_contiguous:
             x = self._fresh("copy", x.shape, x.dtype, x)
         itemsize = self._itemsize[x.dtype]
         start = x.layout.offset * itemsize
-        return memoryview(self.read(x.buffer)).cast("B")[start : start + x.layout.size * itemsize]
+        return self.read_range(x.buffer, start, start + x.layout.size * itemsize)
 
     def layout(self, x: Strided) -> Layout:
         """Kept on the handle."""
@@ -144,12 +235,21 @@ class StridedBackend:
     def empty(self, shape: Shape, dtype: Any) -> Strided:
         """A contiguous handle on new memory, for a kernel to fill."""
         layout = Layout.contiguous(shape)
-        return Strided(self.alloc(layout.size, dtype), layout, dtype)
+        if not layout.size:
+            return Strided(None, layout, dtype)
+        buffer = self.alloc(layout.size, dtype)
+        owner = None
+        if self._frees:
+            owner = _Owner()
+            weakref.finalize(owner, self.free, buffer).atexit = False
+        return Strided(buffer, layout, dtype, owner)
 
     def _fresh(self, op: str, shape: Shape, dtype: Any, *operands: Any) -> Strided:
         """A new handle, mapped from operands that broadcast to `shape`."""
         out = self.empty(shape, dtype)
-        self.map(op, out, *(x.view(x.layout.broadcast_to(shape)) if isinstance(x, Strided) else x for x in operands))
+        aligned = [x.view(x.layout.broadcast_to(shape)) if isinstance(x, Strided) else x for x in operands]
+        if out.layout.size:
+            self.map(op, out, *aligned)
         return out
 
     def _fill(self, view: Strided, values: Any) -> None:
@@ -157,23 +257,8 @@ class StridedBackend:
             if self.shares_memory(view, values):
                 values = self._fresh("copy", values.shape, values.dtype, values)
             values = values.view(values.layout.broadcast_to(view.shape))
-        self.map("copy", view, values)
-
-    def _elementwise(self, name: str, *operands: Any) -> Strided:
-        handles = [x for x in operands if isinstance(x, Strided)]
-        shape = broadcast_shapes(name, *(x.shape for x in handles))
-        dtype = self.dtypes["bool"] if name in ("less", "equal") else handles[-1].dtype
-        if name == "where" and len(handles) == 1:  # only the condition; two numbers choose among themselves
-            raise TypeError("where needs at least one array beside the condition")
-        return self._fresh(name, shape, dtype, *operands)
-
-    def _reduction(self, name: str, x: Strided, *, axis: Shape | None, keepdims: bool) -> Strided:
-        ndim = len(x.shape)
-        gone = tuple(range(ndim)) if axis is None else axis
-        kept = tuple(each for each in range(ndim) if each not in gone)
-        out = self.empty(tuple(x.shape[each] for each in kept), x.dtype)
-        self.reduce(name, out, x.view(x.layout.permute((*kept, *gone))))
-        return out.view(Layout.contiguous(reduced_shape(x.shape, axis, keepdims)))
+        if view.layout.size:
+            self.map("copy", view, values)
 
     def _reshape(self, x: Strided, *, shape: Shape) -> Strided:
         layout = x.layout.reshape(shape)

@@ -6,7 +6,7 @@ Both are ``-sum(shares * weight * log_p)`` over classes, with the `shares` that 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
@@ -72,40 +72,44 @@ def _nll_parameters(
     return {"ignore_index": int(ignore_index), "reduction": reduction}
 
 
-def _are_indices(k: Any, targets: Any) -> bool:
-    return bool(k.dtype(targets).is_integer)
+class Aim(NamedTuple):
+    """Class indices as the formulas want them: made once for each loss, and for each gradient."""
+
+    indices: Any  # int64, with an axis of length 1 for the classes
+    own: Any  # 1 at each position's target class and 0 elsewhere, in the dtype of the logits
 
 
-def _target_mask(k: Any, logits: Any, targets: Any) -> Any:
-    """True at each position's target class."""
+def _aim(k: Any, logits: Any, targets: Any) -> Any:
+    """An `Aim` for class indices; target probabilities as they are."""
+    if not k.dtype(targets).is_integer:
+        return targets
     axis = _class_axis(logits.shape)
     classes = k.arange(logits.shape[axis], dtype=int64)
-    classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * (len(logits.shape) - axis - 1))
-    return k.equal(k.expand_dims(k.astype(targets, dtype=int64), axis=(axis,)), classes)
+    if after := len(logits.shape) - axis - 1:
+        classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
+    wide = targets if k.dtype(targets) is int64 else k.astype(targets, dtype=int64)  # uint8 does not hold -100
+    indices = k.expand_dims(wide, axis=(axis,))
+    return Aim(indices, k.astype(k.equal(indices, classes), dtype=logits.dtype))
 
 
-def _shares(k: Any, logits: Any, targets: Any, ignore_index: int, label_smoothing: float) -> Any:
+def _shares(k: Any, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
     """The distribution over classes that is aimed at, at each position.
 
     All 0 where a position is ignored; NaN where its index names no class.
     """
     axis = _class_axis(logits.shape)
-    if not _are_indices(k, targets):
-        return _smoothed(k, k.astype(targets, dtype=logits.dtype), label_smoothing, logits.shape[axis])
-    mask = _target_mask(k, logits, targets)
-    shares = _smoothed(k, k.astype(mask, dtype=logits.dtype), label_smoothing, logits.shape[axis])
-    shares = k.where(k.any(mask, axis=(axis,), keepdims=True), shares, math.nan)
-    wide = k.expand_dims(k.astype(targets, dtype=int64), axis=(axis,))  # uint8 does not hold -100
-    return k.where(k.equal(wide, ignore_index), 0, shares)
+    if not isinstance(aim, Aim):
+        return _smoothed(k, k.astype(aim, dtype=logits.dtype), label_smoothing, logits.shape[axis])
+    nowhere = k.equal(k.sum(aim.own, axis=(axis,), keepdims=True), 0)
+    shares = k.where(nowhere, math.nan, _smoothed(k, aim.own, label_smoothing, logits.shape[axis]))
+    return k.where(k.equal(aim.indices, ignore_index), 0, shares)
 
 
-def _own_shares(k: Any, logits: Any, targets: Any, ignore_index: int) -> Any:
+def _own_shares(k: Any, logits: Any, aim: Aim, ignore_index: int) -> Any:
     """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
-    mask = _target_mask(k, logits, targets)
     if 0 <= ignore_index < logits.shape[_class_axis(logits.shape)]:
-        wide = k.expand_dims(k.astype(targets, dtype=int64), axis=(_class_axis(logits.shape),))
-        mask = k.logical_and(mask, k.not_equal(wide, ignore_index))
-    return k.astype(mask, dtype=logits.dtype)
+        return k.where(k.equal(aim.indices, ignore_index), 0, aim.own)
+    return aim.own
 
 
 def _smoothed(k: Any, shares: Any, label_smoothing: float, classes: int) -> Any:
@@ -121,25 +125,26 @@ def _by_class(k: Any, weight: Any, logits: Any) -> Any:
     return k.reshape(weight, shape=along_axis(weight, _class_axis(logits.shape), len(logits.shape)))
 
 
-def _total(k: Any, logits: Any, targets: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _total(k: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """What a mean divides by: the number of positions, or for indices the weight of those not ignored."""
     axis = _class_axis(logits.shape)
     if reduction != "mean":
         return 1
-    if not _are_indices(k, targets):
+    if not isinstance(aim, Aim):
         return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
-    own = times(k, _own_shares(k, logits, targets, ignore_index), _by_class(k, weight, logits))
+    own = times(k, _own_shares(k, logits, aim, ignore_index), _by_class(k, weight, logits))
     return k.sum(own, axis=None, keepdims=False)
 
 
-def _spread_cotangent(k: Any, g: Any, logits: Any, targets: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _spread_cotangent(k: Any, g: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """The cotangent of each position's loss, to be broadcast over classes; where no position counts it is 0."""
     if reduction == "none":
         return k.expand_dims(g, axis=(_class_axis(logits.shape),))
-    total = _total(k, logits, targets, weight, ignore_index, reduction)
+    total = _total(k, logits, aim, weight, ignore_index, reduction)
     if is_scalar(total):
         return g if total == 1 else k.divide(g, total)
-    return k.where(k.equal(total, 0), 0, k.divide(g, k.where(k.equal(total, 0), 1, total)))
+    none = k.equal(total, 0)
+    return k.where(none, 0, k.divide(g, k.where(none, 1, total)))
 
 
 @in_float32
@@ -151,12 +156,13 @@ def _expected(
     k: Any, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     """``-sum(shares * weight * log_p)`` over classes, reduced. What has no share adds nothing, even if impossible."""
-    shares = times(k, _shares(k, log_p, targets, ignore_index, label_smoothing), _by_class(k, weight, log_p))
+    aim = _aim(k, log_p, targets)
+    shares = times(k, _shares(k, log_p, aim, ignore_index, label_smoothing), _by_class(k, weight, log_p))
     terms = k.multiply(shares, k.where(k.equal(shares, 0), 0, log_p))
     losses = k.negative(k.sum(terms, axis=(_class_axis(log_p.shape),), keepdims=False))
     if reduction == "none":
         return losses
-    total = _total(k, log_p, targets, weight, ignore_index, reduction)
+    total = _total(k, log_p, aim, weight, ignore_index, reduction)
     return k.divide(k.sum(losses, axis=None, keepdims=False), total)
 
 
@@ -164,8 +170,9 @@ def _expected(
 def _nll_rule(
     k: Any, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
 ) -> Any:
-    shares = times(k, _shares(k, log_p, targets, ignore_index, 0.0), _by_class(k, weight, log_p))
-    share = _spread_cotangent(k, g, log_p, targets, weight, ignore_index, reduction)
+    aim = _aim(k, log_p, targets)
+    shares = times(k, _shares(k, log_p, aim, ignore_index, 0.0), _by_class(k, weight, log_p))
+    share = _spread_cotangent(k, g, log_p, aim, weight, ignore_index, reduction)
     return k.multiply(k.negative(shares), share)
 
 
@@ -189,11 +196,12 @@ def _weight_rule(
 ) -> Any:
     """Each class's part of the loss; less, for the mean over indices, its part of what the sum was divided by."""
     axis = _class_axis(log_p.shape)
-    shares = _shares(k, log_p, targets, ignore_index, label_smoothing)
+    aim = _aim(k, log_p, targets)
+    shares = _shares(k, log_p, aim, ignore_index, label_smoothing)
     parts = k.multiply(shares, k.where(k.equal(shares, 0), 0, k.negative(log_p)))
-    if reduction == "mean" and _are_indices(k, targets):
-        parts = k.subtract(parts, k.multiply(_own_shares(k, log_p, targets, ignore_index), out))
-    parts = k.multiply(parts, _spread_cotangent(k, g, log_p, targets, weight, ignore_index, reduction))
+    if reduction == "mean" and isinstance(aim, Aim):
+        parts = k.subtract(parts, k.multiply(_own_shares(k, log_p, aim, ignore_index), out))
+    parts = k.multiply(parts, _spread_cotangent(k, g, log_p, aim, weight, ignore_index, reduction))
     if not weight.shape:
         return k.sum(parts, axis=None, keepdims=False)
     others = tuple(each for each in range(len(log_p.shape)) if each != axis)
@@ -214,9 +222,10 @@ def _cross_entropy_gradient(
 ) -> Any:
     """``softmax(logits) * sum(shares) - shares`` at each position."""
     axis = _class_axis(logits.shape)
-    shares = times(k, _shares(k, logits, targets, ignore_index, label_smoothing), _by_class(k, weight, logits))
+    aim = _aim(k, logits, targets)
+    shares = times(k, _shares(k, logits, aim, ignore_index, label_smoothing), _by_class(k, weight, logits))
     error = k.multiply(k.softmax(logits, axis=axis), k.sum(shares, axis=(axis,), keepdims=True))
-    share = _spread_cotangent(k, g, logits, targets, weight, ignore_index, reduction)
+    share = _spread_cotangent(k, g, logits, aim, weight, ignore_index, reduction)
     return k.multiply(k.subtract(error, shares), share)
 
 
@@ -235,7 +244,7 @@ def _cross_entropy_target(
 ) -> Any:
     """Of target probabilities: minus the weighted log-probabilities."""
     log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
-    share = _spread_cotangent(k, g, logits, targets, weight, ignore_index, reduction)
+    share = _spread_cotangent(k, g, logits, _aim(k, logits, targets), weight, ignore_index, reduction)
     slope = k.multiply(times(k, log_p, _by_class(k, weight, logits)), label_smoothing - 1)
     return k.astype(k.multiply(slope, share), dtype=targets.dtype)
 
@@ -318,12 +327,14 @@ def _cross_entropy_reference(
     return {"mean": np.sum(losses) / total, "sum": np.sum(losses), "none": losses}[reduction]
 
 
-def _gradient_reference(np: Any, g: Any, logits: Any, targets: Any, weight: Any, reduction: str = "mean") -> Any:
+def _gradient_reference(
+    np: Any, g: Any, logits: Any, targets: Any, weight: Any, reduction: str = "mean", ignore_index: int = IGNORED
+) -> Any:
     """Of plain class indices."""
     axis = _class_axis(logits.shape)
     aim = np.moveaxis(np.eye(logits.shape[axis])[targets], -1, axis)
     weight = np.reshape(weight, (-1, *(1,) * (logits.ndim - axis - 1)))
-    own = np.sum(aim * weight, axis=axis, keepdims=True)
+    own = np.sum(aim * weight, axis=axis, keepdims=True) * np.expand_dims(targets != ignore_index, axis)
     g = np.expand_dims(g, axis) if reduction == "none" else g / (np.sum(own) if reduction == "mean" else 1)
     return (softmax_reference(np, logits, axis) - aim) * own * g
 
@@ -374,7 +385,7 @@ OPS = (
         compose=_cross_entropy_gradient,
         samples=(
             Sample(Array(()), _LOGITS, _CLASSES, 1.0),
-            Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum"),
+            Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum", ignore_index=1),
             Sample(Array((2, 2)), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
         ),
         reference=_gradient_reference,

@@ -63,7 +63,9 @@ def _imag_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
 def _abs(k: Any, x: Any) -> Any:
     if k.dtype(x).is_complex:
         return k.hypot(k.real(x), k.imag(x))
-    return k.where(k.less(x, 0), k.negative(x), k.add(x, 0))
+    if k.dtype(x).kind == "unsigned integer":  # whose negative wraps
+        return k.add(x, 0)
+    return k.add(k.maximum(x, k.negative(x)), 0)  # -0.0 + 0 is 0.0
 
 
 def _abs_rule(k: Any, g: Any, out: Any, x: Any) -> Any:

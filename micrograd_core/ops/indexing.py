@@ -79,7 +79,8 @@ def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
 
 def _from_start(k: Any, indices: Any, length: int) -> Any:
     """As int64, those counted from the end counted from the start."""
-    indices = k.astype(indices, dtype=int64)
+    if k.dtype(indices) is not int64:
+        indices = k.astype(indices, dtype=int64)
     return k.where(k.less(indices, 0), k.add(indices, length), indices)
 
 
@@ -95,6 +96,8 @@ def total(k: Any, named: Any, x: Any, axis: int) -> Any:
     """The sum over `axis` of the elements that are named; integers are summed in 64 bits and cut back."""
     dtype = k.dtype(x)
     wide = dtype if dtype.is_floating else uint64 if dtype is uint64 else int64
+    if wide is dtype:
+        return k.sum(k.where(named, x, 0), axis=(axis,), keepdims=False)
     return k.astype(k.sum(k.where(named, k.astype(x, dtype=wide), 0), axis=(axis,), keepdims=False), dtype=dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import reduced_shape, resolve_axes, resolve_axis
+from micrograd_core.layout import Shape, reduced_shape, resolve_axes, resolve_axis
 from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
@@ -263,6 +263,19 @@ def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = Fal
 
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
 
+
+def _zeros(k: Any, x: Any, **params: Any) -> Any:
+    """How many elements over the axes are 0, or false."""
+    return k.sum(k.astype(k.equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params)
+
+
+def _any(k: Any, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+    if k.dtype(x) is bool_:
+        return k.less(0, k.sum(k.astype(x, dtype=int64), axis=axis, keepdims=keepdims))
+    count = math.prod(x.shape if axis is None else [x.shape[each] for each in axis])
+    return k.less(_zeros(k, x, axis=axis, keepdims=keepdims), count)
+
+
 OPS = (
     Op(
         "sum",
@@ -334,12 +347,7 @@ OPS = (
         accepts=ANY,
         result=to_bool,
         gradient="booleans are not differentiable",
-        compose=lambda k, x, *, axis, keepdims: k.not_equal(
-            k.sum(
-                k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), axis=axis, keepdims=keepdims
-            ),
-            0,
-        ),
+        compose=_any,
         samples=_QUANTIFIER,
     ),
     Op(
@@ -349,7 +357,7 @@ OPS = (
         accepts=ANY,
         result=to_bool,
         gradient="booleans are not differentiable",
-        compose=lambda k, x, **params: k.logical_not(k.any(k.equal(x, False if k.dtype(x) is bool_ else 0), **params)),
+        compose=lambda k, x, **params: k.equal(_zeros(k, x, **params), 0),
         samples=_QUANTIFIER,
     ),
     Op(

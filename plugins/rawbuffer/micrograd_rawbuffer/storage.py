@@ -7,7 +7,6 @@ lie in it, and their dtype, for which the core's own `DType` serves.
 from __future__ import annotations
 
 import math
-import weakref
 from itertools import repeat
 from typing import Any, Final
 
@@ -27,10 +26,6 @@ DTYPES: Final = {
 }  # fmt: skip
 
 
-class Buffer(bytearray):
-    """Memory of a device. A plain ``bytearray`` does not accept weak references, which tell when it is freed."""
-
-
 class RawBufferBackend(StridedBackend):
     """One device, with the host's memory and Python's arithmetic."""
 
@@ -38,24 +33,32 @@ class RawBufferBackend(StridedBackend):
         super().__init__(device, DTYPES)
         self._in_use = self._peak = 0
 
-    def alloc(self, count: int, dtype: DType) -> Buffer:
+    def alloc(self, count: int, dtype: DType) -> bytearray:
         """Zeros, though nobody may rely on it."""
         size = count * dtype.itemsize
         try:
-            buffer = Buffer(size)
+            buffer = bytearray(size)
         except MemoryError:
             raise OutOfMemory(self.device, asked=size, in_use=self._in_use) from None
-        self._count(size)
-        weakref.finalize(buffer, self._count, -size)
+        self._in_use += size
+        self._peak = max(self._peak, self._in_use)
         return buffer
 
-    def write(self, buffer: Buffer, data: Any) -> None:
+    def free(self, buffer: bytearray) -> None:
+        """Python takes the memory back; what is left to do is to count."""
+        self._in_use -= len(buffer)
+
+    def write(self, buffer: bytearray, data: Any) -> None:
         """From the host."""
         copy_in(buffer, data)
 
-    def read(self, buffer: Buffer) -> bytes:
+    def read(self, buffer: bytearray) -> bytes:
         """To the host."""
         return copy_out(buffer)
+
+    def read_range(self, buffer: bytearray, start: int, end: int) -> bytes:
+        """Only what is asked for."""
+        return copy_out(memoryview(buffer)[start:end])
 
     def map(self, op: str, out: Strided, *operands: Any) -> None:
         """``out[i] = op(x[i], ...)``. Numbers take the dtype of the arrays beside them first."""
@@ -73,10 +76,6 @@ class RawBufferBackend(StridedBackend):
     def memory(self) -> dict[str, int]:
         """Bytes of the buffers that are alive, and the most there have been."""
         return {"in_use": self._in_use, "peak": self._peak}
-
-    def _count(self, size: int) -> None:
-        self._in_use += size
-        self._peak = max(self._peak, self._in_use)
 
 
 def _elements(x: Strided) -> list[Any]:

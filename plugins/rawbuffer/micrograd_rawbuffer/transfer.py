@@ -20,8 +20,8 @@ def copy_in(buffer: bytearray, data: Any) -> None:
         memoryview(buffer)[: source.nbytes] = source.cast("B")
 
 
-def copy_out(buffer: bytearray) -> bytes:
-    """All bytes of `buffer`: a copy, which later writes do not change."""
+def copy_out(buffer: bytearray | memoryview) -> bytes:
+    """All bytes of `buffer`, or of a part of one: a copy, which later writes do not change."""
     return bytes(buffer)
 
 
