@@ -33,9 +33,12 @@ def _product_error(k: Any, x: Any, y: Any, product: Any) -> Any:
 
 
 def _quotient_and_rest(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """``floor(x / y)`` of floats, less 1 where the quotient was rounded up to an integer; and ``x - y * that``."""
+    """``floor(x / y)`` of floats, and ``x - y * that``.
+
+    From the quotient towards 0, whose product with `y` cannot overflow, 1 is taken where the rest has the wrong sign.
+    """
     x, y = arrays(k, x, y)
-    quotient = k.floor(k.divide(x, y))
+    quotient = k.trunc(k.divide(x, y))
     product = k.multiply(quotient, y)
     rest = k.subtract(k.subtract(x, product), _product_error(k, quotient, y, product))
     below = k.less(k.multiply(rest, k.sign(y)), 0)
