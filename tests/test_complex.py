@@ -293,3 +293,13 @@ def test_compositions_hold_for_complex_numbers(name: str) -> None:
         z = scale * (rng.normal(size=40) + 1j * rng.normal(size=40))
         assert op.compose is not None
         np.testing.assert_allclose(op.compose(kernels, z), op.reference(np, z), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_gradient_of_a_part_is_of_the_dtype_of_the_part(dtype: str) -> None:
+    x, y = (Tensor([1.0, 2.0, 3.0], dtype=dtype, requires_grad=True) for _ in range(2))
+    z = F["complex"](x, y)
+    F["real"](z * z).sum().backward()
+    for part, expected in ((x, [2.0, 4.0, 6.0]), (y, [-2.0, -4.0, -6.0])):
+        assert str(part.grad.dtype) == dtype
+        assert part.grad.tolist() == expected

@@ -15,8 +15,10 @@ import pytest
 
 from micrograd_core import Device, plugins, zeros
 from micrograd_core.backend import STANDS_ON
-from micrograd_core.conformance.cases import LAYOUTS, Case, cases
+from micrograd_core.conformance.cases import LAYOUTS, Case, cases, is_differentiable
+from micrograd_core.conformance.extremes import large, special
 from micrograd_core.conformance.suite import Conformance
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import BackendBroken, BackendIncompatible, DeviceUnavailable
 from micrograd_core.ops import TABLE
 
@@ -170,6 +172,34 @@ CAUGHT = {
     "claims-too-much": ("test_level", "dlpack", "two exports of one handle are two copies"),
     "forgets-strides": ("test_round_trip", "float32", "float32 .*transposed: came back as"),
     "wavers": ("test_results_repeat", "", "assert"),
+    "loses-nan": ("test_special_values", "maximum", "maximum in float16: .*, of 0.0 and nan, got 0.0, expected nan"),
+    "reduces-without-nan": ("test_special_values", "max", r"max in float16: .*nan.*\], got 1.0, expected nan"),
+    "reduces-down-without-nan": ("test_special_values", "min", r"min in float16: .*nan.*\], got 0.0, expected nan"),
+    "log-of-zero": ("test_special_values", "log", "log in float16: .*, of 0.0, got 0.0, expected -inf"),
+    "divides-by-zero": (
+        "test_special_values",
+        "divide",
+        "divide in float16: .*, of 0.0 and 0.0, got 0.0, expected nan",
+    ),
+    "saturates": ("test_special_values", "exp", "exp in float32: .*, of 100.0, got 3.4.*e[+]38, expected inf"),
+    "saturates-integers": (
+        "test_special_values",
+        "add",
+        "add in int32: .* of 1 and 2147483647, got 2147483647, expected -2147483648",
+    ),
+    "truncates-to-bool": (
+        "test_astype",
+        "float32",
+        "astype from float32 to bool: .*, of 0.5, got False, expected True",
+    ),
+    "sixteen-bits": ("test_sizes", "add", r"add in .* of \(66049,\) and \(66049,\): .*; at \(65536,\)"),
+    "untried": ("test_value", "add", "add-0-int16-contiguous: got"),
+    "twelve-axes": ("test_many_axes", "float32", "add in float32 of 13 axes, every other one reversed"),
+    "single-precision-gradient": (
+        "test_first_gradient",
+        "relu",
+        "relu-0-float16-contiguous: the gradient is .*, a finite difference of the definition",
+    ),
 }
 
 
@@ -177,13 +207,13 @@ def first_failure(test: str, about: str, device: Device) -> BaseException | None
     """What a test of the suite says of a device: of the cases of one operation, of one dtype, or as a whole."""
     suite = Conformance()
     run = getattr(suite, test)
+    has = (device.kernels.backend.dtypes, device.capabilities)
     calls: list[tuple[Any, ...]] = [(about, device)] if about and about not in TABLE else [(device,)]
-    if about in TABLE:
-        calls = [
-            (case, device)
-            for case in cases(device.kernels.backend.dtypes, device.capabilities)
-            if case.op.name == about
-        ]
+    if test in ("test_special_values", "test_sizes"):
+        pairs = (special if test == "test_special_values" else large)(*has).values()
+        calls = [((op, dtype), device) for op, dtype in pairs if op.name == about]
+    elif about in TABLE:
+        calls = [(case, device) for case in cases(*has, floating_only="gradient" in test, only=about)]
     for call in calls:
         try:
             run(*call)
@@ -200,6 +230,36 @@ def test_faults_that_the_suite_catches_with_a_message_that_points_there(fault: s
     failure = first_failure(test, about, Device(f"faulty:{fault}"))
     assert re.search(words, str(failure))
     assert first_failure(test, about, Device("cpu")) is None
+
+
+@pytest.mark.parametrize("op", ["add", "multiply", "exp", "sin", "where", "matmul", "sum", "max"])
+def test_kernels_that_count_in_16_bits_are_caught_each(op: str) -> None:
+    assert f"{op} in " in str(first_failure("test_sizes", op, Device("faulty:sixteen-bits")))
+    assert first_failure("test_sizes", op, Device("cpu")) is None
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32", "bfloat16", "complex64"])
+@pytest.mark.parametrize("op", ["add", "multiply", "exp", "sin", "divide", "matmul"])
+def test_kernels_of_seldom_dtypes_are_tried_each(op: str, dtype: str) -> None:
+    """With a device that has no complex128 too."""
+    device = Device("faulty:untried")
+    dtypes = set(device.kernels.backend.dtypes) - {"complex128"}
+    found = [case for case in cases(dtypes, device.capabilities, only=op) if case.dtype == dtype]
+    assert bool(found) == (DTYPES[dtype].kind in TABLE[op].accepted(0))
+    if found:
+        with pytest.raises(AssertionError, match=f"{op}-0-{dtype}-contiguous: got"):
+            Conformance().test_value(found[0], device)
+
+
+def test_gradients_are_tested_on_devices_without_float64() -> None:
+    device = Device("faulty:single-precision-gradient")
+    found = [case for case in cases({"float32"}, device.capabilities, floating_only=True) if is_differentiable(case)]
+    assert {case.op.name for case in found} >= {"add", "exp", "matmul", "softmax", "conv2d"}
+    case = next(case for case in found if case.op.name == "relu")
+    for test in (Conformance().test_first_gradient, Conformance().test_second_gradient):
+        test(case, Device("cpu"))
+    with pytest.raises(AssertionError, match="relu-0-float32-contiguous: the gradient is"):
+        Conformance().test_first_gradient(case, device)
 
 
 @pytest.mark.parametrize("word", STANDS_ON)
@@ -220,16 +280,7 @@ def test_cases_cover_every_operation_dtype_and_layout() -> None:
     found = list(cases(Device("cpu").kernels.backend.dtypes, Device("cpu").capabilities))
     assert {case.op.name for case in found} == {name for name, op in TABLE.items() if op.operands}
     assert {case.layout for case in found} == set(LAYOUTS)
-    assert {case.dtype for case in found} >= {
-        "bool",
-        "int8",
-        "int32",
-        "int64",
-        "uint8",
-        "float16",
-        "float32",
-        "float64",
-    }
+    assert {case.dtype for case in found} == set(DTYPES)
     assert len({case.id for case in found}) == len(found)
     assert any(0 in operand.shape for case in found for operand in case.sample.operands if hasattr(operand, "shape"))
 

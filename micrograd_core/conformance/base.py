@@ -11,8 +11,10 @@ import pytest
 from micrograd_core import plugins
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import cases, is_differentiable
+from micrograd_core.conformance.extremes import large, special
 from micrograd_core.conformance.matrix import facts
 from micrograd_core.device import Device
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -74,7 +76,9 @@ class Suite:
                 for each in cases(dtypes, capabilities, floating_only=gradient)
                 if not gradient or is_differentiable(each)
             },
-            "dtype": lambda: {name: name for name in dtypes if name != "bfloat16"},
+            "dtype": lambda: {name: name for name in dtypes if name in DTYPES},
+            "special": lambda: special(dtypes, capabilities),
+            "large": lambda: large(dtypes, capabilities),
             "op": lambda: {name: name for name in TABLE},
             "word": lambda: {word: word for word in CAPABILITIES},
         }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
 from micrograd_core.conformance.base import Suite, others, since
-from micrograd_core.conformance.cases import LAYOUTS
+from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
 from micrograd_core.creation import zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
@@ -31,15 +32,13 @@ class Boundary(Suite):
         """Host to device and back, for every layout, 0-d and empty."""
         for shape in ((3, 4), (5,), (), (0, 3)):
             size = int(np.prod(shape))
-            array = (np.arange(size) % 2 == 1 if dtype == "bool" else np.arange(size)).astype(dtype).reshape(shape)
+            numbers = np.arange(size) % 2 == 1 if dtype == "bool" else np.arange(size)
+            array = rounded(numbers, dtype).reshape(shape)
             for name, layout in LAYOUTS.items():
                 if name == "broadcast" or (0 in shape and name == "offset"):
                     continue
-                x = (
-                    layout(array, lambda a: asarray(np.ascontiguousarray(a), device=opened))
-                    if shape
-                    else asarray(array, device=opened)
-                )
+                up = partial(upload, device=opened, dtype=dtype)
+                x = layout(array, up) if shape else up(array)
                 assert x.tolist() == array.tolist(), f"{dtype} {shape} {name}: came back as {x.tolist()}"
                 assert str(x.dtype) == dtype, f"{dtype}: became {x.dtype}"
 
@@ -50,7 +49,7 @@ class Boundary(Suite):
         if not elsewhere:
             pytest.skip("there is no other device with this dtype to move to")
         for other in elsewhere:
-            x = asarray(np.arange(6).reshape(2, 3).T.astype(dtype), device=opened)
+            x = upload(rounded(np.arange(6).reshape(2, 3).T, dtype), opened, dtype)
             there = x.mT.to(other)
             assert there.device is other
             assert there.tolist() == x.mT.tolist(), f"{dtype}: arrived on {other} as {there.tolist()}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from micrograd_core.device import Device
-from micrograd_core.dtypes import DTYPES
+from micrograd_core.dispatch import wrap
+from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.tensor import Tensor, asarray
@@ -24,13 +26,39 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
 
+HOST = {"bfloat16": "float32"}  # NumPy has no bfloat16: the judge keeps its numbers in the next wider dtype
+
+
+def rounded(numbers: Any, dtype: str) -> Any:
+    """Real numbers as the nearest ones of a dtype, in the host's array for it."""
+    numbers = np.asarray(numbers)
+    if dtype != "bfloat16":
+        return numbers.astype(dtype)
+    return np.array(unpack(pack(numbers.ravel().tolist(), bfloat16), bfloat16), "float32").reshape(numbers.shape)
+
+
+def upload(array: Any, device: Device, dtype: str = "") -> Tensor:
+    """A host array as a tensor, of the dtype it stands for."""
+    if dtype != "bfloat16":
+        return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
+    kernels = device.kernels
+    handle = kernels.upload(pack(array.ravel().tolist(), bfloat16), array.shape, bfloat16)
+    return wrap(handle, kernels, bfloat16, None)
+
+
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
-FLOATS = ("float16", "float32", "float64")
-COMPLEX = ("complex64", "complex128")
-OTHERS = ("bool", "int8", "int32", "int64", "uint8")
-WIDE = {"float64": "float64", "complex128": "complex128", "complex64": "complex128"}
+WIDEST = {"float64", "complex128"}
+"""Dtypes of a device in which gradients go through every layout."""
+WIDE = {"complex128": "complex128", "complex64": "complex128"}
 """Where the judge computes what a case of a dtype should give; float64 for all else."""
+HALF = {"bfloat16": "float16"}
+"""Where NumPy's own error in a dtype is measured, if not in that dtype."""
+ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
+"""From 1 to the next number of a dtype; 2**-52 for all else."""
+IN_FULL = frozenset("bool int8 int32 int64 uint8 float16 float32 float64 complex64 complex128".split())
+"""Dtypes whose cases go through every layout. Those of the others go through two, which change from sample to sample:
+kernels for them are seldom written by hand."""
 
 
 class Case(NamedTuple):
@@ -40,33 +68,46 @@ class Case(NamedTuple):
     number: int
     dtype: str
     layout: str
+    shape: tuple[int, ...] | None = None  # of all operands, in place of the sample's
 
     @property
     def id(self) -> str:
         """Such as ``add-0-float32-transposed``."""
-        return f"{self.op.name}-{self.number}-{self.dtype}-{self.layout.replace(' ', '')}"
+        size = "" if self.shape is None else f"-{'x'.join(map(str, self.shape))}"
+        return f"{self.op.name}-{self.number}-{self.dtype}-{self.layout.replace(' ', '')}{size}"
 
     @property
     def sample(self) -> Sample:
         """The operands' shapes and the parameters."""
-        return self.op.samples[self.number]
+        sample = self.op.samples[self.number]
+        if self.shape is None:
+            return sample
+        changed = [x._replace(shape=self.shape) if isinstance(x, Array) else x for x in sample.operands]
+        return Sample(*changed, **sample.params)
+
+    def dtype_of(self, position: int) -> str:
+        """The dtype of one operand. One of its own it keeps if it is apart from the others, or bool."""
+        own: str = self.sample.operands[position].dtype  # type: ignore[union-attr]
+        return own if own == "bool" or (own and position in self.op.separate) else self.dtype
 
     def arrays(self) -> list[Any]:
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
-        for operand, values in zip(self.sample.operands, self.sample.draw(), strict=True):
+        sample = self.sample
+        for position, (operand, values) in enumerate(zip(sample.operands, sample.draw(), strict=True)):
             if not isinstance(operand, Array):
                 found.append(values)
                 continue
-            kind = DTYPES[operand.dtype or self.dtype].kind
+            dtype = self.dtype_of(position)
+            kind = DTYPES[dtype].kind
             numbers: Any = np.array(values, dtype="float64")
             if "integer" in kind and not operand.dtype:
                 numbers = np.abs(np.round(2 * numbers))
+            if kind == "unsigned integer":
+                numbers = np.abs(numbers)
             if kind == "complex floating" and operand.kind != "symmetric":
                 numbers = numbers + 0.5j * np.roll(numbers, 1)
-            array = (
-                (numbers > 0 if kind == "bool" else numbers).astype(operand.dtype or self.dtype).reshape(operand.shape)
-            )
+            array = rounded(numbers > 0 if kind == "bool" else numbers, dtype).reshape(operand.shape)
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
             found.append(array)
@@ -74,15 +115,12 @@ class Case(NamedTuple):
 
     def tensors(self, device: Device, *, requires_grad: bool = False) -> list[Any]:
         """The operands on a device, laid out as the case says."""
-
-        def up(array: Any) -> Tensor:
-            return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
-
         found: list[Any] = []
-        for array in self.arrays():
+        for position, array in enumerate(self.arrays()):
             if not isinstance(array, np.ndarray):
                 found.append(array)
                 continue
+            up = partial(upload, device=device, dtype=self.dtype_of(position))
             tensor = LAYOUTS[self.layout](array, up) if array.ndim else up(array)
             if requires_grad and tensor.dtype.is_floating:
                 tensor.requires_grad = True
@@ -108,14 +146,18 @@ class Case(NamedTuple):
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
         arrays = [
-            x.astype(dtype or WIDE.get(str(x.dtype), "float64"))
+            x.astype(HALF.get(dtype, dtype) or WIDE.get(str(x.dtype), "float64"))
             if isinstance(x, np.ndarray) and x.dtype.kind in "fc"
             else x
             for x in self.arrays()
         ]
         with np.errstate(all="ignore"):
-            result = self.op.reference(np, *arrays, **self.sample.params)
-            return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
+            return self.define(arrays)
+
+    def define(self, arrays: list[Any]) -> Any:
+        """The operation's definition of NumPy arrays; of several results, what is determined about them."""
+        result = self.op.reference(np, *arrays, **self.sample.params)
+        return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
 
 
 def symmetric(x: Tensor) -> Tensor:
@@ -128,37 +170,65 @@ def cases(
     dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = ""
 ) -> Iterator[Case]:
     """All cases for a device with these dtypes and capabilities, or those of one operation."""
-    floats = FLOATS + COMPLEX if "complex" in capabilities else FLOATS
     for op in [TABLE[only]] if only else TABLE.values():
         if op.capability and op.capability not in capabilities:
             continue
         for number, sample in enumerate(op.samples):
             arrays = [operand for operand in sample.operands if isinstance(operand, Array)]
-            own = [
-                operand.dtype
-                for i, operand in enumerate(sample.operands)
-                if isinstance(operand, Array) and i not in op.separate
-            ]
-            if any(operand.dtype and operand.dtype not in dtypes for operand in arrays):
-                continue
-            free = not own or not all(own)
-            for dtype in (floats if floating_only else floats + OTHERS) if free else (own[0],):
-                if (
-                    dtype not in dtypes
-                    or (free and not _accepts(op, sample, dtype))
-                    or (floating_only and dtype not in floats)
-                ):
+            special = any(operand.kind for operand in arrays)  # repeating a column makes a matrix singular
+            layouts = list(LAYOUTS)[: -1 if special else None] if any(x.shape for x in arrays) else ["contiguous"]
+            for turn, dtype in enumerate(_dtypes(op, sample, dtypes, capabilities)):
+                if floating_only and not DTYPES[dtype].is_floating:
                     continue
-                special = any(operand.kind for operand in arrays)  # repeating a column makes a matrix singular
-                for layout in LAYOUTS if any(operand.shape for operand in arrays) else ("contiguous",):
-                    if not (special and layout == "broadcast"):
+                full = dtype in (WIDEST & set(dtypes) or IN_FULL) if floating_only else dtype in IN_FULL
+                own = {operand.dtype for i, operand in enumerate(sample.operands) if isinstance(operand, Array)}
+                for place, layout in enumerate(layouts):
+                    if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % 4):
                         yield Case(op, number, dtype, layout)
+
+
+def _dtypes(op: Op, sample: Sample, dtypes: Collection[str], capabilities: Collection[str]) -> list[str]:
+    """Those of a device that a sample makes sense in.
+
+    A sample that says dtypes of operands that promote together says them of one kind, in which it is at home: integers
+    go through all integer dtypes that hold its numbers.
+    """
+    operands = [(i, x) for i, x in enumerate(sample.operands) if isinstance(x, Array)]
+    if any(x.dtype not in dtypes for i, x in operands if x.dtype and (i in op.separate or x.dtype == "bool")):
+        return []
+    own = [x for i, x in operands if i not in op.separate]
+    said = {x.dtype for x in own}
+    found = []
+    for name in DTYPES:
+        if name not in dtypes or (DTYPES[name].is_complex and "complex" not in capabilities):
+            continue
+        if all(_holds(name, x, op) for x in own) and (_accepts(op, sample, name) or name in said):
+            found.append(name)
+    return found
+
+
+def _holds(dtype: str, operand: Array, op: Op) -> bool:
+    """Whether an operand is at home in a dtype."""
+    kind = DTYPES[dtype].kind
+    if not operand.dtype or "integer" not in DTYPES[operand.dtype].kind:
+        return not operand.dtype or DTYPES[operand.dtype].kind == kind
+    if "shift" in op.name and DTYPES[dtype].bits < DTYPES[operand.dtype].bits:
+        return False  # by more bits than there are
+    return "integer" in kind and _fits(dtype, operand.low, operand.high)
+
+
+def _fits(dtype: str, *numbers: float) -> bool:
+    low, high = integer_range(DTYPES[dtype])
+    return all(low <= number <= high for number in numbers)
 
 
 def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
     """Whether a sample without a dtype of its own makes sense in `dtype`."""
     kind = DTYPES[dtype].kind
     scalars = [each for each in (*sample.operands, *sample.params.values()) if isinstance(each, float)]
+    whole: list[Any] = [each for each in sample.operands if isinstance(each, int)]
+    if DTYPES[dtype].is_integer and not _fits(dtype, *whole):
+        return False
     if kind == "complex floating" and DTYPES[sample.params.get("dtype", dtype)].kind != kind:
         return False  # which part is meant has to be said
     return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
@@ -169,7 +239,7 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
 def is_differentiable(case: Case) -> bool:
     """Whether finite differences of a case are a derivative."""
     arrays = [o for o in case.sample.operands if not isinstance(o, (int, float))]
-    floating = case.dtype in ("float64", "complex128") and case.sample.params.get("dtype") not in ("bool", "float32")
+    floating = case.sample.params.get("dtype") not in ("bool", "float32")
     singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
     own_dtype = bool(arrays) and all(operand.dtype for operand in arrays)
     return case.op.differentiable and floating and not singular and not own_dtype

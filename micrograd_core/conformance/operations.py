@@ -10,7 +10,7 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.autograd import no_grad
 from micrograd_core.conformance.base import Suite, since
-from micrograd_core.conformance.cases import Case
+from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, rounded, upload
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
@@ -51,18 +51,21 @@ class Operations(Suite):
         assert result.dtype is wanted, f"{case.id}: dtype {result.dtype}, expected {wanted}"
         native = opened.kernels.dtype(result._handle)
         assert native is wanted, f"{case.id}: the kernel's result has dtype {native}, expected {wanted}"
-        narrow = case.dtype in ("float16", "float32", "complex64")
+        narrow = case.dtype in ROUNDING
         _close(result, expected, case.expected(case.dtype) if narrow else expected, case.id)
         for position, (operand, array) in enumerate(zip(operands, case.arrays(), strict=True)):
             if isinstance(operand, Tensor):
-                assert operand.tolist() == array.tolist(), f"{case.id}: the kernel changed its input {position}"
+                assert _same(operand, array), f"{case.id}: the kernel changed its input {position}"
         if not case.op.view:
             _aliases_nothing(case, operands, result)
 
     @since(1)
     def test_first_gradient(self, case: Case, opened: Device) -> None:
-        """Along a random direction, against a central difference."""
-        _directional(case.vary, case, opened, step=1e-6, tolerance=1e-6)
+        """Along a random direction, against a central difference; in narrow dtypes that of the definition in NumPy."""
+        if case.dtype in ROUNDING:
+            _against_definition(case, opened)
+        else:
+            _directional(case.vary, case, opened, step=1e-6, tolerance=1e-6)
 
     @since(1)
     def test_second_gradient(self, case: Case, opened: Device) -> None:
@@ -78,7 +81,10 @@ class Operations(Suite):
             parts = [_weighted(g) for g in found]
             return sum(parts[1:], parts[0])
 
-        _directional(gradients, case, opened, step=1e-5, tolerance=1e-5)
+        if case.dtype in ROUNDING:
+            _against_definition(case, opened, gradients)
+        else:
+            _directional(gradients, case, opened, step=1e-5, tolerance=1e-5)
 
 
 def _aliases_nothing(case: Case, operands: list[Any], result: Tensor) -> None:
@@ -103,17 +109,19 @@ def _dtype(case: Case, operands: list[Any]) -> Any:
 
 def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
     """As near to the float64 answer as NumPy's own result in that dtype, within `FACTOR`."""
-    found = np.asarray(result.detach().tolist(), dtype="complex128" if result.dtype.is_complex else None)
-    found = found.reshape(expected.shape)
-    if expected.dtype.kind in "biu":
+    exact = expected.dtype.kind in "biu"
+    held = expected.dtype if exact else "complex128" if result.dtype.is_complex else "float64"
+    found = np.asarray(result.detach().tolist(), held).reshape(expected.shape)
+    if exact:
         assert found.tolist() == expected.tolist(), f"{id}: got {found.tolist()}, expected {expected.tolist()}"
         return
-    rounding = {"float16": 2.0**-10, "float32": 2.0**-23, "complex64": 2.0**-23}.get(str(result.dtype), 2.0**-52)
+    rounding = ROUNDING.get(str(result.dtype), 2.0**-52)
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        allowed = FACTOR * (
-            np.abs(in_dtype.astype(expected.dtype) - expected) + rounding * np.maximum(np.abs(expected), 1)
-        )
+        error = np.abs(in_dtype.astype(expected.dtype) - expected)
+        if str(result.dtype) in HALF:
+            error = error * rounding / ROUNDING[HALF[str(result.dtype)]]
+        allowed = FACTOR * (error + rounding * np.maximum(np.abs(expected), 1))
         wrong = ~(same | (np.abs(found - expected) <= allowed))
     assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
 
@@ -125,11 +133,75 @@ def _random(shape: tuple[int, ...], dtype: Any, low: float, seed: int) -> Any:
     return numbers + 1j * rng.uniform(-1, 1, shape) if dtype.is_complex else numbers
 
 
+def _same(found: Tensor, array: Any) -> bool:
+    """Whether a tensor still has the elements of an array, NaN included."""
+    now = np.asarray(found.tolist(), array.dtype).reshape(found.shape)
+    return np.array_equal(now, array, equal_nan=array.dtype.kind in "fc")
+
+
+def _weights(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Fixed random numbers that a dtype holds."""
+    return rounded(_random(shape, dtype, 0.5, len(shape)), dtype.name)
+
+
 def _weighted(x: Tensor) -> Any:
     """A fixed random projection to a real scalar."""
-    weights = asarray(_random(x.shape, x.dtype, 0.5, len(x.shape)), dtype=x.dtype, device=x.device)
+    weights = upload(_weights(x.shape, x.dtype), x.device, x.dtype.name)
     total = (x * weights).sum()
     return FUNCTIONS["real"](total) if x.dtype.is_complex else total
+
+
+def _against_definition(case: Case, device: Device, gradients: Any = None) -> None:
+    """What the device says of a derivative, in a dtype too narrow for differences, against the definition's.
+
+    The numbers of a narrow dtype are numbers of a wide one too: there NumPy computes the operation's definition beside
+    them, and divides the differences. The first derivative is that of the weighted result along a random direction;
+    the second goes once more along the weights that the test gives the gradients.
+    """
+    operands = case.tensors(device, requires_grad=True)
+    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
+    arrays = case.arrays()
+    directions = {i: _random(arrays[i].shape, operands[i].dtype, -1.0, i + 1) for i in varied}
+    with np.errstate(all="ignore"):
+        result = case.vary(operands)
+        weights = np.conj(_weights(result.shape, result.dtype)).astype("complex128")
+        value = _weighted(result) if gradients is None else gradients(operands)
+        if value.requires_grad:
+            value.backward()
+        terms = [
+            (np.conj(np.asarray(operands[i].grad.tolist()).reshape(d.shape)) * d).real
+            for i, d in directions.items()
+            if operands[i].grad is not None
+        ]
+
+        def at(*steps: tuple[float, dict[int, Any]]) -> float:
+            """The weighted result of the definition, some steps from where the case is."""
+            moved = [x.astype(WIDE.get(str(x.dtype), "float64")) if i in varied else x for i, x in enumerate(arrays)]
+            for size, along in steps:
+                for i in varied:
+                    moved[i] = moved[i] + size * along[i]
+            kinds = [getattr(operand, "kind", "") for operand in case.sample.operands]
+            moved = [
+                (x + np.conj(np.swapaxes(x, -1, -2))) / 2 if kind == "symmetric" else x
+                for x, kind in zip(moved, kinds, strict=True)
+            ]
+            return float((np.conj(weights) * case.define(moved)).sum().real)
+
+        if gradients is None:
+            step = 1e-6
+            numeric = (at((step, directions)) - at((-step, directions))) / (2 * step)
+        else:
+            step = 1e-4
+            along = {i: np.conj(_weights(arrays[i].shape, operands[i].dtype)) for i in varied}
+            numeric = sum(a * b * at((a * step, along), (b * step, directions)) for a in (1, -1) for b in (1, -1)) / (
+                4 * step * step
+            )
+    analytic, size = float(sum(x.sum() for x in terms)), float(sum(np.abs(x).sum() for x in terms))
+    limit = max(FACTOR * ROUNDING[case.dtype], 1e-4) * max(1.0, abs(numeric), size)
+    which = "gradient" if gradients is None else "second gradient"
+    assert abs(analytic - numeric) <= limit, (
+        f"{case.id}: the {which} is {analytic}, a finite difference of the definition {numeric}"
+    )
 
 
 def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: float) -> None:

@@ -33,9 +33,12 @@ def _product_error(k: Any, x: Any, y: Any, product: Any) -> Any:
 
 
 def _quotient_and_rest(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """``floor(x / y)`` of floats, less 1 where the quotient was rounded up to an integer; and ``x - y * that``."""
+    """``floor(x / y)`` of floats, and ``x - y * that``.
+
+    From the quotient towards 0, whose product with `y` cannot overflow, 1 is taken where the rest has the wrong sign.
+    """
     x, y = arrays(k, x, y)
-    quotient = k.floor(k.divide(x, y))
+    quotient = k.trunc(k.divide(x, y))
     product = k.multiply(quotient, y)
     rest = k.subtract(k.subtract(x, product), _product_error(k, quotient, y, product))
     below = k.less(k.multiply(rest, k.sign(y)), 0)
@@ -87,6 +90,15 @@ def _floor_divide(k: Any, x: Any, y: Any) -> Any:
     x, y = arrays(k, x, y)
     plain = k.floor(k.divide(x, y))  # the standard's answer where an infinity is involved
     return k.where(k.logical_and(k.isfinite(plain), k.isfinite(y)), _quotient_and_rest(k, x, y)[0], plain)
+
+
+def _floor_divide_reference(np: Any, x: Any, y: Any) -> Any:
+    """NumPy's, but the standard's where an infinity is involved."""
+    result = np.floor_divide(x, y)
+    if result.dtype.kind != "f":
+        return result
+    quotient = np.floor(np.divide(x, y))
+    return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
 
 
 def _remainder(k: Any, x: Any, y: Any) -> Any:
@@ -236,6 +248,7 @@ OPS = (
         samples=_FLOATS + _INTEGERS,
         gradient=_ZEROS,
         compose=_floor_divide,
+        reference=_floor_divide_reference,
     ),
     binary(
         "remainder",

@@ -123,9 +123,9 @@ def _half_exponential(k: Any, x: Any) -> Any:
 
 
 def _sinh(k: Any, x: Any) -> Any:
-    """``(m + m / (m + 1)) / 2`` with ``m = expm1(|x|)``; beyond 20 the second exponential no longer counts."""
+    """``(m + m / (m + 1)) / 2`` with ``m = expm1(|x|)``; before it overflows, twice that is enough."""
     size = k.abs(x)
-    far = k.greater(size, 20)
+    far = k.greater(size, 20 if k.dtype(x).bits > 16 else 9)
     m = k.expm1(k.where(far, 0, size))
     near = k.multiply(k.add(m, k.divide(m, k.add(m, 1))), 0.5)
     return _odd(k, x, k.where(far, _half_exponential(k, x), near))
@@ -136,18 +136,23 @@ def _cosh(k: Any, x: Any) -> Any:
     return k.add(half, k.divide(0.25, half))
 
 
+def _far_out(k: Any, x: Any) -> Any:
+    """Where 1 no longer counts beside the square of `x`, in the digits of its dtype."""
+    return k.greater(x, 1e8 if k.dtype(x).bits > 16 else 200.0)
+
+
 def _asinh(k: Any, x: Any) -> Any:
-    """``log1p(|x| + x**2 / (1 + hypot(1, x)))``; beyond 1e8 ``log(2 |x|)``."""
+    """``log1p(|x| + x**2 / (1 + hypot(1, x)))``; ``log(2 |x|)`` far out."""
     size = k.abs(x)
-    far = k.greater(size, 1e8)
+    far = _far_out(k, size)
     near = k.where(far, 0, size)
     result = k.log1p(k.add(near, k.multiply(near, k.divide(near, k.add(k.hypot(near, 1.0), 1)))))
     return _odd(k, x, k.where(far, k.add(k.log(k.where(far, size, 1)), LN2), result))
 
 
 def _acosh(k: Any, x: Any) -> Any:
-    """``log1p(t + sqrt(t) sqrt(t + 2))`` with ``t = x - 1``; beyond 1e8 ``log(2 x)``."""
-    far = k.greater(x, 1e8)
+    """``log1p(t + sqrt(t) sqrt(t + 2))`` with ``t = x - 1``; ``log(2 x)`` far out."""
+    far = _far_out(k, x)
     t = k.subtract(k.where(far, 1, x), 1)
     result = k.log1p(k.add(t, k.multiply(k.sqrt(t), k.sqrt(k.add(t, 2)))))
     return k.where(far, k.add(k.log(k.where(far, x, 1)), LN2), result)

@@ -155,6 +155,165 @@ class Wavers(Faulty):
     replaced: ClassVar = {"softmax": _softmax}
 
 
+# ── numbers that are lost ────────────────────────────────────────────────────────────────────────────────────
+
+
+class LosesNaN(Faulty):
+    """Takes NaN for no number at all."""
+
+    replaced: ClassVar = {"maximum": np.fmax}
+
+
+def _without_nan(name: str) -> Any:
+    sound = _sound(name)
+
+    def kernel(x: Any, **params: Any) -> Any:
+        return sound(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf) if x.dtype.kind == "f" else x, **params)
+
+    return kernel
+
+
+def _sound(name: str) -> Any:
+    return CPUBackend().kernels[name]
+
+
+class ReducesWithoutNaN(Faulty):
+    """Likewise, along an axis: to the greatest."""
+
+    replaced: ClassVar = {"max": _without_nan("max")}
+
+
+class ReducesDownWithoutNaN(Faulty):
+    """And to the least."""
+
+    replaced: ClassVar = {"min": _without_nan("min")}
+
+
+class LogOfZero(Faulty):
+    """Gives 0 where the logarithm has no number."""
+
+    replaced: ClassVar = {
+        "log": lambda x: np.where(x > 0, np.log(x), x.dtype.type(0)) if x.dtype.kind == "f" else np.log(x)
+    }
+
+
+class DividesByZero(Faulty):
+    """Gives 0 for a quotient by 0."""
+
+    @staticmethod
+    def _divide(x: Any, y: Any) -> Any:
+        result = np.divide(x, y)
+        return np.where(np.equal(y, 0), result.dtype.type(0), result)
+
+    replaced: ClassVar = {"divide": _divide}
+
+
+class Saturates(Faulty):
+    """Stops at the largest number instead of overflowing."""
+
+    replaced: ClassVar = {
+        "exp": lambda x: np.minimum(np.exp(x), np.finfo(x.dtype).max) if x.dtype.char in "fd" else np.exp(x)
+    }
+
+
+class SaturatesIntegers(Faulty):
+    """Stops at the ends of int32 instead of wrapping."""
+
+    @staticmethod
+    def _add(x: Any, y: Any) -> Any:
+        result = np.add(x, y)
+        if result.dtype != "int32":
+            return result
+        facts = np.iinfo("int32")
+        return np.clip(np.add(x, y, dtype="int64"), facts.min, facts.max).astype("int32")
+
+    replaced: ClassVar = {"add": _add}
+
+
+class TruncatesToBool(Faulty):
+    """Drops the fraction first."""
+
+    @staticmethod
+    def _astype(x: Any, *, dtype: Any) -> Any:
+        whole = np.dtype(dtype) == "bool" and x.dtype.kind == "f"
+        return _sound("astype")(np.trunc(x) if whole else x, dtype=dtype)
+
+    replaced: ClassVar = {"astype": _astype}
+
+
+def _sixteen_bits(name: str) -> Any:
+    sound = _sound(name)
+
+    def kernel(*operands: Any, **params: Any) -> Any:
+        result = np.array(sound(*operands, **params))
+        result.reshape(-1)[65_536:] = 0
+        return result
+
+    return kernel
+
+
+def _sixteen_bits_of_input(name: str) -> Any:
+    sound = _sound(name)
+
+    def kernel(x: Any, **params: Any) -> Any:
+        if x.size > 65_536:
+            x = x.copy()
+            x.reshape(-1)[65_536:] = 0
+        return sound(x, **params)
+
+    return kernel
+
+
+class SixteenBits(Faulty):
+    """Counts elements in 16 bits."""
+
+    replaced: ClassVar = {
+        **{name: _sixteen_bits(name) for name in ("add", "multiply", "exp", "sin", "where", "matmul")},
+        **{name: _sixteen_bits_of_input(name) for name in ("sum", "max")},
+    }
+
+
+_UNTRIED = ("int16", "uint16", "uint32", "bfloat16", "complex64")
+
+
+def _zeros(name: str) -> Any:
+    sound = _sound(name)
+
+    def kernel(*operands: Any, **params: Any) -> Any:
+        result = sound(*operands, **params)
+        return result * 0 if str(result.dtype) in _UNTRIED else result
+
+    return kernel
+
+
+class Untried(Faulty):
+    """Gives zeros in the dtypes that are seldom tried."""
+
+    replaced: ClassVar = {name: _zeros(name) for name in ("add", "multiply", "exp", "sin", "divide", "matmul")}
+
+
+class TwelveAxes(Faulty):
+    """Takes what has more axes for contiguous."""
+
+    @staticmethod
+    def _add(x: Any, y: Any) -> Any:
+        if np.ndim(x) > 12 and not x.flags.c_contiguous:
+            x = x.ravel(order="K").reshape(x.shape)
+        return np.add(x, y)
+
+    replaced: ClassVar = {"add": _add}
+
+
+class SinglePrecisionGradient(Faulty):
+    """Has no float64, and a kernel for a gradient that is half of what it should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes = {name: native for name, native in self.dtypes.items() if name not in ("float64", "complex128")}
+
+    replaced: ClassVar = {"relu_gradient": lambda g, out: np.where(out > 0, g, np.zeros_like(g)) * g.dtype.type(0.5)}
+
+
 FAULTS: dict[str, type[Faulty]] = {
     "newer-protocol": NewerProtocol,
     "missing-members": MissingMembers,
@@ -171,6 +330,18 @@ FAULTS: dict[str, type[Faulty]] = {
     "forgets-strides": ForgetsStrides,
     "dies": Dies,
     "wavers": Wavers,
+    "loses-nan": LosesNaN,
+    "reduces-without-nan": ReducesWithoutNaN,
+    "reduces-down-without-nan": ReducesDownWithoutNaN,
+    "log-of-zero": LogOfZero,
+    "divides-by-zero": DividesByZero,
+    "saturates": Saturates,
+    "saturates-integers": SaturatesIntegers,
+    "truncates-to-bool": TruncatesToBool,
+    "sixteen-bits": SixteenBits,
+    "untried": Untried,
+    "twelve-axes": TwelveAxes,
+    "single-precision-gradient": SinglePrecisionGradient,
 }
 
 

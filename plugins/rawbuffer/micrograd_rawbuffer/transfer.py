@@ -52,6 +52,6 @@ def fit(value: Any, dtype: DType) -> Any:
     if dtype.bits == 64:
         return float(value)
     try:
-        return struct.unpack(dtype.format, struct.pack(dtype.format, value))[0]
+        return struct.unpack(dtype.format, struct.pack(dtype.format, float(value)))[0]
     except OverflowError:  # the struct module's answer for float16; for float32 it gives the infinity itself
         return math.copysign(math.inf, value)
