@@ -482,7 +482,7 @@ def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
 def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
     defaults = {
         name: parameter.default
-        for name, parameter in inspect.signature(FUNCTIONS[planted.op.name]).parameters.items()
+        for name, parameter in inspect.signature(FUNCTIONS.get(planted.op.name, planted.kernel)).parameters.items()
         if parameter.default is not inspect.Parameter.empty and parameter.default is not None
     }
     changed = {
@@ -881,7 +881,9 @@ def probes(op: Op, device: Device) -> Iterator[tuple[list[Any], dict[str, Any]]]
 
 def probe(op: Op, device: Device, enough: Callable[[], bool]) -> None:
     """Make the calls of `probes`, until it is enough."""
-    function = FUNCTIONS[op.name]
+    function = FUNCTIONS.get(op.name)
+    if function is None:  # made by `zeros` and the like, which have no operands to vary
+        return
     until = time.monotonic() + SECONDS
     calls = probes(op, device)
     with no_grad(), np.errstate(all="ignore"):

