@@ -73,7 +73,7 @@ def test_skips_are_said_by_reason_but_not_those_of_unclaimed_words() -> None:
 
 def test_known_failures_are_said() -> None:
     known = report("test_value[sin-0-float32-contiguous]", SKIPPED, wasxfail="x")
-    assert matrix_of(known).verdict().startswith("cpu conforms but for 1 known failures")
+    assert matrix_of(known).verdict().startswith("cpu conforms but for 1 known failure;")
 
 
 def test_all_tests_of_the_suite_are_counted_even_those_that_a_subclass_drops() -> None:

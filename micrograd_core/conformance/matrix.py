@@ -90,7 +90,7 @@ class Matrix:
         elif missing:
             said = f"{device} passed what was run; {part}"
         else:
-            said = f"{device} conforms" + (f" but for {known} known failures" if known else "")
+            said = f"{device} conforms" + (f" but for {known} known failure{'s' if known > 1 else ''}" if known else "")
         said += f"; it does not claim {', '.join(self.facts['unclaimed'])}" if self.facts["unclaimed"] else ""
         said += f"; it does not have {', '.join(self.facts['lacks'])}" if self.facts["lacks"] else ""
         skips = [f"{_tests(count)} skipped: {reason}" for reason, count in self.skips.most_common(5)]
