@@ -154,7 +154,9 @@ def conformance() -> str:
             matrix = file.read_text(encoding="utf-8").strip()
         versions = ", ".join(f"{name} {metadata.version(name).partition('+')[0]}" for name in libraries)
         parts += [f"## {device}", *([f"With {versions}."] if versions else []), matrix]
-    return "\n\n".join(parts) + "\n"
+    mark = "## Planted faults\n"  # from here on the page is that of tests/mutants.py
+    _, mark, rest = (DOCS / "conformance.md").read_text(encoding="utf-8").partition(mark)
+    return "\n\n".join(parts) + "\n" + (f"\n{mark}{rest}" if mark else "")
 
 
 if __name__ == "__main__":

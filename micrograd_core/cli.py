@@ -68,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument(
         "--profile", action="store_true", help="test nothing; say which kernels would save the most calls"
     )
+    suite.add_argument("-x", action="store_true", help="stop at the first failure")
+    suite.add_argument("-v", action="store_true", help="name each test, and show where it failed")
+    suite.add_argument("-q", action="store_true", help="print less while tests run")
+    suite.add_argument("--junitxml", default="", metavar="FILE", help="write each test's outcome as JUnit XML")
+    suite.add_argument(
+        "--time-limit", type=_positive_float, default=0.0, metavar="SECONDS", help="for one test (default: 300)"
+    )
     suite.set_defaults(run=_conformance)
 
     new = commands.add_parser("new-backend", help="write a package for a backend that conforms as it is")
@@ -112,8 +119,17 @@ def _conformance(options: argparse.Namespace) -> int:
         return 0
     from micrograd_core.conformance import run
 
+    passed_on = [flag for flag, given in (("-x", options.x), ("-v", options.v), ("-q", options.q)) if given]
+    passed_on += ["-v"] if options.v else []  # the first one undoes our -q
+    passed_on += [f"--junitxml={options.junitxml}"] if options.junitxml else []
+    passed_on += [f"--time-limit={options.time_limit:g}"] if options.time_limit else []
     return run(
-        options.device, json_path=options.json, markdown_path=options.markdown, expression=options.k, workers=options.n
+        options.device,
+        json_path=options.json,
+        markdown_path=options.markdown,
+        expression=options.k,
+        workers=options.n,
+        options=passed_on,
     )
 
 

@@ -210,8 +210,10 @@ def test_kernel_signatures_name_the_parameters_that_kernels_get(name: str) -> No
 def test_the_page_of_matrices_has_every_device_and_all_conform() -> None:
     page = (ROOT / "docs" / "conformance.md").read_text()
     sections = dict(re.findall(r"^## (.*)\n([^#]*)", page, re.M))
-    assert list(sections) == list(generate.DEVICES)
+    assert [name for name in sections if name != "Planted faults"] == list(generate.DEVICES)
     for device, section in sections.items():
+        if device == "Planted faults":
+            continue
         assert "| operation | provided |" in section, device
         assert re.search(r"^\S+ conforms\b", section, re.M), device
 

@@ -19,6 +19,7 @@ for those that would hang or end the process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,18 @@ from micrograd_core.errors import MissingExtra
 __all__ = ["Conformance", "run"]
 
 
-def run(device: str, *, json_path: str = "", markdown_path: str = "", expression: str = "", workers: str = "") -> int:
+def run(
+    device: str,
+    *,
+    json_path: str = "",
+    markdown_path: str = "",
+    expression: str = "",
+    workers: str = "",
+    options: Sequence[str] = (),
+) -> int:
     """Run the suite for `device`, in this process unless `workers` is a number for pytest-xdist; pytest's exit status.
+
+    `options` go to pytest as they are, such as ``-x`` or ``--junitxml=FILE``.
 
     Raises
     ------
@@ -53,10 +64,19 @@ def run(device: str, *, json_path: str = "", markdown_path: str = "", expression
 
     from micrograd_core.conformance.plugin import Matrices
 
-    arguments = ["-q", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    # Failures are told by their causes; with -v pytest tells each as well.
+    arguments = [
+        "-q",
+        *([] if "-v" in options else ["--tb=no", "-rN"]),
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
     arguments += ["--pyargs", "micrograd_core.conformance", "--device", device]
     arguments += (["-k", expression] if expression else []) + (["-n", workers] if workers else [])
-    matrices = Matrices(json_path=json_path, markdown_path=markdown_path)
+    arguments += options
+    matrices = Matrices(device=device, json_path=json_path, markdown_path=markdown_path)
     return int(pytest.main(arguments, plugins=[matrices]))
 
 

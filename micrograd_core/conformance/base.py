@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
@@ -12,10 +13,12 @@ from micrograd_core import plugins
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import cases, is_differentiable
 from micrograd_core.conformance.extremes import large, special
+from micrograd_core.conformance.limit import SECONDS, limited
 from micrograd_core.conformance.matrix import facts
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
+from micrograd_core.tensor import asarray
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -40,13 +43,35 @@ def claim(device: Device, word: str) -> None:
         pytest.skip(f"add {word!r} to capabilities if {CAPABILITIES[word]}")
 
 
+BROKEN: dict[str, str] = {}
+"""Devices beside the one under test that do not work, and how it showed. Nobody charges the device under test."""
+
+_sound: set[str] = set()  # those that were tried, and work
+
+
 def others(device: Device) -> Iterator[Device]:
     """Devices that tensors can move to from here: the host's, siblings of the same plugin, else any that works."""
     siblings = [f"{device.type}:{address}" for address in plugins.call(device.type, "micrograd_addresses")]
     strangers = [name for name in plugins.names() if name not in ("cpu", device.type)] if device.is_cpu() else []
     for name in ("cpu", *siblings, *strangers):
-        if Device.is_available(name) and Device(name) is not device:
+        if Device.is_available(name) and Device(name) is not device and _works(Device(name)):
             yield Device(name)
+
+
+def _works(device: Device) -> bool:
+    """Whether a device keeps a few numbers and multiplies them; what is wrong otherwise is noted in `BROKEN`."""
+    name = str(device)
+    if name not in _sound and name not in BROKEN:
+        try:
+            found = (asarray([1.0, 2.0, 3.0], device=device) * 3).tolist()
+        except Exception as error:  # whatever its library raises
+            BROKEN[name] = str(error).partition("\n")[0] or type(error).__name__
+            return False
+        if found == [3.0, 6.0, 9.0]:
+            _sound.add(name)
+        else:
+            BROKEN[name] = f"3 times [1, 2, 3] is {found} there"
+    return name in _sound
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -58,16 +83,17 @@ class Suite:
     """Parametrizes its tests by the device, and applies the device's known failures to them."""
 
     device: ClassVar[str] = ""
+    seconds: ClassVar[float] = SECONDS
+    """How long one test may take. ``--time-limit`` has the last word."""
     told: ClassVar[bool] = False
-    names: ClassVar[set[str]] = set()  # of all tests for this device, selected or not
+    names: ClassVar[frozenset[str]] = frozenset()  # of all tests for this device, selected or not
 
-    def pytest_generate_tests(self, metafunc: Any) -> None:
-        """Cases by the device's dtypes; operations, dtypes and words of the vocabulary one by one."""
-        cls, test = metafunc.cls, metafunc.function.__name__
-        if not cls.device:
-            cls.device = metafunc.config.getoption("--device", None) or "cpu"
-        if "names" not in cls.__dict__:
-            cls.names = set()
+    @classmethod
+    def parameters(cls, test: str, arguments: Any) -> tuple[str, dict[str, Any]]:
+        """What a test is repeated for: its argument, and the values by their names in the test's; or nothing.
+
+        Cases by the device's dtypes; operations, dtypes and words of the vocabulary one by one.
+        """
         dtypes, capabilities = Device(cls.device).kernels.backend.dtypes, Device(cls.device).capabilities
         gradient = "gradient" in test
         tables: dict[str, Callable[[], dict[str, Any]]] = {
@@ -82,28 +108,52 @@ class Suite:
             "op": lambda: {name: name for name in TABLE},
             "word": lambda: {word: word for word in CAPABILITIES},
         }
-        for argument in metafunc.fixturenames:
-            if argument in tables:
-                found = tables[argument]()
-                metafunc.parametrize(argument, list(found.values()), ids=list(found))
-                cls.names.update(f"{test}[{each}]" for each in found)
-                return
-        cls.names.add(test)
+        return next(((argument, tables[argument]()) for argument in arguments if argument in tables), ("", {}))
+
+    @classmethod
+    def whole(cls) -> frozenset[str]:
+        """The names of all tests of the suite for the device, whatever of them was selected or overridden."""
+        ours = [base for base in cls.__mro__ if base.__module__.startswith(__package__)]
+        found = set()
+        for test, function in [item for base in ours for item in vars(base).items() if item[0].startswith("test_")]:
+            argument, values = cls.parameters(test, inspect.signature(function).parameters)
+            found.update([f"{test}[{each}]" for each in values] if argument else [test])
+        return frozenset(found)
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Repeat a test for all that `parameters` finds."""
+        cls = metafunc.cls
+        if not cls.device:
+            cls.device = metafunc.config.getoption("--device", None) or "cpu"
+        argument, values = cls.parameters(metafunc.function.__name__, metafunc.fixturenames)
+        if argument:
+            metafunc.parametrize(argument, list(values.values()), ids=list(values))
 
     @pytest.fixture(autouse=True)
-    def _expectations(self, request: Any) -> None:
-        """Older backends skip newer tests; known failures are strict. The matrix is told which device this is."""
-        backend, test = Device(self.device).kernels.backend, request.node
+    def _expectations(self, request: Any) -> Iterator[None]:
+        """Older backends skip newer tests; known failures are strict; no test hangs. The matrix is told the facts."""
+        backend, test, cls = Device(self.device).kernels.backend, request.node, type(self)
         test.user_properties.append(("micrograd device", str(self.device)))
-        if "told" not in type(self).__dict__:  # once in each process
-            type(self).told = True
-            test.user_properties.append(("micrograd facts", facts(Device(self.device))))
+        if "told" not in cls.__dict__:  # once in each process
+            cls.told, cls.names = True, cls.whole()
+            selected = {
+                each.name
+                for each in request.session.items
+                if getattr(getattr(each, "cls", None), "device", "") == self.device
+            }
+            counted = {"tests": len(cls.names), "selected": len(cls.names & selected)}
+            test.user_properties.append(("micrograd facts", {**facts(Device(self.device)), **counted}))
         arrived = getattr(request.function, "since", 1)
         if backend.protocol < arrived:
             pytest.skip(f"this test came with protocol {arrived}; the backend speaks {backend.protocol}")
         for pattern, reason in known_failures(backend).items():
             if matches(pattern, test.name):
                 test.add_marker(pytest.mark.xfail(reason=reason, strict=True, run=not reason.startswith(NOT_RUN)))
+        broken = len(BROKEN)
+        with limited(test.name, str(self.device), request.config.getoption("--time-limit", None) or self.seconds):
+            yield
+        if len(BROKEN) > broken:
+            test.user_properties.append(("micrograd broken", dict(BROKEN)))
 
     @pytest.fixture
     def opened(self) -> Device:
@@ -125,4 +175,4 @@ def known_failures(backend: Any) -> dict[str, str]:
     return dict(getattr(backend, "known_failures", {}))
 
 
-__all__ = ["Suite", "claim", "known_failures", "matches", "others", "since"]
+__all__ = ["BROKEN", "Suite", "claim", "known_failures", "matches", "others", "since"]

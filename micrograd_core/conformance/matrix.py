@@ -10,10 +10,15 @@ from typing import Any, Final
 
 from micrograd_core import files
 from micrograd_core.backend import CAPABILITIES
+from micrograd_core.conformance.causes import Failure, groups
 from micrograd_core.device import Device
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 
 OUTCOMES: Final = ("passed", "failed", "known failure", "skipped")
+SHOWN: Final = 20
+"""How many causes of failures are printed."""
+
 LEGEND: Final = {"native": "a kernel of its own", "composed": "made of others", "missing": "neither"}
 
 
@@ -29,6 +34,7 @@ def facts(device: Device) -> dict[str, Any]:
     return {
         "device": str(device),
         "unclaimed": sorted(set(CAPABILITIES) - device.capabilities),
+        "lacks": [name for name in DTYPES if name not in kernels.backend.dtypes],
         "provided": {name: provided(op) for name, op in TABLE.items()},
     }
 
@@ -40,34 +46,67 @@ class Matrix:
         self.facts: dict[str, Any] = {}
         self.by_op: dict[str, Counter[str]] = {name: Counter() for name in TABLE}
         self.by_level: dict[str, Counter[str]] = {}
-        self.reasons: list[str] = []
+        self.failures: list[Failure] = []
+        self.skips: Counter[str] = Counter()
+        self.broken: dict[str, str] = {}
+        self.passed: set[str] = set()
+        self.seen: set[str] = set()
 
     def count(self, report: Any) -> None:
         """One test, by where the suite's name for it says it belongs."""
         if report.when != "call" and not (report.when == "setup" and report.outcome != "passed"):
             return
         outcome = "known failure" if hasattr(report, "wasxfail") and report.skipped else report.outcome
-        subject = report.nodeid.partition("[")[2].rstrip("]")
+        test = report.nodeid.rpartition("::")[2]
+        subject = test.partition("[")[2].rstrip("]")
         op = subject.partition("-")[0]
+        self.seen.add(test)
         if op in self.by_op:
             self.by_op[op][outcome] += 1
             level = TABLE[op].capability or ("core" if op in CORE_KERNELS else "beyond core")
         else:
             level = subject if subject in CAPABILITIES else "the boundary"
         self.by_level.setdefault(level, Counter())[outcome] += 1
-        if outcome == "failed":
-            lines = [line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith("E  ")]
-            self.reasons.append(lines[0] if lines else report.nodeid)
+        if outcome == "passed":
+            self.passed.add(test)
+        elif outcome == "failed":
+            self.failures.append(Failure(test, op if op in self.by_op else test, _said(report)))
+        elif outcome == "skipped" and level not in self.facts.get("unclaimed", ()):
+            self.skips[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+
+    def not_run(self) -> dict[str, int]:
+        """How many tests were not selected, and how many of the selected ones the run did not come to."""
+        selected = max(self.facts["selected"], len(self.seen))
+        found = {"deselected": self.facts["tests"] - selected, "not reached": selected - len(self.seen)}
+        return {what: count for what, count in found.items() if count > 0}
+
+    def verdict(self) -> str:
+        """One sentence. A device conforms only where the whole suite says so; what did not run is always said."""
+        device, known = self.facts["device"], sum(counts["known failure"] for counts in self.by_level.values())
+        missing = self.not_run()
+        part = f"of {self.facts['tests']} tests " + " and ".join(f"{n} were {what}" for what, n in missing.items())
+        if self.failures:
+            said = f"{_tests(len(self.failures))} failed: {device} does not conform" + (f"; {part}" if missing else "")
+        elif missing:
+            said = f"{device} passed what was run; {part}"
+        else:
+            said = f"{device} conforms" + (f" but for {known} known failure{'s' if known > 1 else ''}" if known else "")
+        said += f"; it does not claim {', '.join(self.facts['unclaimed'])}" if self.facts["unclaimed"] else ""
+        said += f"; it does not have {', '.join(self.facts['lacks'])}" if self.facts["lacks"] else ""
+        skips = [f"{_tests(count)} skipped: {reason}" for reason, count in self.skips.most_common(5)]
+        skips += [f"{device} beside it is broken: {reason}" for device, reason in self.broken.items()]
+        return "; ".join([said, *skips])
 
     def summary(self) -> dict[str, Any]:
         """Everything, as data."""
-        failed = sum(counts["failed"] for counts in self.by_level.values())
         device, unclaimed, provided = self.facts["device"], self.facts["unclaimed"], self.facts["provided"]
         return {
             "device": device,
-            "verdict": f"{failed} tests failed: {device} does not conform"
-            if failed
-            else f"{device} conforms" + (f"; it does not claim {', '.join(unclaimed)}" if unclaimed else ""),
+            "verdict": self.verdict(),
+            "not run": self.not_run(),
+            "skipped": dict(self.skips),
+            "broken devices": self.broken,
+            "failures": groups(self.failures, self.passed, provided),
             "levels": {
                 name: {each: counts[each] for each in OUTCOMES}
                 for name, counts in self.by_level.items()
@@ -93,14 +132,33 @@ class Matrix:
         files.write({Path(path): text.encode() for path, text in texts.items() if path})
 
     def text(self, width: int, *, colour: bool = False) -> str:
-        """Levels, operations by how they are provided, the first failures, and the verdict; a table with rich."""
+        """Levels, operations by how they are provided, and failures by cause; a table with rich."""
         summary = self.summary()
         by_kind: dict[str, list[str]] = {kind: [] for kind in LEGEND}
         for name, facts in summary["operations"].items():
             by_kind[facts["provided"]].append(name)
         levels = summary["levels"]
         body = _table(levels, by_kind, width, colour) if find_spec("rich") else _plain(levels, by_kind)
-        return "\n".join([body, *self.reasons[:10], summary["verdict"]])
+        told = [
+            f"`{each['about']}`: {each['cause']} ({_tests(each['tests'])}, such as {each['example']})\n"
+            f"    {each['message']}"
+            for each in summary["failures"][:SHOWN]
+        ]
+        rest = summary["failures"][SHOWN:]
+        if rest:
+            told.append(f"and {len(rest)} more causes of {_tests(sum(each['tests'] for each in rest))}; --json has all")
+        return "\n".join([body, *told])
+
+
+def _said(report: Any) -> str:
+    """The first line of why a test failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash is not None else str(report.longrepr)).strip().splitlines()
+    return lines[0] if lines else report.outcome
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
 
 
 def _plain(levels: dict[str, dict[str, int]], by_kind: dict[str, list[str]]) -> str:

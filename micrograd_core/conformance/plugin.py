@@ -1,4 +1,4 @@
-"""The pytest side: the option ``--device``, and a matrix per device at the end.
+"""The pytest side: the options, a matrix per device, and the verdict as the last line.
 
 Every pytest run loads it, so it imports little. Tests tell which device they are for in their user properties, which
 reach the controller of parallel workers too.
@@ -6,8 +6,11 @@ reach the controller of parallel workers too.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
+
+import pytest
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -16,10 +19,21 @@ def pytest_addoption(parser: Any) -> None:
         parser.addoption(
             "--device", default=None, help="the device micrograd's conformance suite tests, such as mine:0"
         )
+    with suppress(ValueError):
+        parser.addoption(
+            "--time-limit",
+            type=float,
+            default=None,
+            metavar="SECONDS",
+            help="how long one test of micrograd's conformance suite may take (default: 300)",
+        )
 
 
 def pytest_configure(config: Any) -> None:
     """Count outcomes by device."""
+    from micrograd_core.conformance.limit import remember_terminal
+
+    remember_terminal()
     known = any(isinstance(plugin, Matrices) for plugin in config.pluginmanager.get_plugins())
     if not known and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Matrices())
@@ -28,27 +42,42 @@ def pytest_configure(config: Any) -> None:
 class Matrices:
     """One `Matrix` for each device that had tests, printed at the end and written to files if asked."""
 
-    def __init__(self, *, json_path: str = "", markdown_path: str = "") -> None:
-        self.json_path, self.markdown_path = json_path, markdown_path
+    def __init__(self, *, device: str = "", json_path: str = "", markdown_path: str = "") -> None:
+        self.device, self.json_path, self.markdown_path = device, json_path, markdown_path
         self.by_device: dict[str, Any] = {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count one test."""
+        """Count one test. Of one that took its process along there is only this report, without a device."""
         told = dict(report.user_properties)
         device = told.get("micrograd device")
+        if device is None and report.when == "???" and len(self.by_device) == 1:
+            device, report.when = next(iter(self.by_device)), "call"
         if device is not None:
             if device not in self.by_device:
                 from micrograd_core.conformance.matrix import Matrix
 
                 self.by_device[device] = Matrix()
             self.by_device[device].facts.update(told.get("micrograd facts", {}))
+            self.by_device[device].broken.update(told.get("micrograd broken", {}))
             self.by_device[device].count(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Levels, operations and the verdict; files if asked."""
+        """Levels, operations and causes of failures; files if asked."""
         for matrix in self.by_device.values():
             terminalreporter.section(f"conformance of {matrix.facts['device']}")
             terminalreporter.write_line(
                 matrix.text(terminalreporter._tw.fullwidth, colour=terminalreporter._tw.hasmarkup)
             )
             matrix.save(self.json_path, self.markdown_path)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: Any) -> Generator[None, None, None]:
+        """The verdict, after all that pytest has to say."""
+        yield
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.ensure_newline()
+            for matrix in self.by_device.values():
+                terminal.write_line(matrix.verdict())
+            if self.device and not self.by_device:
+                terminal.write_line(f"no test was run: nothing is said of {self.device}")
