@@ -31,6 +31,8 @@ class NamespaceBackend(ArrayAPIBackend):
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The namespace's function, in the scope that the library needs."""
         kernel = super().kernel(op)
+        if kernel is not None and op in ("floor_divide", "remainder"):
+            kernel = _composed_at_zero(kernel)
         if kernel is None or self._own.scope is None:
             return kernel
 
@@ -73,3 +75,15 @@ class NamespaceBackend(ArrayAPIBackend):
             self._put(self.xp, x, values, key)
             return True
         return False
+
+
+def _composed_at_zero(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A division that some libraries refuse for integers: the core's gives 0 there."""
+
+    def divided(x: Any, y: Any) -> Any:
+        try:
+            return kernel(x, y)
+        except ZeroDivisionError:
+            return NotImplemented
+
+    return divided
