@@ -93,6 +93,7 @@ NAMESPACES: Final = {
         span=torch_span,
         capabilities=STANDARD,
         layout=lambda x: Layout(tuple(x.shape), x.stride(), x.storage_offset()),
+        known_failures={"test_special_values[pow-complex*]": "0 ** 0 of complex numbers is NaN, not 1"},
     ),
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each
     # computation rather than for the process, where it would change what the user's own JAX code computes.

@@ -83,7 +83,9 @@ def _composed_at_zero(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def divided(x: Any, y: Any) -> Any:
         try:
             return kernel(x, y)
-        except ZeroDivisionError:
+        except (ZeroDivisionError, RuntimeError) as error:
+            if "ZeroDivision" not in repr(error):
+                raise
             return NotImplemented
 
     return divided
