@@ -123,6 +123,11 @@ class Plugin:
     def micrograd_open(self, address: str) -> Any:
         return Mutant()
 
+    @hookimpl
+    def micrograd_priority(self) -> int:
+        """Nobody should get one of these without asking."""
+        return -1
+
 
 def fresh(plant: tuple[str, Fault] | None) -> Device:
     """A device of its own for each mutant: caches that a fault has spoiled end with it."""
