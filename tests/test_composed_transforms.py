@@ -302,7 +302,7 @@ def check(names: tuple[str, ...]) -> None:
     """Compare, unless it is refused as it must be: `backward` inside `vmap`, or of what records nothing."""
     last = len(names) - names[::-1].index("backward") - 1 if "backward" in names else 0
     inside_vmap = any("vmap" in name for name in names[:last])
-    records_nothing = "no_grad" in names or names.count("backward") > 1
+    records_nothing = "no_grad" in names or "detach" in names or names.count("backward") > 1
     expected = exact(names)
     for recording in RECORDING:
         try:
