@@ -224,7 +224,9 @@ def nextafter(xp: Any) -> Kernel:
 
     def kernel(x: Any, y: Any) -> Any:
         dtype = y.dtype if is_number(x) else x.dtype
-        return NotImplemented if name_of(dtype) == "float16" else xp.nextafter(x, y)
+        if name_of(dtype) == "float16":
+            return NotImplemented
+        return xp.nextafter(*(xp.asarray(each, dtype=dtype) if is_number(each) else each for each in (x, y)))
 
     return kernel
 
@@ -246,12 +248,12 @@ class Matmul:
         call: Any = self._kept.get(key)
         if call is None:
             if name not in gemm.TYPE:
-                return self.xp.matmul(x, y)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
             call = gemm.product(_place(x), _place(y))
             if isinstance(call, int):
                 return self(*(each.copy() if i == call else each for i, each in enumerate((x, y))))
             if call is None:
-                return self.xp.matmul(x, y)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
             if len(self._kept) >= MOST_CACHED:
                 self._kept.clear()
             self._kept[key] = call
