@@ -183,6 +183,10 @@ def row(op: Op) -> str:
     if op.undefined:
         what = op.undefined.partition(" (")[0].partition(":")[0]
         note += f" Raises an error whose class is called `LinAlgError` when {what}."
+    if op.optional:
+        names = kernel_signature(op).partition("(")[2].split(", ")[op.operands - len(op.optional) : op.operands]
+        numbers = [f"`{name}` is the number {value}" for name, value in zip(names, op.optional, strict=True)]
+        note += f" Where the user gives none, {' and '.join(numbers)}."
     if op.capability:
         note += f" Asked of who claims `{op.capability}`."
     cells = (name, described(op), given(op), returned(op), rules(op), note)

@@ -96,11 +96,12 @@ class Guard:
     def broken(self, returned: str, wanted: str) -> KernelBroken:
         """The error, with what the backend's author can do."""
         name = self.op.name
-        composed = self.op.compose is not None and name not in CORE_KERNELS
-        remedy = f"Mend the kernel, or return None for {name!r} from kernel(): the core then composes it"
-        return KernelBroken(
-            self.kernels.backend.device, name, returned, wanted, remedy if composed else "Mend the kernel"
-        )
+        remedy = "Mend the kernel"
+        if self.op.compose is not None and name not in CORE_KERNELS:
+            remedy += f", or return None for {name!r} from kernel(): the core then composes it"
+        elif returned == "NotImplemented":
+            remedy += f": {name!r} has no composition, so that it cannot decline"
+        return KernelBroken(self.kernels.backend.device, name, returned, wanted, remedy)
 
 
 def _described(x: Any) -> str:

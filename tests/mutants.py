@@ -916,7 +916,7 @@ class Judged(NamedTuple):
 
 STATEFUL = frozenset((
     "input changed", "last input changed", "leak", "not thread-safe", "done only at synchronize()",
-    "a later write to an operand overtakes it",
+    "a later write to an operand overtakes it", "one scratch buffer for all results",
 ))  # fmt: skip
 """Kinds that leave something behind, and cannot be watched beside others."""
 
@@ -998,7 +998,10 @@ def judge_operation(job: tuple[str, tuple[str, ...]]) -> list[Judged]:
     tests = sorted(TESTS[name], key=lambda test: (test.function != "test_value", bool(test.op)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        showing, probed = watched(name, kinds, tests)
+        try:
+            showing, probed = watched(name, kinds, tests)
+        except AssertionError as error:
+            return [Judged(name, CONTROL, "killed", "without any fault", str(error))]
         found = [judge(name, kind, tests if kind in STATEFUL else showing[kind], kind in probed) for kind in kinds]
     gc.collect()
     return found

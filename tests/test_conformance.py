@@ -264,6 +264,16 @@ def test_gradients_are_tested_on_devices_without_float64() -> None:
         Conformance().test_first_gradient(case, device)
 
 
+@pytest.mark.parametrize("op", ["astype", "max", "min", "sort", "vector_norm", "max_pool2d"])
+def test_right_gradients_pass_on_devices_without_float64(op: str) -> None:
+    device = Device("cpu")
+    found = list(cases({"float32", "int64", "bool"}, device.capabilities, floating_only=True, only=op))
+    assert found or op == "astype"  # which has samples in float64 alone
+    for case in filter(is_differentiable, found):
+        Conformance().test_first_gradient(case, device)
+        Conformance().test_second_gradient(case, device)
+
+
 @pytest.mark.parametrize("word", STANDS_ON)
 def test_no_word_is_claimed_without_those_it_stands_on(word: str) -> None:
     device: Any = SimpleNamespace(capabilities=frozenset({word}))

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions, plugins, use_device, zeros
+from micrograd_core import Device, Tensor, asarray, errors, functions, plugins, use_device, zeros
 from micrograd_core.adapters.strided import MAPS, REDUCTIONS, Strided, StridedBackend
+from micrograd_core.conformance import Conformance
 from micrograd_core.conformance.cases import cases
 from micrograd_core.errors import DeviceMismatch, DeviceUnavailable, OutOfMemory
 from micrograd_core.layout import Layout
@@ -478,3 +479,61 @@ def test_names_of_ones_own_are_kernels() -> None:
         assert tried > 200
     finally:
         plugins.unregister("mine")
+
+
+class StorageOnly(RawBufferBackend):
+    """Keeps and converts int64, and computes nothing in it; nor exponentials, which it should."""
+
+    def __init__(self) -> None:
+        super().__init__("storage:0")
+        self.declined: set[str] = set()
+
+    def map(self, op: str, out: Strided, *operands: Any) -> Any:
+        if op == "exp" or (op != "copy" and self.is_wide(out, *operands)):
+            self.declined.add(op)
+            return NotImplemented
+        return super().map(op, out, *operands)
+
+    def reduce(self, op: str, out: Strided, x: Strided) -> Any:
+        if self.is_wide(out, x):
+            self.declined.add(op)
+            return NotImplemented
+        return super().reduce(op, out, x)
+
+    def is_wide(self, *operands: Any) -> bool:
+        return any(isinstance(x, Strided) and x.dtype == self.dtypes["int64"] for x in operands)
+
+
+@pytest.fixture
+def storage() -> Iterator[Device]:
+    class Plugin:
+        @hookimpl
+        def micrograd_open(self, address: str) -> Any:
+            return StorageOnly()
+
+    plugins.register("storage", Plugin())
+    yield Device("storage")
+    plugins.unregister("storage")
+
+
+def test_what_a_device_does_not_compute_in_the_host_does(storage: Device) -> None:
+    for case in cases(("bool", "int64"), storage.capabilities):
+        if case.layout == "contiguous":
+            Conformance().test_value(case, storage)
+    numbers = np.array([2**63 - 1, -(2**63), 2**62, 3, -7, 0])
+    x = asarray(numbers, device=storage)
+    same(x + 2, numbers + 2)
+    same(x * x, numbers * numbers)
+    same(x**5, numbers**5)
+    same(x.sum(), numbers.sum())
+    declined = storage.kernels.backend.declined
+    assert declined >= {"add", "multiply", "pow", "maximum", "less", "equal", "bitwise_xor", "where", "sum", "max"}
+
+
+def test_floats_a_device_computes_itself(storage: Device) -> None:
+    with pytest.raises(
+        errors.KernelBroken, match="'exp' returned NotImplemented from map in float32; .* may decline i"
+    ):
+        asarray([1.0], device=storage).exp()
+    with pytest.raises(ValueError, match="3 to the power of -1 is not an integer"):
+        asarray([3], device=storage) ** -1

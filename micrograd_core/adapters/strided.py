@@ -13,7 +13,9 @@ The author writes five functions; views, broadcasting, selection and assignment 
 
 They are never asked for nothing: no ``alloc(0)``, no empty ``write``, ``map`` or ``reduce``. A handle without elements
 has no buffer, and the sum of nothing is filled in. `out` is fresh and contiguous, and no operand overlaps it; that of
-``map("copy", …)`` may be any view. Three more may be written where they pay:
+``map("copy", …)`` may be any view. ``map``, but for ``"copy"``, and ``reduce`` may answer `NotImplemented` for integers
+and truth values, of a dtype that the device keeps but does not compute in: the host computes then, in Python, slowly.
+Three more may be written where they pay:
 
 =================================  =====================================================================
 ``read_range(buffer, start, end)`` some bytes of a buffer, without the others
@@ -29,8 +31,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from micrograd_core.adapters import integers
 from micrograd_core.backend import PROTOCOL
-from micrograd_core.dtypes import DTYPES
+from micrograd_core.dtypes import DTYPES, pack, unpack
+from micrograd_core.errors import KernelBroken
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
 from micrograd_core.ops import SAME, TABLE
 
@@ -123,12 +127,12 @@ class StridedBackend:
         """All bytes of `buffer`, when they are there."""
         raise NotImplementedError
 
-    def map(self, op: str, out: Strided, *operands: Any) -> None:
-        """Fill `out` elementwise. Operands are `Strided` of the shape of `out`, or Python numbers."""
+    def map(self, op: str, out: Strided, *operands: Any) -> Any:
+        """Fill `out` elementwise, or decline with `NotImplemented`. Operands are of the shape of `out`, or numbers."""
         raise NotImplementedError
 
-    def reduce(self, op: str, out: Strided, x: Strided) -> None:
-        """Fill `out` by reducing `x`, whose first axes are those of `out`, over the remaining ones."""
+    def reduce(self, op: str, out: Strided, x: Strided) -> Any:
+        """Fill `out` by reducing `x`, whose first axes are those of `out`, over the remaining ones; or decline."""
         raise NotImplementedError
 
     # ── what the author may add ──────────────────────────────────────────────────────────────────────────────
@@ -167,7 +171,9 @@ class StridedBackend:
         kept = tuple(each for each in range(ndim) if each not in gone)
         out = self.empty(tuple(x.shape[each] for each in kept), dtype or self._result(name, x.dtype))
         if x.layout.size:
-            self.reduce(name, out, x.view(x.layout.permute((*kept, *gone))))
+            moved = x.view(x.layout.permute((*kept, *gone)))
+            if self.reduce(name, out, moved) is NotImplemented:
+                self._on_host("reduce", name, out, [moved])
         elif out.layout.size:
             if name not in OF_NOTHING:
                 raise ValueError(f"{name} of no elements: shape {x.shape}, axes {gone}")
@@ -248,9 +254,24 @@ class StridedBackend:
         """A new handle, mapped from operands that broadcast to `shape`."""
         out = self.empty(shape, dtype)
         aligned = [x.view(x.layout.broadcast_to(shape)) if isinstance(x, Strided) else x for x in operands]
-        if out.layout.size:
-            self.map(op, out, *aligned)
+        if out.layout.size and self.map(op, out, *aligned) is NotImplemented:
+            self._on_host("map", op, out, aligned)
         return out
+
+    def _on_host(self, asked: str, op: str, out: Strided, operands: list[Any]) -> None:
+        """What `map` or `reduce` has declined, of integers and truth values."""
+        dtypes = {self._core[x.dtype] for x in (out, *operands) if isinstance(x, Strided)}
+        if op not in integers.COMPUTE[asked] or any(dtype.is_floating for dtype in dtypes):
+            raise KernelBroken(
+                self.device,
+                op,
+                f"NotImplemented from {asked} in {' and '.join(sorted(map(str, dtypes)))}",
+                f"{asked} may decline integers and truth values, and of them {', '.join(integers.COMPUTE[asked])}",
+                "Compute it on the device, or on the host within the backend",
+            )
+        given = [unpack(self.to_host(x), self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands]
+        dtype = self._core[out.dtype]
+        self.write(out.buffer, pack(integers.compute(asked, op, given, out.layout.size, dtype), dtype))
 
     def _fill(self, view: Strided, values: Any) -> None:
         if isinstance(values, Strided):

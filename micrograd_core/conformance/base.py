@@ -11,7 +11,7 @@ import pytest
 
 from micrograd_core import plugins
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import cases, is_differentiable
+from micrograd_core.conformance.cases import cases, formed, is_differentiable
 from micrograd_core.conformance.extremes import large, special
 from micrograd_core.conformance.limit import SECONDS, limited
 from micrograd_core.conformance.matrix import facts
@@ -103,6 +103,7 @@ class Suite:
                 if not gradient or is_differentiable(each)
             },
             "dtype": lambda: {name: name for name in dtypes if name in DTYPES},
+            "formed": lambda: formed(dtypes, capabilities),
             "special": lambda: special(dtypes, capabilities),
             "large": lambda: large(dtypes, capabilities),
             "op": lambda: {name: name for name in TABLE},

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.conformance.forms import TWICE, changed
 from micrograd_core.device import Device
 from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.functions import FUNCTIONS
+from micrograd_core.host import read
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.tensor import Tensor, asarray
 
@@ -25,8 +27,6 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
-
-HOST = {"bfloat16": "float32"}  # NumPy has no bfloat16: the judge keeps its numbers in the next wider dtype
 
 
 def rounded(numbers: Any, dtype: str) -> Any:
@@ -44,6 +44,15 @@ def upload(array: Any, device: Device, dtype: str = "") -> Tensor:
     kernels = device.kernels
     handle = kernels.upload(pack(array.ravel().tolist(), bfloat16), array.shape, bfloat16)
     return wrap(handle, kernels, bfloat16, None)
+
+
+def download(x: Tensor) -> Any:
+    """The elements of a tensor as a host array, in the dtype that `rounded` keeps them in."""
+    data = memoryview(read(x._kernels, x._handle, x.dtype)).cast("B")
+    if x.dtype is bfloat16:  # the upper half of a float32
+        wide = np.frombuffer(data, "<u2").astype("<u4") << 16
+        return wide.view("<f4").astype("float32").reshape(x.shape)
+    return np.frombuffer(data, str(x.dtype)).reshape(x.shape)
 
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
@@ -69,12 +78,14 @@ class Case(NamedTuple):
     dtype: str
     layout: str
     shape: tuple[int, ...] | None = None  # of all operands, in place of the sample's
+    form: str = ""  # of `FORMS`: what else of the operands is not the sample's
 
     @property
     def id(self) -> str:
         """Such as ``add-0-float32-transposed``."""
         size = "" if self.shape is None else f"-{'x'.join(map(str, self.shape))}"
-        return f"{self.op.name}-{self.number}-{self.dtype}-{self.layout.replace(' ', '')}{size}"
+        form = f", {self.form}" if self.form else ""
+        return f"{self.op.name}-{self.number}-{self.dtype}-{self.layout.replace(' ', '')}{size}{form}"
 
     @property
     def sample(self) -> Sample:
@@ -110,7 +121,11 @@ class Case(NamedTuple):
             array = rounded(numbers > 0 if kind == "bool" else numbers, dtype).reshape(operand.shape)
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
+            if self.form and self.form != TWICE:
+                array = rounded(changed(array, self.form, dtype, own=bool(operand.dtype)), dtype)
             found.append(array)
+        if self.form == TWICE:
+            found[1] = found[0]
         return found
 
     def tensors(self, device: Device, *, requires_grad: bool = False) -> list[Any]:
@@ -125,6 +140,8 @@ class Case(NamedTuple):
             if requires_grad and tensor.dtype.is_floating:
                 tensor.requires_grad = True
             found.append(tensor)
+        if self.form == TWICE:
+            found[1] = found[0]
         return found
 
     def call(self, operands: list[Any], **changed: Any) -> Tensor:
@@ -180,11 +197,22 @@ def cases(
             for turn, dtype in enumerate(_dtypes(op, sample, dtypes, capabilities)):
                 if floating_only and not DTYPES[dtype].is_floating:
                     continue
+                if floating_only and sample.params.get("dtype", dtype) not in dtypes:
+                    continue
                 full = dtype in (WIDEST & set(dtypes) or IN_FULL) if floating_only else dtype in IN_FULL
+                tied = floating_only and dtype in ROUNDING  # a definition has no derivative where max finds equals
                 own = {operand.dtype for i, operand in enumerate(sample.operands) if isinstance(operand, Array)}
                 for place, layout in enumerate(layouts):
+                    if layout == "broadcast" and tied:
+                        continue
                     if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % 4):
                         yield Case(op, number, dtype, layout)
+
+
+def formed(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
+    """Operations in every dtype that one of their samples goes through, such as ``add-float32``."""
+    found = cases(dtypes, capabilities)
+    return {f"{case.op.name}-{case.dtype}": (case.op, case.dtype) for case in found if case.op.operands}
 
 
 def _dtypes(op: Op, sample: Sample, dtypes: Collection[str], capabilities: Collection[str]) -> list[str]:

@@ -67,6 +67,7 @@ def groups(failures: list[Failure], passed: set[str], provided: dict[str, str]) 
             "cause": words + _only(found[subject, words], subject, passed),
             "tests": len(found[subject, words]),
             "example": found[subject, words][0].test,
+            "names": [failure.test for failure in found[subject, words]],
             "message": found[subject, words][0].message[:300],
         }
         for subject, words in sorted(found, key=place)

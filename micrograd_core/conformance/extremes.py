@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.conformance.cases import HOST, ROUNDING, WIDE, Case, cases, rounded
+from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, cases, download, rounded
+from micrograd_core.conformance.forms import HOST
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, integer_range
 from micrograd_core.layout import broadcast_shapes
@@ -55,15 +56,20 @@ def special(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str,
 def large(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
     """The same and `MOVED`, in one dtype of each kind: the one that kernels are most often written for."""
     found: dict[str, tuple[Op, str]] = {}
+    for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
+        for dtype in usual(dtypes):
+            if _has(TABLE[name], dtype, dtypes, capabilities):
+                found[f"{name}-{dtype}"] = (TABLE[name], dtype)
+    return found
+
+
+def usual(dtypes: Collection[str]) -> list[str]:
+    """One dtype of each kind: the one that kernels are most often written for."""
     kinds: dict[str, str] = {}
     for dtype in ("float32", "int32", "complex64", "bool", "uint8", *DTYPES):
         if dtype in dtypes:
             kinds.setdefault(DTYPES[dtype].kind, dtype)
-    for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
-        for dtype in kinds.values():
-            if _has(TABLE[name], dtype, dtypes, capabilities):
-                found[f"{name}-{dtype}"] = (TABLE[name], dtype)
-    return found
+    return list(kinds.values())
 
 
 def _has(op: Op, dtype: str, dtypes: Collection[str], capabilities: Collection[str]) -> bool:
@@ -165,7 +171,7 @@ def check(found: Tensor, expected: Any, dtype: str, about: str, *, inputs: Any, 
     exact = expected.dtype.kind in "biu"
     assert found.shape == expected.shape, f"{about}: shape {found.shape}, expected {expected.shape}"
     held = expected.dtype if exact else "complex128" if expected.dtype.kind == "c" else "float64"
-    numbers = np.asarray(found.tolist(), held).reshape(expected.shape)
+    numbers = download(found).astype(held)
     with np.errstate(all="ignore"):
         same = (numbers == expected) | ((numbers != numbers) & (expected != expected))
         if not exact:

@@ -146,7 +146,9 @@ class Matrix:
         ]
         rest = summary["failures"][SHOWN:]
         if rest:
-            told.append(f"and {len(rest)} more causes of {_tests(sum(each['tests'] for each in rest))}; --json has all")
+            told.append(
+                f"and {len(rest)} more causes of {_tests(sum(each['tests'] for each in rest))}; --json has all, by name"
+            )
         return "\n".join([body, *told])
 
 

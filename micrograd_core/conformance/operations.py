@@ -10,7 +10,7 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.autograd import no_grad
 from micrograd_core.conformance.base import Suite, since
-from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, rounded, upload
+from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
@@ -57,7 +57,7 @@ class Operations(Suite):
             if isinstance(operand, Tensor):
                 assert _same(operand, array), f"{case.id}: the kernel changed its input {position}"
         if not case.op.view:
-            _aliases_nothing(case, operands, result)
+            aliases_nothing(case, operands, result)
 
     @since(1)
     def test_first_gradient(self, case: Case, opened: Device) -> None:
@@ -87,7 +87,7 @@ class Operations(Suite):
             _directional(gradients, case, opened, step=1e-5, tolerance=1e-5)
 
 
-def _aliases_nothing(case: Case, operands: list[Any], result: Tensor) -> None:
+def aliases_nothing(case: Case, operands: list[Any], result: Tensor) -> None:
     """Only views may share an operand's memory."""
     for position, operand in enumerate(operands):
         if not (result.size and isinstance(operand, Tensor) and operand.size and shares_memory(result, operand)):
@@ -111,7 +111,7 @@ def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:
     """As near to the float64 answer as NumPy's own result in that dtype, within `FACTOR`."""
     exact = expected.dtype.kind in "biu"
     held = expected.dtype if exact else "complex128" if result.dtype.is_complex else "float64"
-    found = np.asarray(result.detach().tolist(), held).reshape(expected.shape)
+    found = download(result).astype(held)
     if exact:
         assert found.tolist() == expected.tolist(), f"{id}: got {found.tolist()}, expected {expected.tolist()}"
         return
@@ -135,8 +135,7 @@ def _random(shape: tuple[int, ...], dtype: Any, low: float, seed: int) -> Any:
 
 def _same(found: Tensor, array: Any) -> bool:
     """Whether a tensor still has the elements of an array, NaN included."""
-    now = np.asarray(found.tolist(), array.dtype).reshape(found.shape)
-    return np.array_equal(now, array, equal_nan=array.dtype.kind in "fc")
+    return np.array_equal(download(found), array, equal_nan=array.dtype.kind in "fc")
 
 
 def _weights(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -1,0 +1,211 @@
+"""Kernels: the device's own, on other numbers and shapes than the samples', called again, late, and at once."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+
+from micrograd_core import errors
+from micrograd_core.autograd import no_grad
+from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.cases import HALF, ROUNDING, Case, cases, download, rounded
+from micrograd_core.conformance.extremes import usual
+from micrograd_core.conformance.forms import FORMS, NUMBERS, OPEN, TWICE
+from micrograd_core.conformance.operations import FACTOR, aliases_nothing
+from micrograd_core.device import Device
+from micrograd_core.ops import TABLE, Array, Op
+from micrograd_core.tensor import Tensor
+
+REFUSALS = (errors.ShapeError, errors.DTypeError, errors.IndexingError, errors.LinAlgError, errors.UnsupportedDType)
+"""What the core itself says of operands that an operation does not take."""
+
+
+class Kernels(Suite):
+    """Kernels of the device's own; compositions are made of them."""
+
+    @since(1)
+    def test_forms(self, formed: tuple[Op, str], opened: Device) -> None:
+        """Other numbers (NaN, infinities, zeros of both signs, large integers), and other shapes."""
+        op, dtype = formed
+        if not opened.kernels.is_native(op.name):
+            return
+        shapes = dtype in usual(opened.kernels.backend.dtypes)
+        for plain in _contiguous(op, dtype, opened):
+            for form in FORMS if shapes else NUMBERS:
+                if op.name in OPEN.get(form, ()) or (form == TWICE and not _pair(plain)):
+                    continue
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")  # NumPy's, about the mean of nothing
+                    _check(plain._replace(form=form), opened)
+
+    @since(1)
+    def test_calls(self, op: str, opened: Device) -> None:
+        """The same call gives the same bits; a later write to an operand does not reach a result; nothing is kept."""
+        case = _usual(op, opened)
+        if case is None:
+            return
+        with no_grad(), np.errstate(all="ignore"):
+            first, again = (_bits(case.call(case.tensors(opened))) for _ in range(2))
+            assert first == again, f"{case.id}: other bits in a second call: {again}, and {first} in the first"
+            if not TABLE[op].view:
+                operands = case.tensors(opened)
+                result = case.call(operands)
+                for operand in operands:
+                    if isinstance(operand, Tensor) and operand.size:
+                        operand[...] = ~operand if operand.dtype.kind == "bool" else operand * 0
+                late = _bits(result)
+                assert late == first, (
+                    f"{case.id}: after a later write to its operands the result is {late}, not {first}"
+                )
+            leaked = _kept(case, opened)
+        assert leaked <= 0, f"{case.id}: {leaked} bytes stay in use after 50 calls whose results are gone"
+
+    @since(1)
+    def test_calls_at_once(self, op: str, opened: Device) -> None:
+        """Four threads call the kernel with numbers of their own."""
+        usual_case = _usual(op, opened)
+        if usual_case is None:
+            return
+        own = [usual_case._replace(form=form) for form in ("", "backwards", "ones", "zeros")]
+        wrong: list[str] = []
+        together = threading.Barrier(len(own))
+
+        def work(case: Case, alone: str) -> None:
+            together.wait()
+            try:
+                with no_grad(), np.errstate(all="ignore"):
+                    for _ in range(4):
+                        now = _bits(case.call(case.tensors(opened)))
+                        if now != alone:
+                            wrong.append(f"{case.id}: beside three other threads the result is {now}, alone {alone}")
+            except Exception as error:
+                wrong.append(f"{case.id}: beside three other threads: {error!r}")
+
+        threads = []
+        for case in own:
+            try:
+                with no_grad(), np.errstate(all="ignore"):
+                    alone = _bits(case.call(case.tensors(opened)))
+            except errors.LinAlgError:
+                case, alone = own[0], _bits(own[0].call(own[0].tensors(opened)))
+            threads.append(threading.Thread(target=work, args=(case, alone)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong, wrong[0]
+
+
+def _contiguous(op: Op, dtype: str, device: Device) -> list[Case]:
+    """The cases of an operation in one dtype, laid out as they come."""
+    found = cases(device.kernels.backend.dtypes, device.capabilities, only=op.name)
+    return [case for case in found if case.dtype == dtype and case.layout == "contiguous"]
+
+
+def _usual(op: str, device: Device) -> Case | None:
+    """A case of a native kernel in the dtype that it was most likely written for, with more than a few elements."""
+    if not device.kernels.is_native(op) or not TABLE[op].operands:
+        return None
+    for dtype in usual(device.kernels.backend.dtypes):
+        found = _contiguous(TABLE[op], dtype, device)
+        if found:
+            sizes = [sum(int(np.prod(x.shape)) for x in case.sample.operands if isinstance(x, Array)) for case in found]
+            return found[int(np.argmax(sizes))]
+    return None
+
+
+def _pair(case: Case) -> bool:
+    operands = case.sample.operands
+    return len(operands) > 1 and all(isinstance(x, Array) and not x.dtype for x in operands[:2])
+
+
+def _bits(x: Tensor) -> str:
+    return f"{x.dtype} {x.tolist()}"
+
+
+def _kept(case: Case, device: Device) -> int:
+    """Bytes that more are in use after 50 calls, if the device tells."""
+    if "in_use" not in device.memory():
+        return 0
+    operands = case.tensors(device)
+
+    def in_use(calls: int) -> int:
+        for _ in range(calls):
+            case.call(operands)
+        gc.collect()
+        device.synchronize()
+        return device.memory()["in_use"]
+
+    before = in_use(2)
+    return in_use(50) - before
+
+
+def _check(case: Case, device: Device) -> None:
+    """The numbers of the definition, unless either it or the core refuses such operands."""
+    try:
+        expected = case.expected()
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):  # NumPy's own refusals
+        return
+    operands = case.tensors(device)
+    try:
+        with no_grad():
+            found = case.call(operands)
+    except REFUSALS:
+        return
+    assert found.shape == expected.shape, f"{case.id}: shape {found.shape}, expected {expected.shape}"
+    exact = expected.dtype.kind in "biu"
+    held = expected.dtype if exact else "complex128" if found.dtype.is_complex else "float64"
+    numbers = download(found).astype(held)
+    wrong = numbers != expected if exact else _wrong(case, numbers, expected, str(found.dtype))
+    if wrong.any():
+        raise AssertionError(
+            f"{case.id}: got {numbers[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}, of "
+            + " and ".join(str(x) for x in case.arrays())
+        )
+    if not case.op.view:
+        aliases_nothing(case, operands, found)
+
+
+def _wrong(case: Case, found: Any, expected: Any, dtype: str) -> Any:
+    """Where a number is neither near the definition's nor what NumPy makes of it in the dtype itself."""
+    exact = rounded(expected, dtype).astype(found.dtype)
+    rounding = ROUNDING.get(dtype, 2.0**-52)
+    size = FACTOR * rounding * _magnitude(exact)
+    name = case.op.name
+
+    def judged(slack: Any) -> tuple[Any, Any]:
+        """Of real and imaginary parts: which are near, and which have lost a sign or what is subnormal."""
+        near, lost = np.ones(found.shape, "bool"), np.zeros(found.shape, "bool")
+        for x, y in zip(_parts(found), _parts(exact), strict=True):
+            near &= (
+                (x == y) | (np.isnan(x) & np.isnan(y)) | (np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= slack))
+            )
+            if found.dtype.kind == "f" and name not in OPEN["sign of zero"]:
+                lost |= (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
+            if case.form == "subnormal" and name not in OPEN["subnormal results"]:
+                lost |= (x == 0) & (y != 0)
+        return near, lost
+
+    near, lost = judged(size)
+    if near.all() and not lost.any():
+        return lost
+    own = case.expected(case.dtype).astype(found.dtype)
+    slack = FACTOR * np.abs(own - exact) / (ROUNDING[HALF[dtype]] / rounding if dtype in HALF else 1)
+    near, lost = judged(size + np.where(np.isfinite(slack), slack, 0))
+    for x, y in zip(_parts(own), _parts(exact), strict=True):
+        near |= (np.isnan(x) != np.isnan(y)) | (np.isinf(x) != np.isinf(y))
+        lost &= (x == y) & ((x != 0) | (np.signbit(x) == np.signbit(y)))
+    return ~near | lost
+
+
+def _parts(x: Any) -> list[Any]:
+    return [x.real, x.imag] if x.dtype.kind == "c" else [x]
+
+
+def _magnitude(x: Any) -> Any:
+    size = np.abs(x)
+    return np.maximum(np.where(np.isfinite(size), size, 1), 1)
