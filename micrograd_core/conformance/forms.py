@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.dtypes import DTYPES, integer_range
+from micrograd_core.ops import TABLE
 
 HOST: Final = {"bfloat16": "float32"}
 """NumPy has no bfloat16: the judge keeps its numbers in the next wider dtype."""
@@ -15,8 +16,8 @@ HOST: Final = {"bfloat16": "float32"}
 ROUGH: Final = (np.nan, np.inf, 0.0, -0.0, 1.5, -np.inf, -2.5, 2.5, -1.0, 3.0, 0.5)
 """NaN, infinities and zeros of both signs, among halves that round to either side."""
 
-ROUGH_COMPLEX: Final = (complex(np.nan, 1), 0, -0.0, 1.5j, -2.5 - 1j, complex(1, np.nan), -1, 3 + 4j, 0.5)
-"""Without infinite parts, which multiply as each library likes."""
+ROUGH_COMPLEX: Final = (complex(np.nan, np.nan), 0, -0.0, 1.5j, -2.5 - 1j, -1, 3 + 4j, 0.5)
+"""Without infinite parts, and numbers that are NaN in one part alone: they multiply as each library likes."""
 
 WHOLE: Final = (7, -7, 2, 2**53 + 1, 0, -2, 2**31 - 1, 3, -(2**31), 255, 2**63 - 1, 1, -(2**63), 2**64 - 1)
 """Integers that no float holds, and the ends of ranges; those beyond a dtype's range become its ends."""
@@ -44,7 +45,7 @@ def _zeros(x: Any, dtype: str) -> Any:
 
 def _subnormal(x: Any, dtype: str) -> Any:
     """Numbers below the smallest with all its digits."""
-    if "floating" not in DTYPES[dtype].kind:
+    if DTYPES[dtype].kind != "real floating":
         return x
     facts = np.finfo(HOST.get(dtype, dtype))
     return _filled([sign * facts.smallest_normal / part for part in (2, 8, 32) for sign in (1, -1)], x)
@@ -80,17 +81,28 @@ TWICE: Final = "one operand twice"
 
 FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
-SELECTIONS: Final = frozenset("clip maximum minimum max min sort".split())
-ADDITIONS: Final = frozenset(
-    "standardize_gradient layer_norm cross_entropy_gradient embedding_gradient nll_loss".split()
-)
+SELECTIONS: Final = "clip maximum minimum max min sort"
+ADDITIONS: Final = "cumulative_sum standardize_gradient layer_norm cross_entropy_gradient embedding_gradient nll_loss"
+ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
 
 OPEN: Final[dict[str, frozenset[str]]] = {
-    "rough": frozenset("softmax log_softmax patches_gradient cross_entropy_gradient nll_loss".split()),
-    "sign of zero": SELECTIONS | ADDITIONS,
-    "subnormal results": frozenset({"nll_loss"}),
+    "rough": frozenset(
+        "copysign signbit floor_divide softmax log_softmax patches_gradient cross_entropy_gradient nll_loss".split()
+        + ALGORITHMS
+    ),
+    "ones": frozenset(ALGORITHMS),
+    "zeros": frozenset(ALGORITHMS),
+    "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
+    "tiled": frozenset(ALGORITHMS),
+    "long": frozenset(["prod", "cumulative_prod", *ALGORITHMS]),
+    "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
 }
-"""What no definition settles: sums of NaN and of infinities with 0 between them, which of two equal zeros is chosen."""
+"""What no definition settles, by form, and of all forms the sign of a zero.
+
+Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities;
+sums of NaN and infinities with 0 between them; products that leave the dtype's range on the way; what the algorithms of
+linear algebra and of Fourier transforms make of NaN, of singular and defective matrices, and of the order of long sums.
+"""
 
 
 def changed(x: Any, form: str, dtype: str, own: bool) -> Any:
