@@ -125,7 +125,7 @@ def _sorted(k: Any, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
             moved, positions = k.where(number, moved, last), k.where(number, positions, k.add(positions, padded))
         if padded > length:
             rest = k.full(shape=(lanes, padded - length), fill_value=last, dtype=x.dtype)
-            behind = k.full(shape=rest.shape, fill_value=2 * padded, dtype=int64)
+            behind = k.broadcast_to(k.add(k.arange(padded - length, dtype=int64), 2 * padded), shape=rest.shape)
             moved, positions = k.concat(moved, rest, axis=1), k.concat(positions, behind, axis=1)
         moved, positions = _ranked(k, moved, positions, block)
         moved, positions = _merged(k, moved, positions, block, padded)
