@@ -2,9 +2,9 @@
 
 ``micrograd conformance DEVICE --profile`` runs a step of a small network of each kind on the device, and writes down
 every kernel call and the operations that the core composed it for. An operation with a kernel of its own is one call,
-so that each composed operation says what its kernel would save. So is the optimiser's update of all parameters, where the
-device has the kernel that steps them together. The list is in order of what to write next: each line counts what is
-left to save when all lines above it are written.
+so that each composed operation says what its kernel would save; the optimiser's update of all parameters is one too,
+where the device has a kernel for it. The list is in order of what to write next: each line counts what is left to save
+when all lines above it are written.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def report(device: str) -> str:
     steps = {name: step(name, counted) for name in STEPS}
     every = frozenset(TABLE) | {UPDATE}
     lines = [
-        f"Kernel calls of one training step on {counted}, and the fewest possible, if every operation had a kernel, and",
-        f"the optimiser {UPDATE}, which updates all parameters at once:",
+        f"Kernel calls of one training step on {counted}, and the fewest possible, if every operation had a kernel,",
+        f"and the optimiser {UPDATE}, which updates all parameters at once:",
     ]
     for name, calls in steps.items():
         lines.append(f"{name:>13} {sum(call.cost() for call in calls):>6} {sum(call.cost(every) for call in calls):>6}")

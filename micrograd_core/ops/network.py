@@ -49,7 +49,7 @@ def _matmul(k: Any, x: Any, y: Any) -> Any:
     _check_matmul("matmul", x.shape, y.shape)
     if len(y.shape) == 1:
         return k.sum(k.multiply(x, y), axis=(len(x.shape) - 1,), keepdims=False)
-    if 1 < len(x.shape) and 2 < len(y.shape):  # other matrices are repeated along the rows as they are
+    if len(x.shape) > 1 and len(y.shape) > 2:  # other matrices are repeated along the rows as they are
         y = k.expand_dims(y, axis=(len(y.shape) - 2,))
     terms = k.multiply(_column(k, x), y)
     return k.sum(terms, axis=(len(terms.shape) - 2,), keepdims=False)

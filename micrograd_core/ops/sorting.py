@@ -95,13 +95,13 @@ def _merged(k: Any, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
     blocks = math.prod(x.shape)
     while block < length:
         block *= 2
-        half, turned = block // 2, (1, 2)  # a sorted half and another, turned round, are one that rises and falls
+        half, turned = block // 2, [1, 2]  # a sorted half and another, turned round, are one that rises and falls
         while half:
             x, i = (k.reshape(t, shape=(blocks // half // 2, 2, half)) for t in (x, i))
-            y, j = (k.flip(t, axis=turned) for t in (x, i))
+            y, j = (k.flip(t, axis=tuple(turned)) for t in (x, i))
             other = k.equal(_earlier(k, y, j, x, i), lower)
             x, i = k.where(other, y, x), k.where(other, j, i)
-            half, turned = half // 2, (1,)
+            half, turned = half // 2, [1]
     return x, i
 
 

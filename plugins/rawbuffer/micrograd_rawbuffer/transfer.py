@@ -9,11 +9,11 @@ import math
 import struct
 from array import array
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from micrograd_core.dtypes import DType, bfloat16, integer_range, pack, unpack
 
-BITS = "H"
+BITS: Final = "H"
 """Of bfloat16, which the struct module does not know: the upper half of a float32, as an integer."""
 
 
