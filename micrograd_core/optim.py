@@ -280,7 +280,7 @@ class SGD(Optimizer):
                 velocity = k.add(k.multiply(velocity, self.momentum), k.multiply(g, 1 - self.dampening))
             state["velocity"] = velocity
             g = k.add(g, k.multiply(velocity, self.momentum)) if self.nesterov else velocity
-        return k.subtract(p, k.multiply(g, self.lr))
+        return k.add(p, k.multiply(g, -self.lr))
 
     def phase(self, state: dict[str, Any]) -> Any:
         """Whether there is a velocity yet."""
@@ -350,7 +350,7 @@ class Adam(Optimizer):
             v = k.add(k.multiply(state["v"], beta2), v)
         state["m"], state["v"] = m, v
         step, eps = self.corrected(t)
-        return k.subtract(p, k.multiply(k.divide(m, k.add(k.sqrt(v), eps)), step))
+        return k.add(p, k.multiply(k.divide(m, k.add(k.sqrt(v), eps)), -step))
 
     def corrected(self, t: int) -> tuple[float, float]:
         """Step size and `eps` at step `t`, with the bias corrections moved to them from both sides of the root."""
@@ -463,4 +463,4 @@ class RMSprop(Optimizer):
             if "velocity" in state:
                 step = k.add(k.multiply(state["velocity"], self.momentum), step)
             state["velocity"] = step
-        return k.subtract(p, k.multiply(step, self.lr))
+        return k.add(p, k.multiply(step, -self.lr))

@@ -198,7 +198,7 @@ def test_a_graph_from_before_leads_nowhere() -> None:
 
 
 def test_a_dtype_that_the_device_lacks_changes_nothing() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to("rawbuffer")
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to("strict")
     with pytest.raises(UnsupportedDType, match="bfloat16"):
         model.bfloat16()
     assert {str(x.dtype) for x in model.parameters()} == {"float32"}

@@ -244,7 +244,7 @@ def test_probabilities_may_differ_by_element() -> None:
         (lambda: random.permutation(2, generator=python_random.Random(0)), TypeError, "got Random"),
         (lambda: mg.nn.Linear(1, 1, generator=0), TypeError, "got int 0"),
         (lambda: mg.nn.Dropout(generator=0), TypeError, "got int 0"),
-        (lambda: random.uniform(2, dtype="bfloat16", device="rawbuffer"), UnsupportedDType, "bfloat16"),
+        (lambda: random.uniform(2, dtype="bfloat16", device="strict"), UnsupportedDType, "bfloat16"),
     ],
 )
 def test_mistakes_get_a_sentence(call: Any, error: type[Exception], words_: str) -> None:

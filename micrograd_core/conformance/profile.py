@@ -2,8 +2,9 @@
 
 ``micrograd conformance DEVICE --profile`` runs a step of a small network of each kind on the device, and writes down
 every kernel call and the operations that the core composed it for. An operation with a kernel of its own is one call,
-so that each composed operation says what its kernel would save. The list is in order of what to write next: each line
-counts what is left to save when all lines above it are written.
+so that each composed operation says what its kernel would save; the optimiser's update of all parameters is one too,
+where the device has a kernel for it. The list is in order of what to write next: each line counts what is left to save
+when all lines above it are written.
 """
 
 from __future__ import annotations
@@ -98,21 +99,30 @@ def transformer() -> tuple[nn.Module, tuple[int, ...]]:
 STEPS: Final = {"mlp": mlp, "cnn": cnn, "transformer": transformer}
 
 
+UPDATE: Final = optim.AdamW.together
+"""The kernel that updates all parameters. Optimisers ask the device for it by that name; it is in no table."""
+
+
 def step(name: str, device: Device) -> list[Call]:
     """The calls of one training step, with cross entropy and AdamW; the second one, after all constants are there."""
+    update = Call(UPDATE, device.kernels.backend.kernel(UPDATE) is not None)
     with random.use_generator(0):
         network, shape = STEPS[name]()
         network.to(device)
         optimizer = optim.AdamW(network.parameters(), lr=1e-3)
         inputs = random.normal(shape).to(device)
         targets = random.randint((shape[0],), 0, 4).to(device)
-        root = device.kernels.open[0]
+        opened = device.kernels.open
+        root = opened[0]
         for _ in range(2):
             root.parts.clear()
+            update.parts.clear()
             optimizer.zero_grad()
             nn.cross_entropy(network(inputs), targets).backward()
+            opened.append(update)
             optimizer.step()
-    return list(root.parts)
+            opened.pop()
+    return [*root.parts, update]
 
 
 # ── what they say ────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,9 +166,10 @@ def report(device: str) -> str:
     """The steps, and the kernels to write, as text."""
     counted = counted_device(str(Device(device)))
     steps = {name: step(name, counted) for name in STEPS}
-    every = frozenset(TABLE)
+    every = frozenset(TABLE) | {UPDATE}
     lines = [
-        f"Kernel calls of one training step on {counted}, and the fewest possible, if every operation had a kernel:"
+        f"Kernel calls of one training step on {counted}, and the fewest possible, if every operation had a kernel,",
+        f"and the optimiser {UPDATE}, which updates all parameters at once:",
     ]
     for name, calls in steps.items():
         lines.append(f"{name:>13} {sum(call.cost() for call in calls):>6} {sum(call.cost(every) for call in calls):>6}")

@@ -19,78 +19,99 @@ REAL_FLOATING = REAL & FLOATING
 
 # ── the error function ───────────────────────────────────────────────────────────────────────────────────────
 
-# Rational approximations, numerator and denominator by falling powers: W. J. Cody, "Rational Chebyshev approximations
-# for the error function", Math. Comp. 23 (1969), 631-637, with the coefficients of his program CALERF. The relative
-# error is below 1e-16 everywhere.
-SMALL = (  # erf(x) / x, in x**2, for |x| <= 0.46875
-    (0.185777706184603153, 3.16112374387056560, 113.864154151050156, 377.485237685302021, 3209.37758913846947),
-    (1.0, 23.6012909523441209, 244.024637934444173, 1282.61652607737228, 2844.23683343917062),
-)
-MIDDLE = (  # exp(x**2) erfc(x), in x, up to 4
-    (
-        2.15311535474403846e-8, 0.564188496988670089, 8.88314979438837594, 66.1191906371416295, 298.635138197400131,
-        881.952221241769090, 1712.04761263407058, 2051.07837782607147, 1230.33935479799725,
+# Rational approximations, numerator and denominator by falling powers, fitted to a relative error below half a rounding
+# of the dtype. No coefficient that matters is negative, so that Horner's scheme loses no digits.
+SMALL = {  # erf(x) / x, in x**2, for |x| <= 1
+    "float32": (
+        (3.52587968e-6, 0.0336329562, 0.113807136, 1.12837917),
+        (0.00523946444, 0.0745371423, 0.434192284, 1.0),
     ),
-    (
-        1.0, 15.7449261107098347, 117.693950891312499, 537.181101862009858, 1621.38957456669019, 3290.79923573345963,
-        4362.61909014324716, 3439.36767414372164, 1230.33935480374942,
+    "float64": (
+        (
+            7.77176083913174809e-8, 1.96884738256394763e-4, 0.00187741111941094247, 0.0454836130077400284,
+            0.143506659929922978, 1.12837916709551257,
+        ),
+        (
+            2.08102572200182223e-5, 6.9249820551851444e-4, 0.0106930791468677251, 0.0938130689626661778,
+            0.46051279934502366, 1.0,
+        ),
     ),
-)  # fmt: skip
-LARGE = (  # x**2 (1 / sqrt(pi) - x exp(x**2) erfc(x)), in 1 / x**2, beyond 4
-    (
-        0.0163153871373020978, 0.305326634961232344, 0.360344899949804439, 0.125781726111229246, 0.0160837851487422766,
-        6.58749161529837803e-4,
+}  # fmt: skip
+TAIL = {  # exp(y**2) erfc(y), in y >= 0
+    "float32": (
+        (0.0327956844631301435, 0.229219027675304162, 0.731607993720141623, 1.23841717490223503, 1.00000000584559886),
+        (0.0581281382903868226, 0.406306551356909977, 1.3253747610689234, 2.40224306712091972, 2.3667969144254288, 1.0),
     ),
-    (
-        1.0, 2.56852019228982242, 1.87295284992346725, 0.527905102951428412, 0.0605183413124413191,
-        2.33520497626869185e-3,
+    "float64": (
+        (
+            6.24636311470411122e-5, 0.00118825533623604288, 0.0110668588215203027, 0.0652829145795890651,
+            0.266772767053263401, 0.780477446448035984, 1.63495790439142034, 2.37445346130363294, 2.19083223323291006,
+            0.999999999999999948,
+        ),
+        (
+            1.10713903568457976e-4, 0.00210612774652064072, 0.0196708534906967382, 0.116764017088542446,
+            0.482594813069776822, 1.44016260088040397, 3.12464027723963083, 4.845055146227593, 5.11978245662075863,
+            3.31921140032840872, 1.0,
+        ),
     ),
-)  # fmt: skip
-BOUNDS = (0.46875, 4.0, 30.0)  # between the three; and where erfc is 0 in any dtype
+}  # fmt: skip
+VANISHING = 28.0  # where erfc is 0 in any dtype
 
 
-def _ratio(k: Any, x: Any, coefficients: tuple[Sequence[float], Sequence[float]]) -> Any:
-    """The quotient of two polynomials, each by Horner's scheme."""
-    parts = []
-    for first, second, *rest in coefficients:
-        total = k.add(k.multiply(x, first), second)
-        for coefficient in rest:
-            total = k.add(k.multiply(total, x), coefficient)
-        parts.append(total)
-    return k.divide(*parts)
+def _polynomials(k: Any, x: Any, parts: Sequence[Sequence[float]]) -> Any:
+    """Several polynomials at once, along a new first axis: odd and even powers by Horner's scheme, side by side."""
+    longest, shape = max(map(len, parts)), (len(parts), 2) + (1,) * len(x.shape)
+    padded = [(0.0,) * (longest + longest % 2 - len(part)) + tuple(part) for part in parts]
+    columns = (tuple(c for part in padded for c in part[i : i + 2]) for i in range(0, len(padded[0]), 2))
+    total, *coefficients = (k.constant(column, shape, x.dtype) for column in columns)
+    square = k.multiply(x, x)
+    for coefficient in coefficients:
+        total = k.add(k.multiply(total, square), coefficient)
+    odd, even = _parts(k, total, 1)
+    return k.add(k.multiply(odd, x), even)
 
 
-def _tail(k: Any, y: Any) -> Any:
-    """``erfc(y)`` for ``y >= 0.46875``. The exponent is taken in two parts, so that its square loses no digits."""
-    y = k.minimum(y, BOUNDS[2])
-    coarse = k.multiply(k.floor(k.multiply(y, 16.0)), 1 / 16)
-    rest = k.multiply(k.subtract(y, coarse), k.add(y, coarse))
-    gauss = k.multiply(k.exp(k.negative(k.square(coarse))), k.exp(k.negative(rest)))
-    beyond = k.maximum(y, BOUNDS[1])
-    inverse = k.divide(1.0, k.square(beyond))
-    far = k.divide(k.subtract(math.pi**-0.5, k.multiply(inverse, _ratio(k, inverse, LARGE))), beyond)
-    near = _ratio(k, k.minimum(y, BOUNDS[1]), MIDDLE)
-    return k.multiply(gauss, k.where(k.less(BOUNDS[1], y), far, near))
+def _parts(k: Any, x: Any, axis: int = 0) -> list[Any]:
+    """What lies along an axis."""
+    whole = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
+    return [k.getitem(x, key=(*whole[:axis], i, *whole[axis + 1 :])) for i in range(x.shape[axis])]
 
 
-def _erf_near_zero(k: Any, x: Any) -> Any:
-    clipped = k.maximum(k.minimum(x, BOUNDS[0]), -BOUNDS[0])
-    return k.multiply(clipped, _ratio(k, k.square(clipped), SMALL))
+def _size(k: Any, x: Any) -> Any:
+    """``|x|``, or -0.0."""
+    return k.maximum(x, k.negative(x))
 
 
 @in_float32
 def _erf(k: Any, x: Any) -> Any:
-    y = k.abs(x)
-    tail = k.subtract(1.0, _tail(k, k.maximum(y, BOUNDS[0])))
-    return k.where(k.less(y, BOUNDS[0]), _erf_near_zero(k, x), k.where(k.less(x, 0), k.negative(tail), tail))
+    """``x R(x**2)`` near 0; further out ``1 - exp(-x**2) R(|x|)``, with the sign of `x`."""
+    y, name = _size(k, x), k.dtype(x).name
+    square = k.multiply(x, x)
+    near = k.less(y, 1)
+    at = k.where(near, square, k.where(k.less(y, 6), y, 6.0))  # infinities have no quotient
+    small, below_small, tail, below_tail = _parts(k, _polynomials(k, at, (*SMALL[name], *TAIL[name])))
+    ratio = k.divide(k.where(near, small, tail), k.where(near, below_small, below_tail))
+    one = k.where(k.less(x, 0), k.full(shape=(), fill_value=-1.0, dtype=x.dtype), 1.0)
+    gauss = k.exp(k.negative(square))
+    product = k.multiply(ratio, k.where(near, x, k.multiply(gauss, one)))
+    return k.where(near, product, k.subtract(one, product))
 
 
 @in_float32
 def _erfc(k: Any, x: Any) -> Any:
-    y = k.abs(x)
-    tail = _tail(k, k.maximum(y, BOUNDS[0]))
-    folded = k.where(k.less(x, 0), k.subtract(2.0, tail), tail)
-    return k.where(k.less(y, BOUNDS[0]), k.subtract(1.0, _erf_near_zero(k, x)), folded)
+    """``exp(-y**2) R(y)`` of ``y = |x|``; on the left 2 less that.
+
+    The exponent is taken in two parts, ``-c**2 - (y - c)(y + c)`` with the coarser number ``c``, so that the square
+    loses no digits: side by side, for the numerator and, turned round, for the denominator.
+    """
+    y, dtype = _size(k, x), k.dtype(x)
+    y = k.where(k.less(VANISHING, y), VANISHING, y)
+    coarse = k.multiply(k.floor(k.multiply(y, 16.0)), 1 / 16)
+    halves = k.multiply(y, k.constant((0.0, 1.0), (2,) + (1,) * len(x.shape), dtype))
+    gauss = k.exp(k.multiply(k.subtract(halves, coarse), k.add(halves, coarse)))
+    above, below = _parts(k, k.multiply(_polynomials(k, y, TAIL[dtype.name]), gauss))
+    tail = k.divide(above, below)
+    return k.where(k.less(x, 0), k.subtract(2.0, tail), tail)
 
 
 def _gauss(k: Any, x: Any, scale: float) -> Any:

@@ -143,8 +143,7 @@ def _spread_cotangent(k: Any, g: Any, logits: Any, aim: Any, weight: Any, ignore
     total = _total(k, logits, aim, weight, ignore_index, reduction)
     if is_scalar(total):
         return g if total == 1 else k.divide(g, total)
-    none = k.equal(total, 0)
-    return k.where(none, 0, k.divide(g, k.where(none, 1, total)))
+    return k.divide(g, k.where(k.equal(total, 0), 1, total))  # which then has nothing to be multiplied with
 
 
 @in_float32
@@ -159,11 +158,10 @@ def _expected(
     aim = _aim(k, log_p, targets)
     shares = times(k, _shares(k, log_p, aim, ignore_index, label_smoothing), _by_class(k, weight, log_p))
     terms = k.multiply(shares, k.where(k.equal(shares, 0), 0, log_p))
-    losses = k.negative(k.sum(terms, axis=(_class_axis(log_p.shape),), keepdims=False))
     if reduction == "none":
-        return losses
+        return k.negative(k.sum(terms, axis=(_class_axis(log_p.shape),), keepdims=False))
     total = _total(k, log_p, aim, weight, ignore_index, reduction)
-    return k.divide(k.sum(losses, axis=None, keepdims=False), total)
+    return k.divide(k.sum(terms, axis=None, keepdims=False), -total if is_scalar(total) else k.negative(total))
 
 
 @in_float32

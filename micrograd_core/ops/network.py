@@ -39,12 +39,19 @@ def _row(k: Any, x: Any) -> Any:
     return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
+def _as_matrix(k: Any, x: Any) -> Any:
+    """All rows one below the other."""
+    return x if len(x.shape) == 2 else k.reshape(x, shape=(math.prod(x.shape[:-1]), x.shape[-1]))
+
+
 def _matmul(k: Any, x: Any, y: Any) -> Any:
     """``sum_j x[..., i, j] * y[..., j, l]``, with vectors as a row and a column."""
     _check_matmul("matmul", x.shape, y.shape)
     if len(y.shape) == 1:
         return k.sum(k.multiply(x, y), axis=(len(x.shape) - 1,), keepdims=False)
-    terms = k.multiply(_column(k, x), y if len(x.shape) == 1 else k.expand_dims(y, axis=(len(y.shape) - 2,)))
+    if len(x.shape) > 1 and len(y.shape) > 2:  # other matrices are repeated along the rows as they are
+        y = k.expand_dims(y, axis=(len(y.shape) - 2,))
+    terms = k.multiply(_column(k, x), y)
     return k.sum(terms, axis=(len(terms.shape) - 2,), keepdims=False)
 
 
@@ -67,8 +74,7 @@ def _matmul_right(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
     if len(x.shape) == 1:
         return k.multiply(_column(k, x), _row(k, g))
     if len(y.shape) == 2 < len(x.shape):  # one matrix for the whole batch: one product, not a batch of them to sum
-        x = k.reshape(x, shape=(math.prod(x.shape[:-1]), x.shape[-1]))
-        g = k.reshape(g, shape=(math.prod(g.shape[:-1]), g.shape[-1]))
+        x, g = _as_matrix(k, x), _as_matrix(k, g)
     return k.matmul(_swap(k, x), g)
 
 
@@ -84,8 +90,7 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
 
 def _linear_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
-    rows = (math.prod(x.shape[:-1]), x.shape[-1])
-    return k.matmul(_swap(k, k.reshape(g, shape=(rows[0], g.shape[-1]))), k.reshape(x, shape=rows))
+    return k.matmul(_swap(k, _as_matrix(k, g)), _as_matrix(k, x))
 
 
 OPS = (

@@ -11,6 +11,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.common import is_scalar
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.reductions import count
 from micrograd_core.ops.shared import along_axis, axes_of, in_float32, times
 from micrograd_core.ops.tangents import symmetric, total
 
@@ -116,22 +117,25 @@ def _over_other_axes(k: Any, x: Any, axis: Shape) -> Any:
     return k.sum(x, axis=others, keepdims=False) if others else x
 
 
-def _deviation(k: Any, x: Any, axis: Shape, eps: float) -> Any:
-    return k.sqrt(k.add(k.var(x, axis=axis, correction=0.0, keepdims=True), eps))
+def _centred(k: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    """What `x` deviates from its mean, and the root of its mean square."""
+    centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
+    return centred, _root_mean_square(k, centred, axis, eps)
 
 
 @in_float32
 def _standardize(k: Any, x: Any, *, axis: Shape, eps: float) -> Any:
-    return k.divide(k.subtract(x, k.mean(x, axis=axis, keepdims=True)), _deviation(k, x, axis, eps))
+    return k.divide(*_centred(k, x, axis, eps))
 
 
 @in_float32
 def _standardize_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
-    y, g = k.standardize(x, axis=axis, eps=eps), times(k, g, weight)
-    along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
-    free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), along)
-    return k.divide(free, _deviation(k, x, axis, eps))
+    centred, deviation = _centred(k, x, axis, eps)
+    y, g = k.divide(centred, deviation), times(k, g, weight)
+    along = k.multiply(y, k.sum(k.multiply(g, y), axis=axis, keepdims=True))
+    taken = k.divide(k.add(k.sum(g, axis=axis, keepdims=True), along), -count(x, axis))
+    return k.divide(k.add(g, taken), deviation)
 
 
 def _check_parameter(op: str, name: str, parameter: Any, x: Any, axis: Shape) -> None:

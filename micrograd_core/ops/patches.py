@@ -7,9 +7,9 @@ channels, *spatial), for any number of spatial axes.
 
 from __future__ import annotations
 
-from itertools import product
-from operator import index
-from typing import Any
+from itertools import chain
+from operator import index, mul
+from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
@@ -104,16 +104,42 @@ def _patches_gradient_parameters(
     return {"size": size, "kernel_size": kernel, "stride": steps, "padding": around, "dilation": spread}
 
 
-def _keys(shape: Shape, lengths: Shape, kernel: Shape, stride: Shape, dilation: Shape) -> list[Any]:
-    """For each element of the kernel, in C order, the key of what it meets in a padded input of `shape`."""
-    keys = []
-    for offset in product(*map(range, kernel)):
-        spatial = (
-            slice(d * o, d * o + s * (n - 1) + 1, s)
-            for o, n, s, d in zip(offset, lengths, stride, dilation, strict=True)
-        )
-        keys.append(resolve_key((slice(None), slice(None), *spatial), shape))
-    return keys
+class _Rows(NamedTuple):
+    """How windows along each axis are read, all at once, from copies of the axis one behind the other.
+
+    Read in rows that are longer than the axis by the dilation, each row starts that much later in its copy: row ``i``
+    is what element ``i`` of the kernel sees.
+    """
+
+    lengths: Shape  # of the axes, padding included
+    rows: Shape  # what is read as one
+    copies: Shape  # enough for as many rows as the kernel has elements
+
+
+def _rows(size: Shape, kernel: Shape, padding: Shape, dilation: Shape) -> _Rows:
+    lengths = tuple(n + 2 * p for n, p in zip(size, padding, strict=True))
+    rows = tuple(n + d * (m > 1) for n, m, d in zip(lengths, kernel, dilation, strict=True))
+    return _Rows(lengths, rows, tuple(-(-m * r // n) for m, r, n in zip(kernel, rows, lengths, strict=True)))
+
+
+def _paired(first: Shape, second: Shape) -> Shape:
+    return tuple(chain.from_iterable(zip(first, second, strict=True)))
+
+
+def _products(first: Shape, second: Shape) -> Shape:
+    return tuple(map(mul, first, second))
+
+
+def _starts(lanes: Shape, lengths: Shape) -> Any:
+    """The key of the first elements along each axis but two."""
+    return tuple(slice(0, n, 1) if n else slice(0, 0, 1) for n in (*lanes, *lengths))
+
+
+def _seen(lanes: Shape, kernel: Shape, lengths: Shape, stride: Shape) -> Any:
+    """The key of what the kernel sees among all rows: (batch, channels, and a row and its elements for each axis)."""
+    steps = (slice(0, s * (n - 1) + 1, s) for n, s in zip(lengths, stride, strict=True))
+    spatial = chain.from_iterable(zip((slice(0, m, 1) for m in kernel), steps, strict=True))
+    return (*_starts(lanes, ()), *spatial)
 
 
 def _interior(shape: Shape, padding: Shape) -> Any:
@@ -129,29 +155,43 @@ def _padded_shape(shape: Shape, padding: Shape) -> Shape:
 def _patches(k: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
     """(batch, channels, *spatial) to (batch, channels, *kernel, *positions)."""
     lengths = lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
+    rank, lanes = len(lengths), tuple(x.shape[:2])
+    rows = _rows(x.shape[2:], kernel_size, padding, dilation)
     if any(padding):
         shape = _padded_shape(x.shape, padding)
         around = k.full(shape=shape, fill_value=fill, dtype=x.dtype)
         x = k.scatter(around, x, key=_interior(shape, padding))
-    pieces = [k.getitem(x, key=key) for key in _keys(x.shape, lengths, kernel_size, stride, dilation)]
-    return k.reshape(k.stack(*pieces, axis=2), shape=(*x.shape[:2], *kernel_size, *lengths))
+    else:
+        x = k.copy(x)  # of elements that are repeated already, all that follows are views
+    x = k.reshape(x, shape=(*lanes, *_paired((1,) * rank, rows.lengths)))
+    x = k.broadcast_to(x, shape=(*lanes, *_paired(rows.copies, rows.lengths)))
+    x = k.reshape(x, shape=(*lanes, *_products(rows.copies, rows.lengths)))
+    x = k.getitem(x, key=_starts(lanes, _products(kernel_size, rows.rows)))
+    x = k.reshape(x, shape=(*lanes, *_paired(kernel_size, rows.rows)))
+    x = k.getitem(x, key=_seen(lanes, kernel_size, lengths, stride))
+    return x if rank == 1 else k.permute_dims(x, axes=(0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)))
 
 
 @in_float32
 def _patches_gradient(
     k: Any, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
 ) -> Any:
-    """(batch, channels, *kernel, *positions) to (batch, channels, *size): sums where patches overlap."""
-    rank = len(size)
-    shape = _padded_shape((*g.shape[:2], *size), padding)
-    total = k.full(shape=shape, fill_value=0, dtype=g.dtype)
-    every = (slice(None),) * (rank + 2)
-    for offset, key in zip(
-        product(*map(range, kernel_size)), _keys(shape, g.shape[2 + rank :], kernel_size, stride, dilation), strict=True
-    ):
-        piece = k.getitem(g, key=resolve_key((*every[:2], *offset, *every[2 : rank + 2]), g.shape))
-        total = k.scatter(total, k.add(k.getitem(total, key=key), piece), key=key)
-    return k.copy(k.getitem(total, key=_interior(shape, padding))) if any(padding) else total
+    """(batch, channels, *kernel, *positions) to (batch, channels, *size): each step of `_patches` undone."""
+    rank, lanes = len(size), tuple(g.shape[:2])
+    rows = _rows(size, kernel_size, padding, dilation)
+    more = tuple(m + 1 for m in kernel_size)  # a row more holds the rest of the last copy
+    zeros = k.full(shape=(*lanes, *_paired(more, rows.rows)), fill_value=0, dtype=g.dtype)
+    if rank > 1:
+        g = k.permute_dims(g, axes=(0, 1, *_paired(tuple(range(2, 2 + rank)), tuple(range(2 + rank, 2 + 2 * rank)))))
+    g = k.scatter(zeros, g, key=_seen(lanes, kernel_size, g.shape[3::2], stride))
+    g = k.reshape(g, shape=(*lanes, *_products(more, rows.rows)))
+    g = k.getitem(g, key=_starts(lanes, _products(rows.copies, rows.lengths)))
+    g = k.reshape(g, shape=(*lanes, *_paired(rows.copies, rows.lengths)))
+    if any(padding):
+        spatial = (slice(p, n - p, 1) for n, p in zip(rows.lengths, padding, strict=True))
+        copies = (slice(0, n, 1) for n in rows.copies)
+        g = k.getitem(g, key=(*_starts(lanes, ()), *chain.from_iterable(zip(copies, spatial, strict=True))))
+    return k.sum(g, axis=tuple(range(2, 2 + 2 * rank, 2)), keepdims=False)
 
 
 def _patches_rule(k: Any, g: Any, out: Any, x: Any, *, fill: float, **windows: Any) -> Any:

@@ -1,9 +1,9 @@
 """Order: sorting, and searching in what is sorted.
 
-NaN comes last, whichever way one sorts; equal elements keep their order. A device without a kernel sorts by a network
-of comparisons of halves: O(n log² n) work in O(log² n) passes over all lanes (K. E. Batcher, "Sorting networks and
-their applications", 1968, in the form in which all comparisons go one way). Searching compares everything with
-everything: O(n m) work and memory.
+NaN comes last, whichever way one sorts; equal elements keep their order. A device without a kernel compares everything
+with everything, in blocks of which that fits into memory, and merges them by a network of comparisons of halves: O(log²
+n) passes over all lanes (K. E. Batcher, "Sorting networks and their applications", 1968, in the form in which all
+comparisons go one way). Searching compares everything with everything: O(n m) work and memory.
 """
 
 from __future__ import annotations
@@ -65,38 +65,43 @@ def _before(k: Any, x: Any, y: Any) -> Any:
     return k.logical_or(k.less(x, y), k.logical_and(k.isnan(y), k.logical_not(k.isnan(x))))
 
 
-def _exchanged(k: Any, first: tuple[Any, Any], second: tuple[Any, Any]) -> list[tuple[Any, Any]]:
-    """Elements and positions (pairs of tensors), so that the lesser come first; the earlier of two equal ones."""
-    (x, i), (y, j) = first, second
-    equal = k.logical_not(k.logical_or(_before(k, x, y), _before(k, y, x)))
-    swap = k.logical_or(_before(k, y, x), k.logical_and(equal, k.less(j, i)))
-    return [(k.where(swap, y, x), k.where(swap, j, i)), (k.where(swap, x, y), k.where(swap, i, j))]
+COMPARISONS = 1 << 22
+"""How many comparisons may be in memory at once; of less than all, pairs of elements are compared."""
 
 
-def _network(k: Any, x: Any, i: Any) -> tuple[Any, Any]:
-    """Lanes of a power of two sorted along the last of two axes, with the positions `i` of their elements."""
-    lanes, length = x.shape
-    size = 2
-    while size <= length:
-        half = size
-        while half > 1:
-            shape = (lanes, length // half, 2, half // 2)
-            whole = tuple(slice(0, n, 1) for n in (*shape[:2], shape[3]))
-            first, second = (
-                tuple(k.getitem(k.reshape(t, shape=shape), key=(*whole[:2], side, whole[2])) for t in (x, i))
-                for side in (0, 1)
-            )
-            if half == size:  # a sorted half and another, turned round, are one that rises and falls
-                second = tuple(k.flip(t, axis=(2,)) for t in second)
-            first, second = _exchanged(k, first, second)
-            if half == size:
-                second = tuple(k.flip(t, axis=(2,)) for t in second)
-            x, i = (
-                k.reshape(k.concat(*(k.expand_dims(t, axis=(2,)) for t in pair), axis=2), shape=(lanes, length))
-                for pair in zip(first, second, strict=True)
-            )
-            half //= 2
-        size *= 2
+def _earlier(k: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
+    """Whether `x` at position `i` comes before `y` at position `j`: of two equal ones the earlier does."""
+    return k.logical_or(k.less(x, y), k.logical_and(k.equal(x, y), k.less(i, j)))
+
+
+def _ranked(k: Any, x: Any, i: Any, block: int) -> tuple[Any, Any]:
+    """Blocks sorted: every element goes to the place that has as many before it as the element has."""
+    rows = math.prod(x.shape) // block
+    column, row = (rows, block, 1), (rows, 1, block)
+    (x, y), (i, j) = ((k.reshape(t, shape=column), k.reshape(t, shape=row)) for t in (x, i))
+    rank = k.sum(k.astype(_earlier(k, x, i, y, j), dtype=int64), axis=(1,), keepdims=True)
+    here = k.equal(rank, k.reshape(k.arange(block, dtype=int64), shape=(block, 1)))
+    dtype = k.dtype(x)
+    least = -math.inf if dtype.is_floating else integer_range(dtype)[0]
+    return (
+        k.max(k.where(here, y, least), axis=(2,), keepdims=False),
+        k.sum(k.where(here, j, 0), axis=(2,), keepdims=False),
+    )
+
+
+def _merged(k: Any, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
+    """Sorted blocks of a power of two merged, until they have the `length`, of which they are a part."""
+    lower = k.constant((True, False), (2, 1), bool_)
+    blocks = math.prod(x.shape)
+    while block < length:
+        block *= 2
+        half, turned = block // 2, [1, 2]  # a sorted half and another, turned round, are one that rises and falls
+        while half:
+            x, i = (k.reshape(t, shape=(blocks // half // 2, 2, half)) for t in (x, i))
+            y, j = (k.flip(t, axis=tuple(turned)) for t in (x, i))
+            other = k.equal(_earlier(k, y, j, x, i), lower)
+            x, i = k.where(other, y, x), k.where(other, j, i)
+            half, turned = half // 2, [1]
     return x, i
 
 
@@ -104,24 +109,34 @@ def _sorted(k: Any, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     """Elements and where they were."""
     order = (*(each for each in range(len(x.shape)) if each != axis), axis)
     moved = k.permute_dims(x, axes=order)
-    shape = tuple(moved.shape)
+    shape, dtype = tuple(moved.shape), k.dtype(x)
     length, lanes = shape[-1], math.prod(shape[:-1])
     moved = k.reshape(moved, shape=(lanes, length))
     moved = _reversed(k, moved) if descending else moved
-    padded = 1 << max(length - 1, 0).bit_length()
-    if padded > length and lanes * length:  # what is added is NaN or the greatest integer, and comes last
-        dtype = k.dtype(x)
-        last = math.nan if dtype.is_floating else integer_range(dtype)[1]
-        rest = k.full(shape=(lanes, padded - length), fill_value=last, dtype=x.dtype)
-        moved = k.concat(moved, rest, axis=1)
-    positions = k.broadcast_to(k.arange(moved.shape[1], dtype=int64), shape=moved.shape)
-    if lanes * length:
-        moved, positions = _network(k, moved, positions)
+    positions = k.broadcast_to(k.arange(length, dtype=int64), shape=moved.shape)
+    if length > 1 and lanes:
+        block = padded = length
+        last = math.inf if dtype.is_floating else integer_range(dtype)[1]
+        if lanes * length * length > COMPARISONS:
+            padded = 1 << (length - 1).bit_length()
+            block = min(padded, max(1, 1 << (COMPARISONS // (lanes * padded)).bit_length() >> 1))
+        if dtype.is_floating:  # NaN goes as infinity, from positions behind all others
+            number = k.equal(moved, moved)
+            moved, positions = k.where(number, moved, last), k.where(number, positions, k.add(positions, padded))
+        if padded > length:
+            rest = k.full(shape=(lanes, padded - length), fill_value=last, dtype=x.dtype)
+            behind = k.broadcast_to(k.add(k.arange(padded - length, dtype=int64), 2 * padded), shape=rest.shape)
+            moved, positions = k.concat(moved, rest, axis=1), k.concat(positions, behind, axis=1)
+        moved, positions = _ranked(k, moved, positions, block)
+        moved, positions = _merged(k, moved, positions, block, padded)
+        if padded > length:
+            kept = (slice(0, lanes, 1), slice(0, length, 1))
+            moved, positions = (k.getitem(k.reshape(t, shape=(lanes, padded)), key=kept) for t in (moved, positions))
+        if dtype.is_floating:
+            number = k.less(positions, padded)
+            moved, positions = k.where(number, moved, math.nan), k.where(number, positions, k.add(positions, -padded))
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    kept = (slice(0, lanes, 1), slice(0, length, 1)) if lanes * length else (slice(0, 0, 1),) * 2
-    moved, positions = (
-        k.permute_dims(k.reshape(k.getitem(t, key=kept), shape=shape), axes=back) for t in (moved, positions)
-    )
+    moved, positions = (k.permute_dims(k.reshape(t, shape=shape), axes=back) for t in (moved, positions))
     return (_reversed(k, moved) if descending else moved), positions
 
 
@@ -146,10 +161,10 @@ def _sort(k: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 def _sort_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
-    """Each cotangent back to where its element was: the inverse of a permutation is what sorts it."""
+    """Each cotangent back to where its element was."""
     positions = k.argsort(x, axis=axis, descending=descending, stable=True)
-    back = k.argsort(positions, axis=axis, descending=False, stable=True)
-    return k.take_along_axis(g, back, axis=axis)
+    zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+    return k.add_along_axis(zeros, positions, g, axis=axis)
 
 
 def _sort_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:

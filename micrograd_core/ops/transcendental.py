@@ -73,8 +73,9 @@ def _logaddexp(k: Any, x: Any, y: Any) -> Any:
 
 def _sigmoid(k: Any, x: Any) -> Any:
     """``exp(min(x, 0)) / (1 + exp(-|x|))``: both exponents are at most 0, so that nothing overflows."""
-    e = k.exp(k.negative(k.abs(x)))
-    return k.divide(k.where(k.less(x, 0), e, 1), k.add(e, 1))
+    negative = k.less(x, 0)
+    e = k.exp(k.where(negative, x, k.negative(x)))
+    return k.divide(k.where(negative, e, 1), k.add(e, 1))
 
 
 # ── hyperbolic functions ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import math
 import struct
+from array import array
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from micrograd_core.dtypes import DType, integer_range
+from micrograd_core.dtypes import DType, bfloat16, integer_range, pack, unpack
+
+BITS: Final = "H"
+"""Of bfloat16, which the struct module does not know: the upper half of a float32, as an integer."""
 
 
 def copy_in(buffer: bytearray, data: Any) -> None:
@@ -27,15 +31,17 @@ def copy_out(buffer: bytearray | memoryview) -> bytes:
 
 def load(buffer: bytearray, positions: Iterable[int], dtype: DType) -> list[Any]:
     """The numbers at `positions`, which count elements."""
-    form = struct.Struct(dtype.format)
-    return [form.unpack_from(buffer, position * form.size)[0] for position in positions]
+    form = struct.Struct(dtype.format or BITS)
+    found = [form.unpack_from(buffer, position * form.size)[0] for position in positions]
+    return unpack(array(BITS, found), dtype) if dtype is bfloat16 else found
 
 
 def store(buffer: bytearray, positions: Iterable[int], values: Iterable[Any], dtype: DType) -> None:
     """Put one value at each of `positions`, as a number of `dtype`."""
-    form = struct.Struct(dtype.format)
+    form = struct.Struct(dtype.format or BITS)
     for position, value in zip(positions, values, strict=False):  # a number in place of an array repeats without end
-        form.pack_into(buffer, position * form.size, fit(value, dtype))
+        bits = memoryview(pack((value,), dtype)).cast(BITS)[0] if dtype is bfloat16 else fit(value, dtype)
+        form.pack_into(buffer, position * form.size, bits)
 
 
 def fit(value: Any, dtype: DType) -> Any:
@@ -49,6 +55,8 @@ def fit(value: Any, dtype: DType) -> Any:
         low, high = integer_range(dtype)
         whole = int(value) if math.isfinite(value) else 0
         return (whole - low) % (high - low + 1) + low
+    if dtype is bfloat16:
+        return unpack(pack((value,), dtype), dtype)[0]
     if dtype.bits == 64:
         return float(value)
     try:
