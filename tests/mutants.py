@@ -299,7 +299,7 @@ of_result("only the first element right", first_repeated)
 of_result("an axis too many in the shape", lambda x: np.asarray(x)[None])
 of_result("NaN lost", replaced(np.isnan, lambda x: 0))
 of_result("infinity lost", replaced(np.isinf, lambda x: np.finfo(x.dtype).max * np.where(x.real < 0, -1, 1)))
-of_result("sign of zero lost", replaced(lambda x: x == 0, lambda x: 0))
+of_result("sign of zero lost", replaced(lambda x: (x == 0) & (x.dtype.kind == "f"), lambda x: 0))
 of_result("subnormal numbers flushed", replaced(lambda x: np.abs(x) < np.finfo(x.dtype).tiny, lambda x: 0))
 of_result("100 ulp off", scaled(lambda epsilon: 1 + 100 * epsilon))
 of_result("computed in half precision", lambda x: (
@@ -513,15 +513,17 @@ def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
 @kind("leak")
 def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
     planted.fired = True
-    if len(planted.kept) < 1000:
+    if len(planted.kept) < 100_000:
         planted.kept.extend(sound if isinstance(sound, tuple) else [np.asarray(sound)])
     return sound
 
 
 @kind("not thread-safe")
 def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
+    if isinstance(sound, tuple):
+        return sound
     planted.possible = True
-    if threading.active_count() == 1 or isinstance(sound, tuple):
+    if threading.active_count() == 1:
         return sound
     shared = planted.buffers
     shared["result", np.shape(sound)] = sound
@@ -564,9 +566,9 @@ def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
 
 @kind("a later write to an operand overtakes it")
 def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
-    planted.possible = True
     if isinstance(sound, tuple) or planted.op.view or not isinstance(sound, np.ndarray) or not sound.flags.writeable:
         return sound
+    planted.possible |= bool(operands)
 
     def late(written: Any) -> None:
         if any(isinstance(x, np.ndarray) and np.may_share_memory(x, written) for x in operands):

@@ -111,6 +111,17 @@ def test_causes_are_told_with_what_to_do(message: str, words: str) -> None:
     assert cause(message)[1].startswith(words)
 
 
+def test_one_complaint_of_a_library_is_told_once() -> None:
+    failures = [
+        Failure(f"test_value[{op}-0-bfloat16-contiguous]", op, "TypeError: no such dtype in NumPy")
+        for op in ("add", "exp", "sin", "sum", "max", "min", "where")
+    ]
+    (found,) = groups(failures, set(), {})
+    assert (found["about"], found["tests"], found["cause"]) == ("7 operations", 7, "TypeError: no such dtype in NumPy")
+    assert found["names"] == [each.test for each in failures]
+    assert len(groups(failures[:3], set(), {})) == 3
+
+
 def test_failures_are_grouped_and_the_likeliest_cause_comes_first() -> None:
     failures = [
         *(Failure(f"test_first_gradient[mish-{n}-float64-contiguous]", "mish",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
-from micrograd_core.dtypes import DTYPES, unpack
+from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
 from micrograd_core.host import nest
 from micrograd_core.layout import Key, Shape
 from micrograd_core.ops import TABLE
@@ -38,6 +38,8 @@ EXTENSIONS = {
 
 ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
+
+LARGEST: Final = (1 << 64) - 1
 
 CREATION = ("full", "arange")  # those that have no operand to tell them the device
 
@@ -224,7 +226,8 @@ def native_dtypes(xp: Any, place: Any = None) -> dict[str, Any]:
     options = {} if place is None else {"device": place}
     for name in DTYPES:
         try:
-            native = xp.zeros((), dtype=getattr(xp, name), **options).dtype
+            own = getattr(xp, "bool_" if name == "bool" and not hasattr(xp, "bool") else name)
+            native = xp.zeros((), dtype=own, **options).dtype
         except (AttributeError, TypeError, ValueError, RuntimeError):
             continue
         if name in str(native):  # some libraries give another one without a word
@@ -242,7 +245,8 @@ class ArrayAPIBackend:
     device : str
         Canonical name, such as ``"mine:0"``.
     dtypes : mapping, optional
-        Core dtype name to native dtype; by default what `xp` has attributes for.
+        Core dtype name to native dtype; by default what `xp` has attributes for. Leave out those that a library
+        computes in narrower ones.
     kernels : mapping, optional
         Operations to take from here rather than from `xp`: faster ones, or ones it gets wrong. ``None`` for an
         operation that the core should compose.
@@ -251,6 +255,8 @@ class ArrayAPIBackend:
     keywords : mapping, optional
         What its functions call parameters, by operation, beside `KEYWORDS`; ``"*"`` stands for all operations. So
         ``{"*": {"keepdims": "keep_dims"}, "var": {"correction": "ddof"}}``.
+    casts : collection of str, optional
+        Operations whose results come in another dtype than the op table says: they are converted.
     evaluate : function, optional
         Of a lazy library, whose results are promises: takes a list of arrays, and computes them. It is called by
         `synchronize`, and after every `promises` results, so that what they hold on to cannot grow without end.
@@ -270,21 +276,29 @@ class ArrayAPIBackend:
         kernels: Mapping[str, Callable[..., Any] | None] | None = None,
         place: Any = None,
         keywords: Mapping[str, Mapping[str, int | str | None]] | None = None,
+        casts: Collection[str] = (),
         evaluate: Callable[[list[Any]], Any] | None = None,
         promises: int = 1000,
     ) -> None:
         xp = Respelled(xp, keywords) if keywords else xp
         self.xp, self.device, self.place = xp, device, place
-        self._evaluate, self._most = evaluate, promises
+        self._casts, self._evaluate, self._most = casts, evaluate, promises
         self._promised: deque[Callable[[], Any]] = deque()
         self.dtypes = native_dtypes(xp, place) if dtypes is None else dtypes
         self._options = {} if place is None else {"device": place}
         self.kernels = {**adjustments(xp), **(kernels or {})}
+        self._lends = "uint64" in self.dtypes and not self._takes_all_integers()
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of `kernels`, or the namespace's own function with its parameters as it spells them."""
         found = self._found(op)
-        return found if found is None or self._evaluate is None else self._promising(found)
+        if found is None:
+            return None
+        if self._lends:
+            found = self._lending(found)
+        if op in self._casts:
+            found = self._casting(op, found)
+        return found if self._evaluate is None else self._promising(found)
 
     def _found(self, op: str) -> Callable[..., Any] | None:
         if op in self.kernels:
@@ -300,6 +314,40 @@ class ArrayAPIBackend:
         if op in CREATION and self._options:
             function = partial(function, **self._options)
         return respelled(function, KEYWORDS[op]) if op in KEYWORDS else function
+
+    def _takes_all_integers(self) -> bool:
+        """Whether the library has an answer to a Python integer that only uint64 holds."""
+        try:
+            self.xp.add(self.xp.zeros(1, dtype=self.dtypes["uint64"], **self._options), LARGEST)
+        except Exception:  # each library has its own refusal
+            return False
+        return True
+
+    def _lending(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """A kernel that gets integers from 2**63 as arrays."""
+
+        def lending(*operands: Any, **params: Any) -> Any:
+            given = [
+                self.from_host(pack([x], uint64), (), self.dtypes["uint64"])
+                if x.__class__ is int and x >> 63 > 0
+                else x
+                for x in operands
+            ]
+            return kernel(*given, **params)
+
+        return lending
+
+    def _casting(self, op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """A kernel whose result is given the dtype of the op table."""
+        told, convert = TABLE[op].result, self.kernel("astype")
+        core = {native: DTYPES[name] for name, native in self.dtypes.items()}
+
+        def casting(x: Any, *others: Any, **params: Any) -> Any:
+            result = kernel(x, *others, **params)
+            wanted = x.dtype if isinstance(told, str) else self.dtypes[told(core[x.dtype], params).name]
+            return result if result.dtype == wanted else convert(result, dtype=wanted)  # type: ignore[misc]
+
+        return casting
 
     def _promising(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel whose results are remembered until they are computed, or nobody has them any more."""

@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from micrograd_core import random
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
-from micrograd_core.creation import zeros
+from micrograd_core.creation import arange, full, zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.tensor import Tensor, asarray
@@ -80,6 +81,11 @@ class Boundary(Suite):
             x = Tensor(np.ones((64, 64), "float32"), device=opened)
             (x.exp() * x).sum().backward()
             del x
+            full((64, 64), 0.5, device=opened), arange(64, device=opened)
+            if "random" in opened.capabilities:
+                with random.use_generator(7):
+                    random.uniform((64,), device=opened), random.permutation(64, device=opened)
+                    random.randint((64,), 0, 9, device=opened)
             gc.collect()
             opened.synchronize()
             return opened.memory()["in_use"]

@@ -101,13 +101,18 @@ class Case(NamedTuple):
         own: str = self.sample.operands[position].dtype  # type: ignore[union-attr]
         return own if own == "bool" or (own and position in self.op.separate) else self.dtype
 
+    def _is_apart(self, position: int) -> bool:
+        """Whether the numbers of an operand mean something else than those of the others."""
+        own: str = self.sample.operands[position].dtype  # type: ignore[union-attr]
+        return bool(own) and (position in self.op.separate or own == "bool" != self.dtype)
+
     def arrays(self) -> list[Any]:
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
         sample = self.sample
         for position, (operand, values) in enumerate(zip(sample.operands, sample.draw(), strict=True)):
             if not isinstance(operand, Array):
-                found.append(values)
+                found.append(values + 0.25 if self.form == "backwards" and isinstance(values, float) else values)
                 continue
             dtype = self.dtype_of(position)
             kind = DTYPES[dtype].kind
@@ -122,7 +127,7 @@ class Case(NamedTuple):
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
             if self.form and self.form != TWICE:
-                array = rounded(changed(array, self.form, dtype, own=bool(operand.dtype)), dtype)
+                array = rounded(changed(array, self.form, dtype, position, own=self._is_apart(position)), dtype)
             found.append(array)
         if self.form == TWICE:
             found[1] = found[0]
@@ -205,7 +210,7 @@ def cases(
                 for place, layout in enumerate(layouts):
                     if layout == "broadcast" and tied:
                         continue
-                    if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % 4):
+                    if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % (len(LAYOUTS) - 1)):
                         yield Case(op, number, dtype, layout)
 
 

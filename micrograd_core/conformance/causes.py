@@ -23,6 +23,13 @@ CAUSES: Final[tuple[tuple[str, int, str], ...]] = (
 )  # fmt: skip
 
 
+COMPLAINT: Final = 1.5
+"""The rank of what a library says in its own words."""
+
+MANY: Final = 5
+"""Operations for which such a complaint is told one by one."""
+
+
 class Failure(NamedTuple):
     """One failed test: its name in the suite, what it is about, and the first line of what it said."""
 
@@ -31,7 +38,7 @@ class Failure(NamedTuple):
     message: str
 
 
-def cause(message: str) -> tuple[int, str]:
+def cause(message: str) -> tuple[float, str]:
     """Rank and words; of a message that nobody knows, its own words without what changes from case to case."""
     for pattern, rank, words in CAUSES:
         found = re.search(pattern, message)
@@ -39,7 +46,7 @@ def cause(message: str) -> tuple[int, str]:
             return rank, found.expand(words)
     brief = re.sub(r"^\S+-\d+-\w+-\S+: ", "", message)
     brief = re.sub(r"\[.*?\]|\d[\d.e+-]*", "…", brief)
-    return 2 if message.startswith(("AssertionError", "assert")) else 1, brief[:160]
+    return 2 if message.startswith(("AssertionError", "assert")) else COMPLAINT, brief[:160]
 
 
 def groups(failures: list[Failure], passed: set[str], provided: dict[str, str]) -> list[dict[str, Any]]:
@@ -49,10 +56,14 @@ def groups(failures: list[Failure], passed: set[str], provided: dict[str, str]) 
     from them. Of two groups alike in that, the larger one.
     """
     found: dict[tuple[str, str], list[Failure]] = {}
-    ranks: dict[tuple[str, str], int] = {}
+    ranks: dict[tuple[str, str], float] = {}
+    subjects: dict[str, set[str]] = {}
+    for failure in failures:
+        subjects.setdefault(cause(failure.message)[1], set()).add(failure.subject)
     for failure in failures:
         rank, words = cause(failure.message)
-        key = failure.subject, words
+        spread = len(subjects[words]) if rank == COMPLAINT else 0
+        key = f"{spread} operations" if spread > MANY else failure.subject, words
         found.setdefault(key, []).append(failure)
         ranks[key] = rank
 

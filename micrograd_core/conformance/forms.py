@@ -19,7 +19,7 @@ ROUGH: Final = (np.nan, np.inf, 0.0, -0.0, 1.5, -np.inf, -2.5, 2.5, -1.0, 3.0, 0
 ROUGH_COMPLEX: Final = (complex(np.nan, np.nan), 0, -0.0, 1.5j, -2.5 - 1j, -1, 3 + 4j, 0.5)
 """Without infinite parts, and numbers that are NaN in one part alone: they multiply as each library likes."""
 
-WHOLE: Final = (7, -7, 2, 2**53 + 1, 0, -2, 2**31 - 1, 3, -(2**31), 255, 2**63 - 1, 1, -(2**63), 2**64 - 1)
+WHOLE: Final = (2**53 + 1, 7, -7, 2, 0, -2, 2**31 - 1, 3, -(2**31), 255, 2**63 - 1, 1, -(2**63), 2**64 - 1)
 """Integers that no float holds, and the ends of ranges; those beyond a dtype's range become its ends."""
 
 
@@ -51,6 +51,14 @@ def _subnormal(x: Any, dtype: str) -> Any:
     return _filled([sign * facts.smallest_normal / part for part in (2, 8, 32) for sign in (1, -1)], x)
 
 
+def _huge(x: Any, dtype: str) -> Any:
+    """Floats whose sums, squares and products leave the range."""
+    if DTYPES[dtype].kind != "real floating":
+        return x
+    largest = (2 - 2.0**-7) * 2.0**127 if dtype == "bfloat16" else float(np.finfo(dtype).max)
+    return _filled([largest, 0.75 * largest, 1.0, 0.5 * largest, -0.25 * largest], x)
+
+
 def _backwards(x: Any, dtype: str) -> Any:
     """The other way round, and each one less than before, in a dtype with a sign."""
     less = x if x.dtype.kind in "bu" else np.asarray(x - x.dtype.type(1))
@@ -63,6 +71,7 @@ NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "zeros": _zeros,
     "ones": lambda x, dtype: np.ones_like(x),
     "subnormal": _subnormal,
+    "huge": _huge,
     "backwards": _backwards,
 }
 
@@ -82,17 +91,21 @@ TWICE: Final = "one operand twice"
 FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
 SELECTIONS: Final = "clip maximum minimum max min sort"
-ADDITIONS: Final = "cumulative_sum standardize_gradient layer_norm cross_entropy_gradient embedding_gradient nll_loss"
+ADDITIONS: Final = (
+    "cumulative_sum linear softmax_gradient standardize_gradient layer_norm cross_entropy_gradient embedding_gradient "
+    "nll_loss"
+)
 ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
 
 OPEN: Final[dict[str, frozenset[str]]] = {
     "rough": frozenset(
-        "copysign signbit floor_divide softmax log_softmax patches_gradient cross_entropy_gradient nll_loss".split()
-        + ALGORITHMS
+        "copysign signbit floor_divide patches_gradient cross_entropy_gradient nll_loss".split() + ALGORITHMS
     ),
     "ones": frozenset(ALGORITHMS),
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
+    "huge": frozenset("matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS),
+    "backwards": frozenset({"searchsorted"}),
     "tiled": frozenset(ALGORITHMS),
     "long": frozenset(["prod", "cumulative_prod", *ALGORITHMS]),
     "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
@@ -100,13 +113,17 @@ OPEN: Final[dict[str, frozenset[str]]] = {
 """What no definition settles, by form, and of all forms the sign of a zero.
 
 Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities;
-sums of NaN and infinities with 0 between them; products that leave the dtype's range on the way; what the algorithms of
-linear algebra and of Fourier transforms make of NaN, of singular and defective matrices, and of the order of long sums.
+sums of NaN and infinities with 0 between them; sums and products that leave the dtype's range on the way; what the
+algorithms of linear algebra and of Fourier transforms make of NaN, of what overflows, of singular and defective
+matrices, and of the order of long sums.
 """
 
 
-def changed(x: Any, form: str, dtype: str, own: bool) -> Any:
-    """One operand in a form; with a dtype of its `own` it keeps its numbers."""
-    if form in NUMBERS:
-        return x if own else NUMBERS[form](x, dtype)
-    return SHAPES[form](x) if x.ndim else x
+def changed(x: Any, form: str, dtype: str, position: int, own: bool) -> Any:
+    """One operand in a form. With a dtype of its `own` (indices, conditions) it keeps its numbers, in another order."""
+    if form not in NUMBERS:
+        return SHAPES[form](x) if x.ndim else x
+    if own:
+        return x[..., ::-1] if form == "backwards" and x.ndim else x
+    found = NUMBERS[form](x, dtype)
+    return np.roll(found, position) if form in ("rough", "huge") else found  # operands side by side are not the same

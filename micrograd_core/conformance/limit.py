@@ -43,7 +43,7 @@ def limited(test: str, device: str, seconds: float) -> Iterator[None]:
         pytest.fail(hangs, pytrace=False)
 
     def end() -> None:
-        words = f"\n{test} hangs, where no signal reaches it, for more than {seconds:g} s; this ends the run.\n"
+        words = f"\n{test} hangs, where no signal reaches it, for more than {seconds:g} s; this ends its process.\n"
         os.write(_terminal, f"{words}{device} does not conform\n".encode())
         os._exit(HUNG)
 

@@ -5,6 +5,7 @@ float16 and bfloat16 are added up in float32 throughout.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from micrograd_core.errors import ShapeError
@@ -69,8 +70,9 @@ def _log_softmax_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axi
 
 
 def softmax_reference(np: Any, x: Any, axis: int = -1) -> Any:
-    """The definition."""
-    return np.exp(x) / np.sum(np.exp(x), axis=axis, keepdims=True)
+    """The definition, of differences from the largest number, which infinities need."""
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-math.inf))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
 
 
 _SOFTMAX_SAMPLES = (

@@ -117,7 +117,6 @@ NAMESPACES: Final = {
         known_failures={
             "test_deep_graphs": "not run: each operation copies the names of all tasks before it; 100,000 take hours",
             "test_refuses_what_does_not_fit_into_memory": "not run: memory is asked for when numbers are read",
-            "test_refuses_shapes[matmul]": "matmul accepts shapes that do not fit, and fails when numbers are read",
         },
     ),
 }
