@@ -3,7 +3,7 @@
 ::
 
     python docs/generate.py               # the tables in protocol.md, operations.md and kernels.md: a second
-    python docs/generate.py conformance   # conformance.md: runs the suite on each device, some minutes
+    python docs/generate.py conformance [FOLDER]   # conformance.md: runs the suite on each device, some minutes
 
 A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare it with what this makes.
 """
@@ -11,19 +11,25 @@ A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import kernels
 import operations
 
+from micrograd_core import Device
 from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
+from micrograd_core.conformance.base import known_failures
+from micrograd_core.conformance.matrix import OUTCOMES
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import one_of
 from micrograd_core.functions import kernel_signature
@@ -134,34 +140,62 @@ def filled(page: str) -> str:
     return page
 
 
-def conformance() -> str:
-    """The page of matrices, as ``micrograd conformance DEVICE --markdown`` writes them."""
+def judged(device: str, record: Path) -> dict[str, Any]:
+    """What the suite finds for a device; the whole of it goes to files of `record`, if that is a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = record if record.is_dir() else Path(folder)
+        files = [str(place.absolute() / f"{device.replace(':', '-')}.{kind}") for kind in ("json", "md")]
+        command = [
+            "micrograd_core.cli",
+            "conformance",
+            device,
+            "--json",
+            files[0],
+            "--markdown",
+            files[1],
+            "-n",
+            "auto",
+        ]
+        command = [sys.executable, "-m", *command]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if not Path(files[0]).exists():
+            sys.exit(f"{device}: no record\n{run.stdout}{run.stderr}")
+        found: dict[str, Any] = json.loads(Path(files[0]).read_text(encoding="utf-8"))
+        return found
+
+
+def conformance(record: Path) -> str:
+    """The page of the backends here: what each has, how many tests, and what the suite says of it."""
     parts = [
-        "# The backends' matrices",
-        "What `micrograd conformance DEVICE` finds for the backends in this repository: for each operation whether\n"
-        "the device has a kernel of its own or the core composes it, and how its tests came out. Made by\n"
+        "# The backends, judged",
+        "What `micrograd conformance DEVICE` says of the backends in this repository. Made by\n"
         f"`python docs/generate.py conformance` on {date.today()}, with micrograd-core "
-        f"{metadata.version('micrograd-core')} and Python {sys.version.split()[0]}.",
+        f"{metadata.version('micrograd-core')} and Python {sys.version.split()[0]}. With a folder after it, that\n"
+        "command leaves the whole record there, operation by operation, as JSON and as Markdown.",
     ]
+    rows, said = [], []
     for device, libraries in DEVICES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "matrix.md"
-            command = ["micrograd_core.cli", "conformance", device, "--markdown", str(file), "-n", "auto"]
-            command = [sys.executable, "-m", *command]
-            run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if not file.exists():
-                sys.exit(f"{device}: no matrix\n{run.stdout}{run.stderr}")
-            matrix = file.read_text(encoding="utf-8").strip()
+        found = judged(device, record)
+        counts = Counter[str]()
+        for each in found["levels"].values():
+            counts.update(each)
+        kinds = Counter(each["provided"] for each in found["operations"].values())
         versions = ", ".join(f"{name} {metadata.version(name).partition('+')[0]}" for name in libraries)
-        parts += [f"## {device}", *([f"With {versions}."] if versions else []), matrix]
+        numbers = (*(kinds[kind] for kind in ("native", "composed")), *(counts[kind] for kind in OUTCOMES))
+        rows.append((f"`{device}`", versions, *map(str, numbers)))
+        said.append(f"- {found['verdict']}.")
+        reasons = known_failures(Device(device).kernels.backend)
+        said += [f"  - `{pattern}`: {reason}" for pattern, reason in reasons.items()]
+    head = ("device", "over", "native operations", "composed", *OUTCOMES)
+    parts += [table(head, rows), "In the suite's own words, with the patterns of known failures:", "\n".join(said)]
     mark = "## Planted faults\n"  # from here on the page is that of tests/mutants.py
     _, mark, rest = (DOCS / "conformance.md").read_text(encoding="utf-8").partition(mark)
     return "\n\n".join(parts) + "\n" + (f"\n{mark}{rest}" if mark else "")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["conformance"]:
-        (DOCS / "conformance.md").write_text(conformance(), encoding="utf-8")
+    if sys.argv[1:2] == ["conformance"]:
+        (DOCS / "conformance.md").write_text(conformance(Path(*sys.argv[2:3] or ["-"])), encoding="utf-8")
     else:
         protocol = DOCS / "protocol.md"
         protocol.write_text(filled(protocol.read_text(encoding="utf-8")), encoding="utf-8")
