@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 from micrograd_core import creation, errors, functions, namespace
-from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.dtypes import (
     DType,
@@ -29,13 +28,14 @@ from micrograd_core.dtypes import (
     uint64,
 )
 from micrograd_core.dtypes import bool_ as bool
+from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
-from micrograd_core.gradcheck import gradcheck, gradgradcheck
 from micrograd_core.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
+from micrograd_core.standard import VERSION
 from micrograd_core.tensor import Tensor, shares_memory
 
 __version__ = "0.1.0"
-__array_api_version__ = namespace.VERSION
+__array_api_version__ = VERSION
 
 # Imported when they are asked for: modules, and the names in them that stand at the top.
 LATER = {
@@ -47,6 +47,7 @@ LATER = {
     "differentiate": "grad value_and_grad",
     "drawing": "draw",
     "fft": "",
+    "gradcheck": "gradcheck gradgradcheck",
     "linalg": "",
     "nn": "",
     "nn.mlp": "Layer MLP Neuron",
@@ -65,9 +66,9 @@ globals().update((name, function) for name, function in _NOW.items() if name not
 
 
 def __getattr__(name: str) -> Any:
-    if name in LATER:
-        return import_module(f"micrograd_core.{name}")
     if name not in _HOMES:
+        if name in LATER:
+            return import_module(f"micrograd_core.{name}")
         raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")
     globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
     return globals()[name]

@@ -8,8 +8,8 @@ from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from micrograd_core.autograd import no_grad
-from micrograd_core.dispatch import wrap
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import AnomalyError
 from micrograd_core.modes import during
 from micrograd_core.ops import Op
@@ -54,7 +54,7 @@ def _has_nan(k: Any, x: Any) -> bool:
         return False
     if isinstance(x, (tuple, list)):
         return any(_has_nan(k, part) for part in x)
-    tensor = x.detach() if x.__class__ is Tensor else wrap(x, k, k.dtype(x), None)
+    tensor = x.detach() if x.__class__ is Tensor else wrap(Tensor, x, k, k.dtype(x), None)
     while tensor._kernels.depth:  # inside vmap: look at the whole batch
         tensor = tensor._handle.value.detach()
     with no_grad():

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from micrograd_core import differentiate
-from micrograd_core.dispatch import create, recorded, wrap
+from micrograd_core.dispatch import create, recorded
 from micrograd_core.dtypes import DType
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import TransformError
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.modes import depth, during, levels
@@ -35,6 +35,10 @@ class Level:
 
     def __init__(self, size: int, randomness: str = "error") -> None:
         self.size, self.randomness = size, randomness
+
+    def table(self, root: Any, depth: int) -> BatchTable:
+        """The kernel table of tensors at the depth that this call is at."""
+        return BatchTable.over(root, depth)
 
 
 class Batched:
@@ -82,8 +86,8 @@ class BatchTable:
         level = x._handle.level if x._kernels.depth else None
         place = x._kernels.depth if level is None else _place_of(level, "vmap")
         if place != x._kernels.depth:
-            x = wrap(Batched(x._handle.value, level), BatchTable.over(self.root, place), x.dtype, None)
-        return x if place == self.depth else wrap(Batched(x, None), self, x.dtype, None)
+            x = wrap(Tensor, Batched(x._handle.value, level), BatchTable.over(self.root, place), x.dtype, None)
+        return x if place == self.depth else wrap(Tensor, Batched(x, None), self, x.dtype, None)
 
     def beside(self, kernels: Any) -> BatchTable:
         """The table of this depth on the device of `kernels`."""
@@ -91,7 +95,7 @@ class BatchTable:
 
     def plain(self, handle: Any) -> Batched:
         """A handle of the device itself, the same for the whole batch."""
-        return Batched(wrap(handle, self.root, self.root.dtype(handle), None), None)
+        return Batched(wrap(Tensor, handle, self.root, self.root.dtype(handle), None), None)
 
     # what `Kernels` has beside the table: see there
 
@@ -182,7 +186,7 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
         if levels.get()[table.depth - 1].randomness == "different":
             return _drawn(op, table, values, batched, params)
     if not op.operands:
-        return Batched(create(op, table.below, *operands, **params), None)
+        return Batched(create(Tensor, op, table.below, *operands, **params), None)
     if level is None:
         return _handles(perform(op, values, params), None)
     try:
@@ -198,10 +202,12 @@ def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], pa
     if values:
         return Batched(perform(op, [materialized(values[0], batched[0], level.size)], params), level)
     if op.name != "random_permutation":
-        return Batched(create(op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
+        return Batched(create(Tensor, op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
     inner = math.prod(each.size for each in levels.get()[: table.depth - 1] if each.randomness == "different")
     blocks = inner * -(-params["shape"][0] // 4)
-    rows = [create(op, table.below, **{**params, "block": params["block"] + i * blocks}) for i in range(level.size)]
+    rows = [
+        create(Tensor, op, table.below, **{**params, "block": params["block"] + i * blocks}) for i in range(level.size)
+    ]
     return Batched(_call("stack", *rows, axis=0), level)
 
 
@@ -211,7 +217,7 @@ def _handles(made: Any, level: Level | None) -> Any:
 
 def perform(op: Op, values: list[Any], params: dict[str, Any]) -> Any:
     """An operation on tensors of the level below, recorded there."""
-    return recorded(op)(*values, **params)
+    return recorded(Tensor, op)(*values, **params)
 
 
 def _call(name: str, *values: Any, **params: Any) -> Tensor:
@@ -381,7 +387,7 @@ def joining(x: Tensor, level: Level | None) -> Tensor:
     """A tensor whose first axis is the batch of the innermost `level`, as one inside it; ``None``: it has no such."""
     if level is None:
         return x
-    return wrap(Batched(x, level), BatchTable.over(x._kernels.root, depth()), x.dtype, None)
+    return wrap(Tensor, Batched(x, level), BatchTable.over(x._kernels.root, depth()), x.dtype, None)
 
 
 def settled(x: Tensor, at: int) -> Tensor:
@@ -404,7 +410,7 @@ def batch_of(x: Tensor, level: Level) -> Tensor:
     batch = x._handle
     if batch.level is not None:
         return x
-    return wrap(Batched(materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
+    return wrap(Tensor, Batched(materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
 
 
 def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
@@ -420,8 +426,6 @@ def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
         return value  # type: ignore[no-any-return]
     return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
 
-
-differentiate.innermost = lifted
 
 __all__ = [
     "RANDOMNESS",

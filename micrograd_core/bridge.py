@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from micrograd_core.autograd import Leaf, count_consumers, is_grad_enabled, sweep
+from micrograd_core.autograd import sweep
 from micrograd_core.device import Device
 from micrograd_core.device_value import DeviceValue, widest
-from micrograd_core.differentiate import deposit
-from micrograd_core.dispatch import apply, wrap
+from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import DType, pack, unpack
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.backward import deposit
+from micrograd_core.engine.graph import Leaf, count_consumers
+from micrograd_core.engine.modes import is_grad_enabled
 from micrograd_core.errors import DeviceMismatch, DTypeError
 from micrograd_core.floats import number
-from micrograd_core.host import flatten, nest, read
-from micrograd_core.layout import Shape
+from micrograd_core.host import flatten, read
+from micrograd_core.layout import Shape, nest
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.scalar_sweep import sweep as sweep_values
@@ -58,12 +61,12 @@ def stack(values: Any) -> Tensor:
     numbers = [number(x, "stack") if value is None else value._data for x, value in zip(flat, inputs, strict=True)]
     handle = upload(device.kernels, numbers, shape, dtype)
     record = entry(device.kernels, handle, inputs) if found and is_grad_enabled() else None
-    return wrap(handle, device.kernels, dtype, record)
+    return wrap(Tensor, handle, device.kernels, dtype, record)
 
 
 def entry(kernels: Any, handle: Any, inputs: list[Value | None]) -> list[Any]:
     """The record of a tensor that was made from values."""
-    return [STACK, kernels, {}, handle, Leaf.of_values(kernels, inputs), handle]
+    return [STACK, kernels, {}, handle, Leaf.of_values(kernels, inputs, carry_on), handle]
 
 
 def unstack(tensor: Tensor) -> Any:
@@ -143,7 +146,7 @@ def numbers_of(kernels: Any, handle: Any, dtype: DType) -> list[Any]:
     """The elements of a handle, as values on its device keep numbers: floats, or tensors that record nothing."""
     if kernels.device.is_cpu():
         return unpack(read(kernels, handle, dtype), dtype)
-    flat = wrap(handle, kernels, dtype, None).reshape(-1)
+    flat = wrap(Tensor, handle, kernels, dtype, None).reshape(-1)
     return [flat[i] for i in range(flat.size)]
 
 

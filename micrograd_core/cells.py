@@ -14,8 +14,8 @@ from typing import Any
 
 from micrograd_core.bridge import Elements, upload
 from micrograd_core.device_value import DeviceValue
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import unpack
+from micrograd_core.engine.array import wrap
 from micrograd_core.host import read
 from micrograd_core.layout import resolve_key
 from micrograd_core.tensor import Tensor
@@ -118,7 +118,9 @@ class Matrix(Elements):
     def set_all_slopes(self, numbers: list[float]) -> None:
         """Replace it."""
         self._follow()
-        self.tensor.grad = wrap(upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None)
+        self.tensor.grad = wrap(
+            Tensor, upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None
+        )
 
     # one by one
 
@@ -133,7 +135,7 @@ class Matrix(Elements):
         if tensor.grad is None:
             kernels = tensor._kernels
             zeros = kernels.full(shape=tensor.shape, fill_value=0, dtype=tensor.dtype)
-            tensor.grad = wrap(zeros, kernels, tensor.dtype, None)
+            tensor.grad = wrap(Tensor, zeros, kernels, tensor.dtype, None)
         self.slopes.write(tensor.grad, i, x)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from micrograd_core.dispatch import wrap
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import DTypeError
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.tensor import Tensor
@@ -83,7 +83,7 @@ def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> Non
     for p in params:
         g = p.grad
         if g is not None:
-            changes.append((p, "_grad", wrap(change(g._kernels, g._handle), g._kernels, g.dtype, None)))
+            changes.append((p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None)))
     assign_all(changes)
 
 

@@ -10,18 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from micrograd_core.backend import member
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import apply, create, wrap
+from micrograd_core.dispatch import apply, create
 from micrograd_core.dtypes import DEFAULTS, DType, check_scalar, complex128, float32, float64, int64
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceUnavailable, DTypeError, ShapeError
+from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.host import from_dlpack as engine_from_dlpack
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor, asarray
-
-DLPACK_DEVICES = {1: "cpu", 2: "cuda", 10: "rocm", 8: "metal", 14: "oneapi"}
-"""Device names by the numbers of DLPack's ``DLDeviceType``."""
 
 
 def _kernels(device: Any) -> Any:
@@ -50,7 +47,9 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     else:
         number = int(number) if isinstance(number, bool) else number
         check_scalar("full", number, chosen)
-    out = create(TABLE["full"], _kernels(device), shape=as_shape("full", shape), fill_value=number, dtype=chosen)
+    out = create(
+        Tensor, TABLE["full"], _kernels(device), shape=as_shape("full", shape), fill_value=number, dtype=chosen
+    )
     return _finish(out, requires_grad)
 
 
@@ -96,7 +95,7 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_
 
 def _counted(length: int, kernels: Any) -> Tensor:
     """``0 .. length - 1`` as int64."""
-    return create(TABLE["arange"], kernels, length, dtype=int64)
+    return create(Tensor, TABLE["arange"], kernels, length, dtype=int64)
 
 
 def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Tensor:
@@ -264,20 +263,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     ValueError
         When `copy` is false, and a copy is needed.
     """
-    if isinstance(x, Tensor) and "dlpack" not in x.device.capabilities:
-        out = x.detach()
-    else:
-        kind, index = x.__dlpack_device__()
-        name = DLPACK_DEVICES.get(int(kind), f"dlpack type {int(kind)}")
-        home = Device("cpu" if name == "cpu" else f"{name}:{index}")
-        if "dlpack" not in home.capabilities:
-            raise DeviceUnavailable(str(home), "its backend does not take memory through DLPack", "use asarray(...)")
-        handle = member(home.kernels.backend, "from_dlpack")(x)
-        out = wrap(handle, home.kernels, home.kernels.dtype(handle), None)
-    moved = out if device is None else out.to(device)
-    if copy is False and moved is not out:
-        raise ValueError(f"from_dlpack: memory of {out.device} cannot be seen from {moved.device} without a copy")
-    return moved.copy() if copy and moved is out else moved
+    return engine_from_dlpack(Tensor, x, device=device, copy=copy)
 
 
 CREATION: dict[str, Callable[..., Any]] = {

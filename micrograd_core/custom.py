@@ -8,17 +8,17 @@ from functools import wraps
 from typing import Any
 
 from micrograd_core import random, trees
-from micrograd_core.autograd import Leaf, Version, recording, records_at
 from micrograd_core.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.differentiate import IDENTITY, variable
-from micrograd_core.dispatch import unrecorded, wrap
+from micrograd_core.engine.array import storage, unrecorded, wrap
+from micrograd_core.engine.graph import Leaf, Version
+from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.hooks import HOOKED, conjugate
 from micrograd_core.linearized import Linearized, zero_leaf
 from micrograd_core.modes import depth, levels
 from micrograd_core.ops import Op
 from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.writing import storage
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
@@ -45,8 +45,8 @@ class _Once:
     def _run(self, k: Any, g: Any, operands: Sequence[Any]) -> list[Any]:
         if g.__class__ is Tensor:
             return [conjugate(_gradient(d, x)) for d, x in self._pairs(g, operands)]
-        tensors = [wrap(x, k, k.dtype(x), None) for x in operands]
-        cotangent = wrap(g, k, k.dtype(g), None)
+        tensors = [wrap(Tensor, x, k, k.dtype(x), None) for x in operands]
+        cotangent = wrap(Tensor, g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
             return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
@@ -58,7 +58,7 @@ class _Once:
 def _gradient(d: Any, x: Tensor) -> Tensor:
     """A gradient of `x`; ``None`` is zero."""
     if d is None:
-        d = wrap(x._kernels.full(shape=x.shape, fill_value=0, dtype=x.dtype), x._kernels, x.dtype, None)
+        d = wrap(Tensor, x._kernels.full(shape=x.shape, fill_value=0, dtype=x.dtype), x._kernels, x.dtype, None)
     return d  # type: ignore[no-any-return]
 
 
@@ -68,7 +68,7 @@ def _rule(position: int) -> Any:
 
 def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
     """`value` as the result of one operation on `inputs`."""
-    out = wrap(value._handle, value._kernels, value.dtype, None)
+    out = wrap(Tensor, value._handle, value._kernels, value.dtype, None)
     params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
     out._record = [op, out._kernels, params, out._handle]
     for x in inputs:
@@ -104,7 +104,7 @@ def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, 
         below = _at_each_depth(
             op, beneath(value), list(map(beneath, inputs)), pull_below, None if push is None else push_below
         )
-        value = wrap(Batched(below, place), table, value.dtype, None)
+        value = wrap(Tensor, Batched(below, place), table, value.dtype, None)
     if records_at(table.depth) and any(x.requires_grad for x in inputs):
         return _node(op, value, inputs, pull, push)
     return unrecorded(value)
@@ -257,7 +257,7 @@ def _pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, p
     if out.__class__ is Tensor:
         return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)])
     filled = [
-        _gradient(None if t is None else wrap(t, k, k.dtype(t), None), wrap(x, k, k.dtype(x), None))
+        _gradient(None if t is None else wrap(Tensor, t, k, k.dtype(t), None), wrap(Tensor, x, k, k.dtype(x), None))
         for t, x in zip(tangents, operands, strict=True)
     ]
     for t in filled:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from micrograd_core.device import Device
-from micrograd_core.dispatch import Recorded, wrap
+from micrograd_core.dispatch import Recorded
 from micrograd_core.dtypes import DTYPES, DType
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.floats import number
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar_rules import REFLECTED, UNARY, constant
 from micrograd_core.scalar_sweep import Block
-from micrograd_core.tensor import asarray
+from micrograd_core.tensor import Tensor, asarray
 from micrograd_core.value import Value, _outside, leaf, node, results
 
 OPERATIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "pow"}
@@ -71,7 +72,7 @@ class DeviceValue(Value):
 
     def relu(self) -> Any:
         """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
-        out = Recorded.of(self._data._kernels).relu(self._data)
+        out = Recorded.of(Tensor, self._data._kernels).relu(self._data)
         return node("relu", out, self, Gate(out), None, None, DeviceValue)
 
 
@@ -86,7 +87,7 @@ class Gate:
     def __rmul__(self, g: Any) -> Any:
         out = self.out
         g = asarray(g, dtype=out.dtype, device=out.device) if g.__class__ is float else g  # where a sweep starts
-        return Recorded.of(out._kernels).relu_gradient(g, out)
+        return Recorded.of(Tensor, out._kernels).relu_gradient(g, out)
 
 
 def widest(device: Device) -> DType:
@@ -100,9 +101,9 @@ def _apply(op: str, name: str, *operands: Any) -> Any:
     kernels = values[0]._data._kernels
     if any(x._data._kernels is not kernels for x in values):
         raise DeviceMismatch(name, [(x.device, ()) for x in operands])
-    k, data = Recorded.of(kernels), [x._data if isinstance(x, DeviceValue) else x for x in operands]
+    k, data = Recorded.of(Tensor, kernels), [x._data if isinstance(x, DeviceValue) else x for x in operands]
     out = getattr(k, op)(*data)
-    one = wrap(kernels.one(out.dtype), kernels, out.dtype, None)
+    one = wrap(Tensor, kernels.one(out.dtype), kernels, out.dtype, None)
     found = [
         (x, rule(k, one, out, *data)) for x, rule in zip(operands, rules(op), strict=True) if isinstance(x, DeviceValue)
     ]

@@ -1,147 +1,27 @@
-"""What users call to differentiate: `backward`, `grad` and `value_and_grad`, on top of `autograd.sweep`."""
+"""`grad` and `value_and_grad`: the derivative of a function as a function."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat
-from operator import attrgetter, is_not
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from micrograd_core import dispatch, hooks, trees
-from micrograd_core.autograd import Leaf, Record, count_consumers, in_order, recording, records_at, sweep
-from micrograd_core.dispatch import Recorded, unrecorded, wrap
-from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
-from micrograd_core.locks import lock
+from micrograd_core import trees
+from micrograd_core.autograd import sweep
+from micrograd_core.batching import lifted
+from micrograd_core.dispatch import Recorded
+from micrograd_core.engine.array import share, unrecorded, wrap
+from micrograd_core.engine.backward import leaves_of, seed_of
+from micrograd_core.engine.graph import Leaf, Record
+from micrograd_core.engine.modes import recording, records_at
+from micrograd_core.errors import DTypeError
 from micrograd_core.modes import depth
 from micrograd_core.ops import Op
-from micrograd_core.writing import share
+from micrograd_core.tensor import Tensor
 
-if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor
-
-# What a tensor is at the innermost level of `vmap`; `micrograd_core.batching` replaces it.
-innermost: Callable[[Tensor], Tensor] = lambda x: x  # noqa: E731
-
-_deposit = lock()  # two threads may sweep graphs that share leaves
-_GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
-
-
-def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
-    """Do the work of `Tensor.backward`; see there."""
-    record = tensor._record
-    if tensor._kernels.depth:
-        raise TransformError(
-            "backward() inside vmap would add nothing to .grad of tensors from outside; inside the function take "
-            "grad(f) or vjp(f, ...), or call backward() on what vmap returns"
-        )
-    if record is None:
-        raise GraphError(_nothing_recorded(tensor))
-    retain = create_graph if retain_graph is None else retain_graph
-    seed = _seed(tensor, gradient)
-    if create_graph:
-        leaves_of(record)  # refuses Values
-        with recording(True, tensor._kernels.depth):
-            found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, Recorded.of)
-    elif record.__class__ is Leaf:
-        found = [(record, tensor._kernels.copy(seed._handle))]
-    else:
-        found = sweep(record, seed._handle, retain)
-    onward = deposit(found, create_graph)
-    if onward:
-        from micrograd_core.bridge import carry_on
-
-        carry_on(onward)
-
-
-def leaves_of(record: Any) -> list[Leaf]:
-    """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
-    order = in_order(record, count_consumers(record)) if record.__class__ is list else []
-    leaves = [parent for each in order for parent in each[4::2] if parent.__class__ is Leaf]
-    if any(leaf.values is not None for leaf in leaves):
-        raise GraphError(
-            "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
-            "call backward() without create_graph, or compute with tensors throughout"
-        )
-    return leaves
-
-
-def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
-    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back.
-
-    An interrupt leaves either all these leaves as they were or none: everything is computed before anything is
-    assigned. Where another thread or a signal handler has assigned a gradient meanwhile, it is computed again.
-    """
-    if hooks.on_leaves:
-        found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
-    while True:
-        onward: list[tuple[Leaf, Any]] = []
-        owners: list[Tensor] = []
-        before: list[Tensor | None] = []
-        after: dict[Leaf, Tensor] = {}
-        for leaf, g in found:
-            if leaf.values is not None:
-                onward.append((leaf, g))
-                continue
-            owner = leaf.owner()
-            if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
-                continue
-            total = after.get(leaf)  # not None for a layer that was used twice
-            if total is None:
-                total = owner._grad
-                owners.append(owner)
-                before.append(total)
-            kernels, dtype = leaf.kernels, owner.dtype
-            if dtype.is_complex:
-                g = (Recorded.of(kernels) if recorded else kernels).conj(g)
-            if recorded:
-                after[leaf] = g if total is None else total + g
-            else:
-                after[leaf] = wrap(g if total is None else kernels.add(total._handle, g), kernels, dtype, None)
-        with _deposit:
-            # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
-            changed = map(is_not, map(_gradient_of, owners), before)
-            if not any(chain(changed, map(setattr, owners, _GRADIENT, after.values()))):
-                return onward
-
-
-def _seed(tensor: Tensor, gradient: Any) -> Any:
-    """The cotangent to start from."""
-    kernels, dtype, shape = tensor._kernels, tensor.dtype, tensor._handle.shape
-    if gradient is None:
-        if shape:
-            raise GraphError(
-                f"backward() starts from a scalar; this tensor has shape {tuple(shape)}. "
-                "Reduce it first, for example with .sum(), or pass gradient= of the same shape"
-            )
-        if dtype.is_complex:
-            raise GraphError(
-                f"backward() starts from a real number; this tensor is {dtype}. Make it real first, for example with "
-                "abs(x) or real(x), or pass gradient="
-            )
-        return wrap(kernels.one(dtype), kernels, dtype, None)
-    if not isinstance(gradient, dispatch.Tensor):
-        gradient = dispatch.asarray(gradient, dtype=dtype, device=kernels.device)
-    if gradient.shape != shape:
-        raise ShapeError(
-            f"backward: gradient has shape {gradient.shape}, the tensor {tuple(shape)}; they must be equal"
-        )
-    if gradient._kernels is not kernels:
-        raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
-    gradient = gradient if gradient.dtype is dtype else gradient.astype(dtype)
-    return Recorded.of(kernels).conj(gradient) if dtype.is_complex else gradient
-
-
-def _nothing_recorded(tensor: Tensor) -> str:
-    if not tensor.dtype.is_floating:
-        return f"a {tensor.dtype} tensor has no gradient; only floating-point tensors record"
-    return (
-        "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under "
-        "no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing"
-    )
-
-
-# ── functional ───────────────────────────────────────────────────────────────────────────────────────────────
+recorded_on = partial(Recorded.of, Tensor)
+"""The recorded operations on a device, from its kernels."""
 
 IDENTITY = Op(
     "identity",
@@ -194,7 +74,7 @@ def value_and_grad(
             rebuilds.append(rebuild)
         with recording(True, depth()):
             value, aux = with_aux("grad", f(*replaced, **kwargs), has_aux)
-            if not isinstance(value, dispatch.Tensor):
+            if not isinstance(value, Tensor):
                 raise TypeError(f"grad: the function must return a Tensor; it returned {type(value).__name__}")
             wanted = {id(x._record) for found in variables for x in found}
             aux, kept = out_of_graph(aux, wanted, outer)
@@ -224,7 +104,7 @@ def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
     A tensor that was computed from the `wanted` variables alone would lead into a graph that is nobody else's.
     """
     leaves, rebuild = trees.flatten(aux)
-    inner = [x.__class__ is dispatch.Tensor and x._record is not None for x in leaves]
+    inner = [x.__class__ is Tensor and x._record is not None for x in leaves]
     kept = [here and outer and _leads_beyond(x._record, wanted) for x, here in zip(leaves, inner, strict=True)]
     if inner == kept:
         return aux, any(kept)
@@ -247,14 +127,14 @@ def _leads_beyond(node: Any, wanted: set[int]) -> bool:
 
 def _gradients(value: Tensor, wanted: set[int], outer: bool, keep: bool) -> tuple[dict[int, Any], bool]:
     """Cotangents of the nodes `wanted` by identity; and whether they record, being part of a larger graph."""
-    seed, record = _seed(value, None), value._record
+    seed, record = seed_of(value, None), value._record
     if record.__class__ is Leaf:  # the function returned its argument
         return {id(record): seed.copy()}, False
     if record is None:
         return {}, False
     larger = reaches_beyond(record, wanted)  # the graph is part of the caller's: leave it whole
     create = outer and larger
-    start, recorded = (seed, Recorded.of) if create else (seed._handle, None)
+    start, recorded = (seed, recorded_on) if create else (seed._handle, None)
     keep = keep or larger or value._kernels.depth > 0  # graphs around a vmap may lead back into it
     return {id(node): g for node, g in sweep(record, start, keep, recorded, wanted)}, create
 
@@ -297,12 +177,12 @@ def variables_of(name: str, args: tuple[Any, ...], position: int) -> tuple[list[
 
 def variable(name: str, x: Any, place: str) -> Tensor:
     """A new node for a tensor: a leaf, or an identity in the graph that it is already part of."""
-    if not isinstance(x, dispatch.Tensor):
+    if not isinstance(x, Tensor):
         raise TypeError(f"{name}: {place} must be a Tensor to differentiate by; got {type(x).__name__}")
     if not x.dtype.is_floating:
         raise DTypeError(f"{name}: {place} is {x.dtype}; only floating-point tensors have gradients")
-    x = innermost(x)
-    new = wrap(x._handle, x._kernels, x.dtype, None)
+    x = lifted(x)
+    new = wrap(Tensor, x._handle, x._kernels, x.dtype, None)
     if x._record is not None and records_at(x._kernels.depth):
         new._record = [IDENTITY, x._kernels, {"variable": weakref.ref(new)}, x._handle, x._record, x._handle]
     else:
@@ -314,8 +194,8 @@ def variable(name: str, x: Any, place: str) -> Tensor:
 def as_gradient(g: Any, like: Tensor) -> Tensor:
     """A cotangent of `like` as the user's gradient; ``None``, because the value does not depend on it, is zero."""
     kernels = like._kernels
-    if not isinstance(g, dispatch.Tensor):
+    if not isinstance(g, Tensor):
         if g is None:
             g = kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
-        g = wrap(g, kernels, like.dtype, None)
-    return Recorded.of(kernels).conj(g) if like.dtype.is_complex else g
+        g = wrap(Tensor, g, kernels, like.dtype, None)
+    return recorded_on(kernels).conj(g) if like.dtype.is_complex else g

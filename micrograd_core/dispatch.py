@@ -10,47 +10,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.amp import POLICY, autocast_dtype, cast, suspended
-from micrograd_core.amp import contexts as autocasts
-from micrograd_core.autograd import Leaf, Parts, Record, Version, grad_mode, records_at
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
-from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceMismatch, DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
-from micrograd_core.layout import resolve_axis
+from micrograd_core.engine.array import Array, Storage, share_view, storage, wrap
+from micrograd_core.engine.autocast import POLICY, autocast_dtype, cast, suspended
+from micrograd_core.engine.autocast import contexts as autocasts
+from micrograd_core.engine.explain import explain, refusal
+from micrograd_core.engine.graph import Leaf, Parts, Record, Version
+from micrograd_core.engine.modes import grad_mode, records_at
+from micrograd_core.errors import DeviceMismatch
+from micrograd_core.host import as_array, ingest
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.common import to_bool
-from micrograd_core.ops.reductions import accumulator
 from micrograd_core.ops.tangents import linear
-from micrograd_core.writing import Storage, refuse_leaf, share, share_view, storage, write
 
 if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor as Tensor
-    from micrograd_core.tensor import asarray as asarray
-else:
-    Tensor = asarray = None  # `micrograd_core.tensor` sets both: the class and its operators need each other
+    from micrograd_core.tensor import Tensor
 
 new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
-ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
-
-
-def wrap(handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
-    """A tensor around a handle."""
-    out = new(Tensor)
-    out._handle = handle  # one by one: packing them into a tuple costs more
-    out._kernels = kernels
-    out.dtype = dtype
-    out._record = record
-    out._storage = None
-    return out
-
-
-def unrecorded(x: Tensor) -> Tensor:
-    """The same memory outside the graph of its own depth of `vmap`; the graphs below still lead to it."""
-    out = wrap(x._handle, x._kernels, x.dtype, None)
-    share(x, out)
-    return out
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
@@ -64,17 +42,17 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         cast_operands = cast(op.name, operands)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
-    kernels, dtype, operands = prepare(op, operands)
+    kind, kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and records_at(kernels.depth) and any(map(_records, operands)):
-        return op.compose(Recorded.of(kernels), *operands, **params)  # type: ignore[no-any-return]
-    handles = [x._handle if x.__class__ is Tensor else x for x in operands]
+        return op.compose(Recorded.of(kind, kernels), *operands, **params)  # type: ignore[no-any-return]
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
         raise explain(op, kernels, operands, params, error)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
-    out = wrap(handle, place, result_dtype, None)
+    out = wrap(kind, handle, place, result_dtype, None)
     if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and any(map(_records, operands)):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
@@ -84,8 +62,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
 
 def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
     """`apply` for an operation with several results: its named tuple of tensors."""
-    kernels, _, operands = prepare(op, operands)
-    handles = [x._handle if x.__class__ is Tensor else x for x in operands]
+    kind, kernels, _, operands = prepare(op, operands)
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
@@ -93,14 +71,14 @@ def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_P
     record = None
     if op.differentiable and records_at(kernels.depth) and any(map(_records, operands)):
         record = _record(op, kernels, params, made, operands, handles)
-    return op.parts(*_taken_apart(made, kernels, record))
+    return op.parts(*_taken_apart(kind, made, kernels, record))
 
 
-def _taken_apart(made: Parts, kernels: Any, record: Record | None) -> Parts:
+def _taken_apart(kind: type[Tensor], made: Parts, kernels: Any, record: Record | None) -> Parts:
     """The results of one record as tensors, each with a record of its own that says which part it is."""
     parts = []
     for index, handle in enumerate(made):
-        part = wrap(handle, kernels, kernels.dtype(handle), None)
+        part = wrap(kind, handle, kernels, kernels.dtype(handle), None)
         if record is not None and part.dtype.is_floating:
             part._record = [PART, kernels, {"index": index}, handle, record, made]
         parts.append(part)
@@ -135,61 +113,60 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     record = None
     if p is not None and op.differentiable and dtype.is_floating and (grad_mode() is True or records_at(kernels.depth)):
         record = [op, kernels, params, handle, p, a]
-    out = wrap(handle, kernels, dtype, record)
+    out = wrap(x.__class__, handle, kernels, dtype, record)
     if op.view:
         share_view(x, out, op, params)
     return out
 
 
 def _records(x: Any) -> bool:
-    return x.__class__ is Tensor and x._record is not None
+    return isinstance(x, Array) and x._record is not None
 
 
 def _parent(x: Any) -> Any:
     """What a record keeps of where an operand came from."""
-    if x.__class__ is not Tensor:
+    if not isinstance(x, Array):
         return None
     return x._record if x._record is not None else storage(x).version()
 
 
-def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, ...]]:
-    """The kernels, the common dtype, and the operands as tensors of that dtype or scalars that fit it."""
+def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
+    """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
     dtype: DType | None
-    tensors = [x for x in operands if isinstance(x, Tensor)]
+    tensors: list[Any] = [x for x in operands if isinstance(x, Array)]
+    kind: type[Tensor] = tensors[0].__class__
     if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
         kernels, dtype = tensors[0]._kernels, tensors[0].dtype
         if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
-            return kernels, dtype, operands
-    if not tensors:
-        operands = (asarray(operands[0]), *operands[1:])
-        tensors = [operands[0]]
+            return kind, kernels, dtype, operands
     kernels = tensors[0]._kernels
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
     required = len(operands) - len(op.optional)
     operands = tuple(
-        asarray(x, device=kernels.device) if i in op.separate and i < required and not isinstance(x, Tensor) else x
+        as_array(kind, x, device=kernels.device)
+        if i in op.separate and i < required and not isinstance(x, Array)
+        else x
         for i, x in enumerate(operands)
     )
     prepared: list[Any] = [
-        x if isinstance(x, (Tensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
+        x if isinstance(x, (Array, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
     ]
-    if any(x._kernels is not kernels for x in prepared if isinstance(x, Tensor)):
+    if any(x._kernels is not kernels for x in prepared if isinstance(x, Array)):
         kernels, prepared = _meet(op, prepared)
     dtype = None
     for position, x in enumerate(prepared):
-        if isinstance(x, Tensor):
+        if isinstance(x, Array):
             if x.dtype.kind not in op.accepted(position):
-                raise _refusal(op, position, x)
+                raise refusal(op, position, x)
             if position not in op.separate and x.dtype is not dtype:
                 dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
     if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
         numbers = [x for i, x in enumerate(prepared) if i not in op.separate]
-        dtype = asarray(
-            max(numbers, key=lambda x: next(i for i, kind in enumerate(SCALARS) if isinstance(x, kind)))
-        ).dtype
+        widest = max(numbers, key=lambda x: next(i for i, each in enumerate(SCALARS) if isinstance(x, each)))
+        dtype = ingest(widest, None)[2]
         first = next(i for i in range(len(prepared)) if i not in op.separate)
-        prepared[first] = asarray(prepared[first], dtype=dtype, device=kernels.device)
+        prepared[first] = as_array(kind, prepared[first], dtype=dtype, device=kernels.device)
     if (
         dtype in COMPLEX_OF
         and op.parameters is None
@@ -200,22 +177,22 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, DType, tuple[Any, .
     if op.cast is not None:
         dtype = op.cast(dtype)
     for position, x in enumerate(prepared):
-        if not isinstance(x, Tensor):
+        if not isinstance(x, Array):
             check_scalar(op.name, x, dtype)
             if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
-                prepared[position] = next(kind for kind in SCALARS if isinstance(x, kind))(x)
+                prepared[position] = next(each for each in SCALARS if isinstance(x, each))(x)
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
-    return kernels, dtype, tuple(prepared)
+    return kind, kernels, dtype, tuple(prepared)
 
 
 def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
     """Operands of different tables: inside `vmap` all go to the innermost level; otherwise devices differ."""
-    tensors = [x for x in operands if isinstance(x, Tensor)]
+    tensors = [x for x in operands if isinstance(x, Array)]
     table = max((x._kernels for x in tensors), key=lambda kernels: kernels.depth)
     if not table.depth or any(x._kernels.root is not table.root for x in tensors):
         raise DeviceMismatch(op.name, [(x.device, x.shape) for x in tensors])
-    return table, [table.lift(x) if isinstance(x, Tensor) and x._kernels is not table else x for x in operands]
+    return table, [table.lift(x) if isinstance(x, Array) and x._kernels is not table else x for x in operands]
 
 
 def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
@@ -228,52 +205,21 @@ def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
         )
     if not beside.device.is_cpu():
         raise DeviceMismatch(op.name, [(beside.device, beside.shape), ("the host", tuple(x.shape))])
-    return asarray(x, device=beside.device)
-
-
-def _refusal(op: Op, position: int, x: Tensor) -> DTypeError:
-    accepted = op.accepted(position)
-    where = f" as operand {position + 1}" if op.operands > 1 else ""
-    advice = "; convert it with x.astype('float32')" if "real floating" in accepted and "bool" not in accepted else ""
-    return DTypeError(
-        f"{op.name} takes {one_of(sorted(accepted))} dtypes{where}; got {x.dtype} (shape {x.shape}){advice}"
-    )
-
-
-def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, Any], error: Exception) -> BaseException:
-    """The error to raise when a kernel refused: our sentence where we know one, else its own with a note.
-
-    It names its cause itself: ``raise error from error`` would be a reference cycle, which keeps all operands alive.
-    """
-    shapes = [getattr(x, "shape", ()) for x in operands]
-    if op.check is not None:
-        try:
-            op.check(op.name, *shapes, **params)
-        except MicrogradError as ours:
-            return caused(ours, error)
-    if isinstance(error, MicrogradError):
-        return error
-    if OutOfMemory.meant_by(error):
-        return caused(OutOfMemory.on(kernels), error)
-    if op.undefined and "LinAlgError" in type(error).__name__:  # every library has its own
-        return caused(LinAlgError(f"{op.name}: {op.undefined}; got shape {' and '.join(map(str, shapes))}"), error)
-    dtypes = [str(x.dtype) if isinstance(x, Tensor) else repr(x) for x in operands]
-    error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
-    return error
+    return as_array(beside.__class__, x, device=beside.device)
 
 
 class Recorded:
     """A kernel table whose functions take and give tensors, and record: what makes a sweep differentiable."""
 
-    def __init__(self, kernels: Any) -> None:
-        self._kernels = kernels
+    def __init__(self, kind: type[Tensor], kernels: Any) -> None:
+        self._kind, self._kernels = kind, kernels
 
     @staticmethod
-    def of(kernels: Any) -> Recorded:
+    def of(kind: type[Tensor], kernels: Any) -> Recorded:
         """The recorded table of a device, made once."""
         table: Recorded | None = kernels.__dict__.get("recorded")
         if table is None:
-            table = kernels.recorded = Recorded(kernels)
+            table = kernels.recorded = Recorded(kind, kernels)
         return table
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
@@ -281,9 +227,9 @@ class Recorded:
         if op is None:
             raise AttributeError(name)
         if op.operands == 0:
-            function: Callable[..., Tensor] = partial(create, op, self._kernels)
+            function: Callable[..., Tensor] = partial(create, self._kind, op, self._kernels)
         else:
-            function = recorded(op)
+            function = recorded(self._kind, op, self._kernels)
         setattr(self, name, function)
         return function
 
@@ -292,50 +238,58 @@ class Recorded:
         if parent is None:
             return handle
         if handle.__class__ is Parts:
-            return _taken_apart(handle, parent[1], parent)
+            return _taken_apart(self._kind, handle, parent[1], parent)
         if parent.__class__ is Version:  # what is recorded now must notice a write as well
-            plain = wrap(handle, self._kernels, self._kernels.dtype(handle), None)
+            plain = wrap(self._kind, handle, self._kernels, self._kernels.dtype(handle), None)
             plain._storage = Storage.of(parent)
             return plain
         kernels = (
             parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
         )
-        return wrap(handle, kernels, kernels.dtype(handle), parent)
+        return wrap(self._kind, handle, kernels, kernels.dtype(handle), parent)
 
     def dtype(self, x: Tensor) -> DType:
         """The dtype of an operand, as `Kernels.dtype`."""
         return x.dtype
 
 
-def recorded(op: Op) -> Callable[..., Tensor]:
-    """An operation as a function of tensors and canonical parameters."""
+def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., Tensor]:
+    """An operation as a function of tensors and canonical parameters.
+
+    Where all operands are numbers, the first becomes a tensor on the device of `kernels`, by default the default one.
+    """
+    device = None if kernels is None else kernels.device
+
+    def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        if any(x.__class__ is kind for x in operands):
+            return operands
+        return (as_array(kind, operands[0], device=device), *operands[1:])
+
     if op.parts is not None:
-        return lambda *operands, **params: apply_parts(op, operands, params)
+        return lambda *operands, **params: apply_parts(op, started(operands), params)
     if op.gradient is None:  # only `apply` differentiates a composition
-        return lambda *operands, **params: apply(op, operands, params)
+        return lambda *operands, **params: apply(op, started(operands), params)
     if op.operands == 1 and op is not TRANSFER:
-        return lambda x, **params: apply_single(op, x if x.__class__ is Tensor else asarray(x), params)
+        return lambda x, **params: apply_single(op, x if x.__class__ is kind else started((x,))[0], params)
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
-        return lambda *operands, **params: apply(op, operands, params)
+        return lambda *operands, **params: apply(op, started(operands), params)
     operator, reflected = binary(op.name)
 
     def function(x: Any, y: Any) -> Tensor:
-        result = (
-            operator(x, y) if x.__class__ is Tensor else reflected(y, x) if y.__class__ is Tensor else NotImplemented
-        )
-        return apply(op, (x, y)) if result is NotImplemented else result
+        result = operator(x, y) if x.__class__ is kind else reflected(y, x) if y.__class__ is kind else NotImplemented
+        return apply(op, started((x, y))) if result is NotImplemented else result
 
     return function
 
 
-def create(op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
+def create(kind: type[Tensor], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
     """Run an operation without operands on a device."""
     kernels.native(dtype)
     try:
         handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
     except Exception as error:
         raise explain(op, kernels, (), params, error)
-    return wrap(handle, kernels, dtype, None)
+    return wrap(kind, handle, kernels, dtype, None)
 
 
 TRANSFER = Op(
@@ -359,7 +313,7 @@ PART = Op(
 )
 
 
-# ── methods made from the table ──────────────────────────────────────────────────────────────────────────────
+# ── operators ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -370,9 +324,10 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
 
     def operator(x: Tensor, y: Any) -> Any:
+        kind = x.__class__
         kernels = x._kernels
         dtype = x.dtype
-        if y.__class__ is not Tensor or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
+        if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
             return with_scalar(x, y) if y.__class__ is float or y.__class__ is int else _general(op, x, y)
         a = x._handle
         b = y._handle
@@ -382,7 +337,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             raise explain(op, kernels, (x, y), NO_PARAMS, error)
         p = x._record
         q = y._record
-        out = new(Tensor)
+        out = new(kind)
         out._handle = handle
         out._kernels = kernels
         out.dtype = result or dtype
@@ -407,7 +362,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)
             record = [op, kernels, NO_PARAMS, handle, *links]
-        return wrap(handle, kernels, result or x.dtype, record)
+        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
     def reflected(x: Tensor, y: Any) -> Any:
         return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
@@ -430,71 +385,9 @@ def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
     return looking
 
 
-def augmented(name: str) -> Callable[[Any, Any], Any]:
-    """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `writing.write`."""
-    operator, _ = binary(name)
-
-    def method(x: Tensor, y: Any) -> Any:
-        refuse_leaf(x)
-        if (result := operator(x, y)) is NotImplemented:
-            return result
-        write(x, ..., result, y)
-        return x
-
-    return method
-
-
 def _general(op: Op, x: Any, y: Any) -> Any:
     """An operator's operands that the hot path does not know."""
     for operand in (x, y):
-        if not isinstance(operand, (Tensor, *SCALARS)) and not hasattr(operand, "__array__"):
+        if not isinstance(operand, (Array, *SCALARS)) and not hasattr(operand, "__array__"):
             return NotImplemented
     return apply(op, (x, y))
-
-
-def unary(name: str) -> Callable[[Any], Tensor]:
-    """A method without parameters."""
-    op = TABLE[name]
-
-    def method(x: Tensor) -> Tensor:
-        return apply_single(op, x)
-
-    method.__doc__ = op.doc
-    return method
-
-
-def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
-    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
-    assert op.parameters is not None
-    wanted = None if dtype is None else as_dtype(dtype)
-    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
-    return out if wanted in (None, out.dtype) else out.astype(wanted)
-
-
-def reduction(name: str) -> Callable[..., Tensor]:
-    """A method that reduces over axes; over all of them by default."""
-    op = TABLE[name]
-    parameters = op.parameters
-    assert parameters is not None
-    always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
-
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
-        if axis is None and not keepdims and not others and always_defined:
-            return apply_single(op, x, ALL_AXES)
-        if op.cast is accumulator and "dtype" in others:
-            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
-        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
-
-    method.__doc__ = op.doc
-    return method
-
-
-def along(name: str) -> Callable[..., Tensor]:
-    """A method that works along one axis, the last by default."""
-    op = TABLE[name]
-
-    def method(x: Tensor, axis: int = -1) -> Tensor:
-        return apply_single(op, x, {"axis": resolve_axis(name, axis, len(x._handle.shape))})
-
-    method.__doc__ = op.doc
-    return method

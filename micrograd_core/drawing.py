@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from micrograd_core.autograd import Leaf
 from micrograd_core.bridge import Elements
-from micrograd_core.scalar_rules import BINARY, REFLECTED
+from micrograd_core.engine.graph import Leaf
 from micrograd_core.scalar_runs import unpack
 from micrograd_core.scalar_sweep import Block
 from micrograd_core.tensor import Tensor
-from micrograd_core.value import Value, leaf
+from micrograd_core.value import CONSTANT, Value, operands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT = 150
-CONSTANT = "constant"  # marks a value that stands for a number in somebody's operands
 
 
 class Node(NamedTuple):
@@ -174,18 +172,6 @@ def children(node: Any) -> Iterator[Any]:
         yield from dict.fromkeys(x for x in node.values or () if x is not None)
     elif isinstance(node, list):
         yield from (parent for parent in node[4::2] if isinstance(parent, (list, Leaf)))
-
-
-def operands(value: Value) -> list[Value]:
-    """What a value was computed from, in order; a constant as a value made for the occasion."""
-    unpack(value)
-    a, b, name = value._a, value._b, value._name
-    if a is None or isinstance(a, Block):
-        return [] if a is None else [x for x in a.inputs if x is not None]
-    if b is None and name in BINARY and name != "**":  # a constant exponent is in the name, as in micrograd
-        b = leaf(float(value._db))
-        b._db = CONSTANT
-    return [x for x in ((b, a) if name in REFLECTED else (a, b)) if x is not None]
 
 
 def _is_result(value: Value) -> bool:

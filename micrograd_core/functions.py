@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.device import Device
-from micrograd_core.dispatch import SCALARS, accumulated, apply, apply_parts, recorded
+from micrograd_core.dispatch import SCALARS, apply, apply_parts, apply_single, recorded
 from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.ops import SAME, TABLE, Array, Op
@@ -15,6 +15,7 @@ from micrograd_core.ops.common import to_bool, to_int64
 from micrograd_core.ops.complex import complex_dtype, real_dtype
 from micrograd_core.ops.movement import requested
 from micrograd_core.ops.reductions import accumulator
+from micrograd_core.standard import accumulated
 from micrograd_core.tensor import Tensor, asarray
 
 
@@ -22,7 +23,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
     parameters = op.parameters
     count = op.operands
-    run = recorded(op)
+    run = recorded(Tensor, op)
     perform = apply if op.parts is None else apply_parts
 
     def simple(*operands: Any) -> Tensor:
@@ -187,7 +188,19 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     return apply(TABLE["clip"], (x, low if min is None else min, high if max is None else max))
 
 
+def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> Tensor:
+    """As the record says; without a generator the default one is drawn from."""
+    if training and not isinstance(generator, int):
+        from micrograd_core.random import chosen_generator  # not before somebody draws
+
+        generator = chosen_generator(generator)
+    x, op = asarray(x), TABLE["dropout"]
+    assert op.parameters is not None
+    return apply_single(op, x, op.parameters(x, p, training=training, generator=generator))
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-clip.__doc__ = _docstring(TABLE["clip"])
-FUNCTIONS["clip"] = clip
+for written in (clip, dropout):
+    written.__doc__ = _docstring(TABLE[written.__name__])
+    FUNCTIONS[written.__name__] = written
 MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from micrograd_core.autograd import enable_grad
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import complex128, float64
+from micrograd_core.engine.modes import enable_grad
 from micrograd_core.errors import DTypeError, GradcheckError
-from micrograd_core.host import nest
+from micrograd_core.layout import nest
 from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor, asarray
 

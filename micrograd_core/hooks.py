@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import dispatch
-from micrograd_core.autograd import FREED, Leaf
-from micrograd_core.dispatch import wrap
+from micrograd_core.dispatch import apply_single
+from micrograd_core.engine.array import storage, wrap
+from micrograd_core.engine.graph import FREED, Leaf
 from micrograd_core.errors import GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.writing import storage
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
@@ -32,17 +31,17 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook]) -> Any:
+def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
     """The cotangent after all hooks."""
-    if g.__class__ is dispatch.Tensor:
+    if g.__class__ is kind:
         return run(hooks, g)
-    return run(hooks, wrap(g, k, k.dtype(g), None))._handle
+    return run(hooks, wrap(kind, g, k, k.dtype(g), None))._handle
 
 
 HOOKED = Op(
     "hook",
     "The same tensor; functions see its gradient.",
-    tangent=lambda op, k, tangents, out, x, *, hooks: tangents[0],
+    tangent=lambda op, k, tangents, out, x, *, hooks, kind: tangents[0],
     gradient=(_seen,),
     gradient_aliases=True,
 )
@@ -89,38 +88,38 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
         raise GraphError(FREED)
     if record.__class__ is Leaf:
         hooks = {} if record.hooks is None else record.hooks
-        hook_leaf(record, hooks)
+        hook_leaf(x, hooks)
     elif record[0].name == HOOKED.name:
         hooks = record[2]["hooks"]
     else:  # the node moves one place back, so that all who know it lead through the hooks
         hooks = {}
-        record[:] = [HOOKED, x._kernels, {"hooks": hooks}, x._handle, record[:], x._handle]
+        record[:] = [HOOKED, x._kernels, {"hooks": hooks, "kind": x.__class__}, x._handle, record[:], x._handle]
     key = object()  # its own in every process that a pickle comes to
     hooks[key] = hook
     return HookHandle(hooks, key)
 
 
-def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:
+def hook_leaf(x: Tensor, hooks: dict[object, Hook]) -> None:
     """Let a leaf have these hooks, and sweeps look for hooks of leaves."""
     global on_leaves
-    on_leaves, leaf.hooks = True, hooks
+    on_leaves, x._record.hooks, x._record.kind = True, hooks, x.__class__
 
 
 def conjugate(g: Tensor) -> Tensor:
     """Between cotangents as the sweep carries them and as users see them: the same if real."""
-    return dispatch.apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
+    return apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
 
 
 def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
     """What hooks make of a cotangent."""
     g = conjugate(cotangent)
     for hook in tuple(hooks.values()):
-        shown = wrap(g._handle, g._kernels, g.dtype, g._record)
+        shown = wrap(g.__class__, g._handle, g._kernels, g.dtype, g._record)
         storage(shown).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         found = hook(shown)
         if found is None:
             continue
-        if found.__class__ is not dispatch.Tensor:
+        if found.__class__ is not g.__class__:
             raise TypeError(f"a hook must return a Tensor or None; it returned {type(found).__name__}")
         if found.shape != g.shape or found.dtype is not g.dtype or found._kernels.root is not g._kernels.root:
             raise ShapeError(
@@ -134,9 +133,9 @@ def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
 def of_leaf(leaf: Leaf, g: Any) -> Any:
     """What the hooks of a leaf make of its gradient, a tensor that records or a handle: fresh memory again."""
     assert leaf.hooks is not None
-    if g.__class__ is dispatch.Tensor:
+    if g.__class__ is leaf.kind:
         return run(leaf.hooks, g)
-    seen = run(leaf.hooks, wrap(g, leaf.kernels, leaf.kernels.dtype(g), None))
+    seen = run(leaf.hooks, wrap(leaf.kind, g, leaf.kernels, leaf.kernels.dtype(g), None))
     return leaf.kernels.copy(seen._handle)
 
 

@@ -1,4 +1,7 @@
-"""Between Python and tensors: what data becomes as C-order bytes, and how a tensor prints. Imports no array library."""
+"""Data on their way into tensors and out of them: Python's numbers and sequences, buffers, DLPack, C-order bytes.
+
+Imports no array library.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,81 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.backend import member
+from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
-from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle
-from micrograd_core.layout import MAX_DIMENSIONS, Shape
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.explain import explain
+from micrograd_core.errors import (
+    DeviceUnavailable,
+    DTypeError,
+    GraphError,
+    ShapeError,
+    UnreadableHandle,
+    UnsupportedDType,
+)
+from micrograd_core.layout import MAX_DIMENSIONS, Shape, nest
 from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
+
+DLPACK_DEVICES = {1: "cpu", 2: "cuda", 10: "rocm", 8: "metal", 14: "oneapi"}
+"""Device names by the numbers of DLPack's ``DLDeviceType``."""
 
 _KIND_OF_FORMAT = {
     **dict.fromkeys("bhilqn", "int"),
     **dict.fromkeys("BHILQN", "uint"),
     **dict.fromkeys("efdg", "float"),
 }
+
+
+def as_array(
+    kind: type[Tensor], data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor of class `kind` with the elements of `data`: see `asarray`."""
+    wanted = None if dtype is None else as_dtype(dtype)
+    if data.__class__ is kind:
+        x: Tensor = data if device is None else data.to(device)
+        x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
+        return x.copy() if copy and x is data else x
+    if copy is False and not is_elsewhere(data):
+        raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
+    kernels: Any = (default_device() if device is None else Device(device)).kernels
+    try:
+        buffer, shape, found = ingest(data, wanted)
+    except TypeError:
+        if not is_elsewhere(data):
+            raise
+        x = from_dlpack(kind, data, device=device, copy=copy)
+        return x if wanted is None or wanted is x.dtype else x.astype(wanted)
+    if found not in kernels._native:
+        raise UnsupportedDType(found.name, str(kernels.device), kernels.backend.dtypes)
+    try:
+        handle = kernels.upload(buffer, shape, found)
+    except MemoryError as error:
+        raise explain(TABLE["copy"], kernels, (), {}, error)
+    x = wrap(kind, handle, kernels, found, None)
+    return x if wanted is None or wanted is found else x.astype(wanted)
+
+
+def from_dlpack(kind: type[Tensor], x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of class `kind` over the memory of another library's array: see `creation.from_dlpack`."""
+    if x.__class__ is kind and "dlpack" not in x.device.capabilities:
+        out: Tensor = x.detach()
+    else:
+        place, index = x.__dlpack_device__()
+        name = DLPACK_DEVICES.get(int(place), f"dlpack type {int(place)}")
+        home = Device("cpu" if name == "cpu" else f"{name}:{index}")
+        if "dlpack" not in home.capabilities:
+            raise DeviceUnavailable(str(home), "its backend does not take memory through DLPack", "use asarray(...)")
+        handle = member(home.kernels.backend, "from_dlpack")(x)
+        out = wrap(kind, handle, home.kernels, home.kernels.dtype(handle), None)
+    moved = out if device is None else out.to(device)
+    if copy is False and moved is not out:
+        raise ValueError(f"from_dlpack: memory of {out.device} cannot be seen from {moved.device} without a copy")
+    return moved.copy() if copy and moved is out else moved
 
 
 def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
@@ -168,76 +233,6 @@ def read(kernels: Any, handle: Any, dtype: DType) -> Any:
 def elements(data: Any, shape: Shape, dtype: DType) -> Any:
     """C-order bytes as nested lists of Python numbers."""
     return nest(unpack(data, dtype), shape)
-
-
-def nest(flat: list[Any], shape: Shape) -> Any:
-    """A flat list as nested lists."""
-    if not shape:
-        return flat[0]
-    for length in reversed(shape[1:]):
-        count = len(flat) // length if length else math.prod(shape[:-1])
-        flat = [flat[i * length : (i + 1) * length] for i in range(count)]
-        shape = shape[:-1]
-    return flat
-
-
-# ── printing ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-SUMMARIZE = 1000  # elements above which only the edges of each axis are shown
-EDGE = 3
-
-
-def describe(x: Tensor) -> str:
-    """The repr of a tensor: its numbers (the edges of a large one), then what is not the default."""
-    if x._kernels.depth:
-        return f"Tensor(<one of a batch>, shape={x.shape}, dtype={x.dtype})"
-    size = math.prod(x.shape)
-    cut = size > SUMMARIZE
-    shown = x.detach()
-    edges = [cut and length > 2 * EDGE for length in x.shape]
-    for axis, edge in enumerate(edges):
-        if edge:
-            shown = _edges(shown, axis)
-    flat = [_number(value) for value in _flat(shown.tolist(), len(x.shape))]
-    width = max(map(len, flat), default=0)
-    texts = nest([text.rjust(width) for text in flat], shown.shape) if flat or not x.shape else []
-    body = _rows(texts, edges, len("Tensor(")) if flat else f"[], shape={x.shape}"
-    extras = [f"dtype={x.dtype}"] if str(x.dtype) not in ("float32", "int64", "bool") or not flat else []
-    extras += [f"shape={x.shape}"] if cut else []
-    extras += [] if x.device.is_cpu() else [f"device='{x.device}'"]
-    extras += ["requires_grad=True"] if x.requires_grad else []
-    return f"Tensor({', '.join([body, *extras])})"
-
-
-def _edges(x: Tensor, axis: int) -> Tensor:
-    from micrograd_core.dispatch import apply
-
-    before = (slice(None),) * axis
-    return apply(TABLE["concat"], (x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]), {"axis": axis})
-
-
-def _flat(values: Any, depth: int) -> list[Any]:
-    values = values if depth else [values]
-    for _ in range(depth - 1):
-        values = [item for row in values for item in row]
-    return list(values)
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        text = f"{value:.4g}"
-        return text if any(mark in text for mark in ".ein") else text + "."
-    return str(value)
-
-
-def _rows(texts: Any, edges: list[bool], indent: int) -> str:
-    if isinstance(texts, str):
-        return texts.strip()
-    inner = [_rows(row, edges[1:], indent + 1) if not isinstance(row, str) else row for row in texts]
-    if edges[0]:
-        inner.insert(EDGE, "...")
-    gap = ", " if isinstance(texts[0], str) else "," + "\n" * (len(edges) - 1) + " " * (indent + 1)
-    return f"[{gap.join(inner)}]"
 
 
 HOST = 1  # DLPack's number of the host's memory

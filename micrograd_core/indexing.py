@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from micrograd_core import dispatch
 from micrograd_core.dispatch import SCALARS, apply, apply_single
 from micrograd_core.dtypes import bool_, fits
+from micrograd_core.engine.array import Array
 from micrograd_core.errors import DTypeError, IndexingError
+from micrograd_core.host import as_array
 from micrograd_core.layout import Key, Shape, resolve_key
 from micrograd_core.ops import TABLE
 
@@ -65,17 +66,17 @@ def _is_array(entry: Any) -> bool:
 def _as_index(entry: Any, x: Tensor) -> Tensor:
     """An entry as a tensor of integers or booleans."""
     empty = isinstance(entry, list) and not entry
-    index: Tensor = (
+    index: Any = (
         entry
-        if isinstance(entry, dispatch.Tensor)
-        else dispatch.asarray(entry, dtype="int64" if empty else None, device=x.device)
+        if isinstance(entry, Array)
+        else as_array(x.__class__, entry, dtype="int64" if empty else None, device=x.device)
     )
     if not (index.dtype.is_integer or index.dtype is bool_):
         raise IndexingError(
             f"getitem: an array in a key holds integers or booleans; got {index.dtype} of shape {index.shape}; "
             "convert it with .astype('int64')"
         )
-    return index
+    return index  # type: ignore[no-any-return]
 
 
 class Selection(NamedTuple):
@@ -99,7 +100,7 @@ class Selection(NamedTuple):
         inside = False
         ndim = 0  # of the view
         for entry, axis in _with_axes(entries, x.shape):
-            array = isinstance(entry, dispatch.Tensor) and bool(entry.ndim or entry.dtype is bool_)
+            array = isinstance(entry, Array) and bool(entry.ndim or entry.dtype is bool_)
             selects = array or not (entry is None or entry is Ellipsis or isinstance(entry, slice))
             runs += selects and not inside
             inside = selects
@@ -190,7 +191,7 @@ def _span(entry: Any) -> int:
     """How many axes of the tensor an entry is for."""
     if entry is None or entry is Ellipsis:
         return 0
-    return entry.ndim if isinstance(entry, dispatch.Tensor) and entry.dtype is bool_ else 1
+    return entry.ndim if isinstance(entry, Array) and entry.dtype is bool_ else 1
 
 
 def _true_positions(mask: Tensor, shape: Shape, axis: int) -> list[Tensor]:
@@ -230,9 +231,9 @@ def fitting(x: Tensor, value: Any) -> Any:
     DTypeError
         Where the value's kind of number does not fit the tensor's.
     """
-    if not isinstance(value, (dispatch.Tensor, *SCALARS)):
-        value = dispatch.asarray(value, device=x.device)
-    if isinstance(value, dispatch.Tensor) and value.dtype is not x.dtype:
+    if not isinstance(value, (Array, *SCALARS)):
+        value = as_array(x.__class__, value, device=x.device)
+    if value.__class__ is x.__class__ and value.dtype is not x.dtype:
         if not fits(value.dtype, x.dtype):
             raise DTypeError(
                 f"a {value.dtype} value does not fit into a {x.dtype} tensor; convert it with .astype({str(x.dtype)!r})"

@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core import trees
-from micrograd_core.autograd import Leaf, Parts, push, recording, records_at, sweep
+from micrograd_core.autograd import push, sweep
 from micrograd_core.batching import settled
-from micrograd_core.differentiate import as_gradient, out_of_graph, reaches_beyond, variables_of, with_aux
-from micrograd_core.dispatch import Recorded, unrecorded, wrap
+from micrograd_core.differentiate import as_gradient, out_of_graph, reaches_beyond, recorded_on, variables_of, with_aux
+from micrograd_core.dispatch import Recorded
+from micrograd_core.engine.array import unrecorded, wrap
+from micrograd_core.engine.graph import Leaf, Parts
+from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.modes import depth
 from micrograd_core.ops import Op, unbroadcast
@@ -57,10 +60,10 @@ class Linearized:
         if not root:
             return [as_gradient(None, x) for x in self.variables]
         seeds = [_fitting(self.name, "cotangent", cotangents[i], self.outputs[i]) for i in rows]
-        seeds = [Recorded.of(g._kernels).conj(g) if g.dtype.is_complex else g for g in seeds]
+        seeds = [recorded_on(g._kernels).conj(g) if g.dtype.is_complex else g for g in seeds]
         with recording(create := self._records(seeds), root[1].depth):
             if create or any(g._kernels is not self.outputs[i]._kernels for g, i in zip(seeds, rows, strict=True)):
-                found = sweep(root, seeds, True, Recorded.of, self.wanted)
+                found = sweep(root, seeds, True, recorded_on, self.wanted)
             else:
                 found = sweep(root, [g._handle for g in seeds], True, None, self.wanted)
             by_node = {id(node): g for node, g in found}
@@ -80,7 +83,7 @@ class Linearized:
             places = {id(x._record): x._kernels for x in self.variables}
             with recording(create := self._records(list(given.values())), root[1].depth):
                 if create or any(t._kernels is not places[key] for key, t in given.items()):
-                    pushed = push(root, given, transposed, Recorded.of)
+                    pushed = push(root, given, transposed, recorded_on)
                 else:
                     pushed = push(root, {key: t._handle for key, t in given.items()}, transposed)
             found = dict(zip(rows, pushed, strict=True))
@@ -115,7 +118,7 @@ def as_tangent(t: Any, like: Tensor) -> Tensor:
     kernels = like._kernels
     if t is None:
         t = kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
-    return t if t.__class__ is Tensor else wrap(t, kernels, like.dtype, None)
+    return t if t.__class__ is Tensor else wrap(Tensor, t, kernels, like.dtype, None)
 
 
 def linearized(
@@ -140,7 +143,7 @@ def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
     if not isinstance(k, Recorded):
         given, result, xs = (_tensors(k, each) for each in (list(tangents), out, operands))
-        return _handles(_transposed(op, Recorded.of(k), given, result, xs, params))
+        return _handles(_transposed(op, recorded_on(k), given, result, xs, params))
     return _transposed(op, k, tangents, out, operands, params)
 
 
@@ -163,14 +166,14 @@ def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: 
         if not pulled:
             return None
         ends = {id(y._record) for y in dummies}
-        found = {id(node): t for node, t in sweep(joined(pulled), seeds, True, Recorded.of, ends)}
+        found = {id(node): t for node, t in sweep(joined(pulled), seeds, True, recorded_on, ends)}
         made = [as_tangent(found.get(id(y._record)), y) for y in dummies]
     return Parts(made) if isinstance(out, tuple) else made[0]
 
 
 def zero_leaf(y: Tensor) -> Tensor:
     """A new variable like `y`, for a cotangent or a tangent."""
-    zero = wrap(y._kernels.full(shape=y.shape, fill_value=0, dtype=y.dtype), y._kernels, y.dtype, None)
+    zero = wrap(Tensor, y._kernels.full(shape=y.shape, fill_value=0, dtype=y.dtype), y._kernels, y.dtype, None)
     if y.dtype.is_floating:
         zero._record, zero._grad = Leaf(zero), None
     return zero
@@ -180,7 +183,7 @@ def _tensors(k: Any, x: Any) -> Any:
     """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
     if isinstance(x, (list, tuple)):
         return type(x)(_tensors(k, each) for each in x)
-    return wrap(x, k, k.dtype(x), None) if hasattr(x, "shape") else x
+    return wrap(Tensor, x, k, k.dtype(x), None) if hasattr(x, "shape") else x
 
 
 def _handles(x: Any) -> Any:

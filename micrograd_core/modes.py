@@ -65,6 +65,12 @@ def depth() -> int:
     return len(levels.get())
 
 
+def at_depth(root: Any) -> Any:
+    """The kernel table of tensors that are made here: a device's own, or inside `vmap` that of the innermost level."""
+    around = levels.get()
+    return around[-1].table(root, len(around)) if around else root
+
+
 def draws() -> int:
     """How many sets of random numbers one drawing takes: one, or inside `vmap` perhaps one for each example.
 

@@ -27,9 +27,6 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
 from micrograd_core.tensor import Tensor, asarray, shares_memory
 
-VERSION: Final = "2025.12"
-VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
 
 # ── dtypes ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from micrograd_core.clipping import clip_grad_norm, clip_grad_value
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import REAL_OF, float32, weak
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.schedules import Schedule, cosine, linear_warmup, step_decay
 from micrograd_core.tensor import Tensor, asarray
@@ -175,7 +175,7 @@ class Optimizer:
                     if name == "step" and x is not None:
                         found[f"{i}.{part}{name}"] = asarray(x, dtype=float32, device=p.device)
                     elif x is not None:
-                        found[f"{i}.{part}{name}"] = wrap(x, p._kernels, p._kernels.dtype(x), None).copy()
+                        found[f"{i}.{part}{name}"] = wrap(Tensor, x, p._kernels, p._kernels.dtype(x), None).copy()
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -224,7 +224,7 @@ def _replaced(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, 
 
 def _shown(kernels: Any, x: Any) -> Any:
     """A handle as a tensor; anything else as it is."""
-    return wrap(x, kernels, kernels.dtype(x), None) if hasattr(x, "shape") else x
+    return wrap(Tensor, x, kernels, kernels.dtype(x), None) if hasattr(x, "shape") else x
 
 
 def _hidden(x: Any) -> Any:

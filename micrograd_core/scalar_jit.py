@@ -13,9 +13,9 @@ from numbers import Number
 from typing import Any
 
 from micrograd_core import trees
-from micrograd_core.autograd import enable_grad, is_grad_enabled
 from micrograd_core.cells import DeviceParameter, Matrix, Parameter
 from micrograd_core.device_value import OPERATIONS, DeviceValue
+from micrograd_core.engine.modes import enable_grad, is_grad_enabled
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.expressions import INPUTS, Expression, Expressions, Operand
 from micrograd_core.floats import number

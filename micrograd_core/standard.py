@@ -2,15 +2,97 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.device import Device
-from micrograd_core.dispatch import augmented, binary, unary
+from micrograd_core.dispatch import apply_single, binary
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.array import Array, refuse_leaf
 from micrograd_core.errors import GraphError, UnsupportedOp
+from micrograd_core.layout import resolve_axis
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops.reductions import accumulator
+from micrograd_core.writing import write
+
+if TYPE_CHECKING:
+    from micrograd_core.tensor import Tensor
+
+VERSION: Final = "2025.12"
+VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
+
+# ── methods made from the op table ───────────────────────────────────────────────────────────────────────────
 
 
-class Array:
+def augmented(name: str) -> Callable[[Any, Any], Any]:
+    """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `write`."""
+    operator, _ = binary(name)
+
+    def method(x: Tensor, y: Any) -> Any:
+        refuse_leaf(x)
+        if (result := operator(x, y)) is NotImplemented:
+            return result
+        write(x, ..., result, y)
+        return x
+
+    return method
+
+
+def unary(name: str) -> Callable[[Any], Tensor]:
+    """A method without parameters."""
+    op = TABLE[name]
+
+    def method(x: Tensor) -> Tensor:
+        return apply_single(op, x)
+
+    method.__doc__ = op.doc
+    return method
+
+
+def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
+    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
+    assert op.parameters is not None
+    wanted = None if dtype is None else as_dtype(dtype)
+    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
+    return out if wanted in (None, out.dtype) else out.astype(wanted)
+
+
+def reduction(name: str) -> Callable[..., Tensor]:
+    """A method that reduces over axes; over all of them by default."""
+    op = TABLE[name]
+    parameters = op.parameters
+    assert parameters is not None
+    always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
+
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
+        if axis is None and not keepdims and not others and always_defined:
+            return apply_single(op, x, ALL_AXES)
+        if op.cast is accumulator and "dtype" in others:
+            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
+        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
+
+    method.__doc__ = op.doc
+    return method
+
+
+def along(name: str) -> Callable[..., Tensor]:
+    """A method that works along one axis, the last by default."""
+    op = TABLE[name]
+
+    def method(x: Tensor, axis: int = -1) -> Tensor:
+        return apply_single(op, x, {"axis": resolve_axis(name, axis, len(x._handle.shape))})
+
+    method.__doc__ = op.doc
+    return method
+
+
+# ── the class ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Operators(Array):
     """Operators from the op table, and the doors to other libraries."""
 
     __slots__ = ()
@@ -52,12 +134,9 @@ class Array:
     __invert__ = unary("bitwise_invert")
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        import micrograd_core
-        from micrograd_core.namespace import VERSIONS
-
         if api_version is not None and api_version not in VERSIONS:
             raise ValueError(f"micrograd_core follows the array API {', '.join(VERSIONS)}; not {api_version!r}")
-        return micrograd_core
+        return sys.modules[__name__.partition(".")[0]]
 
     def to_device(self: Any, device: str | Device, /, *, stream: Any = None) -> Any:
         """`Tensor.to`, as the array API spells it. Streams are not supported."""

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from micrograd_core import dispatch, errors
-from micrograd_core.autograd import Leaf, no_grad
-from micrograd_core.device import Device, default_device, destination
-from micrograd_core.differentiate import backward
-from micrograd_core.dispatch import NO_PARAMS, TRANSFER, along, apply, apply_single, explain, reduction, unary, wrap
+from micrograd_core import errors
+from micrograd_core.array.printing import describe
+from micrograd_core.device import Device, destination
+from micrograd_core.dispatch import NO_PARAMS, TRANSFER, apply, apply_single
 from micrograd_core.dtypes import DType
-from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError, UnsupportedDType
+from micrograd_core.engine.array import share, share_view, storage, wrap
+from micrograd_core.engine.backward import backward
+from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
 from micrograd_core.hooks import hook_leaf, register_hook
-from micrograd_core.host import describe, elements, ingest, is_elsewhere, read
+from micrograd_core.host import as_array, elements, read
 from micrograd_core.indexing import At, getitem
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
-from micrograd_core.standard import Array
-from micrograd_core.writing import Storage, share, share_view, storage, write
+from micrograd_core.standard import Operators, along, reduction, unary
+from micrograd_core.writing import write
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
-class Tensor(Array):
+class Tensor(Operators):
     """An n-d array on some device that remembers how it was made.
 
     Parameters
@@ -45,16 +47,10 @@ class Tensor(Array):
         When `data` is not numbers, or ragged.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
+    __slots__ = ()
     __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
 
-    _grad: Tensor | None  # set on leaves only
-    _handle: Any
-    _kernels: Any
-    _origin: Any  # of a view: see `writing`
-    _record: Any
-    _storage: Storage | None
-    dtype: DType
+    _grad: Tensor | None
 
     def __init__(
         self, data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool | None = None
@@ -69,25 +65,9 @@ class Tensor(Array):
     # attributes
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        return tuple(self._handle.shape)
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self._handle.shape)
-
-    @property
     def size(self) -> int:
         """Number of elements."""
         return Layout.contiguous(self.shape).size
-
-    @property
-    def device(self) -> Device:
-        """Where the elements are."""
-        device: Device = self._kernels.device
-        return device
 
     @property
     def layout(self) -> Layout:
@@ -180,7 +160,7 @@ class Tensor(Array):
     def detach(self) -> Tensor:
         """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
         handle = self._handle if not self._kernels.depth else self._kernels.detach(self._handle)
-        out = wrap(handle, self._kernels, self.dtype, None)
+        out = wrap(Tensor, handle, self._kernels, self.dtype, None)
         share_view(self, out, None, NO_PARAMS)
         return out
 
@@ -420,11 +400,11 @@ class Tensor(Array):
     def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
         self._grad, hooks = state
         if hooks:
-            hook_leaf(self._record, hooks)
+            hook_leaf(self, hooks)
 
 
 def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:
-    out = wrap(device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
+    out = wrap(Tensor, device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
     out.requires_grad = requires_grad
     return out
 
@@ -461,36 +441,9 @@ def asarray(
     """
     if requires_grad:
         return Tensor(data, dtype=dtype, device=device, requires_grad=True)
-    wanted = None if dtype is None else as_dtype(dtype)
-    if data.__class__ is Tensor:
-        x: Tensor = data if device is None else data.to(device)
-        x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
-        return x.copy() if copy and x is data else x
-    if copy is False and not is_elsewhere(data):
-        raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
-    kernels = (default_device() if device is None else Device(device)).kernels
-    try:
-        buffer, shape, found = ingest(data, wanted)
-    except TypeError:
-        if not is_elsewhere(data):
-            raise
-        from micrograd_core.creation import from_dlpack
-
-        x = from_dlpack(data, device=device, copy=copy)
-        return x if wanted is None or wanted is x.dtype else x.astype(wanted)
-    if found not in kernels._native:
-        raise UnsupportedDType(found.name, str(kernels.device), kernels.backend.dtypes)
-    try:
-        handle = kernels.upload(buffer, shape, found)
-    except MemoryError as error:
-        raise explain(TABLE["copy"], kernels, (), NO_PARAMS, error)
-    x = wrap(handle, kernels, found, None)
-    return x if wanted is None or wanted is found else x.astype(wanted)
+    return as_array(Tensor, data, dtype=dtype, device=device, copy=copy)
 
 
 def shares_memory(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors look at common memory: false as soon as they are on different devices."""
     return x._kernels is y._kernels and bool(x._kernels.shares_memory(x._handle, y._handle))
-
-
-dispatch.Tensor, dispatch.asarray = Tensor, asarray  # type: ignore[misc]

@@ -11,8 +11,8 @@ from typing import Any
 
 from micrograd_core import trees
 from micrograd_core.differentiate import as_gradient, grad
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import int64
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import DTypeError
 from micrograd_core.linearized import Linearized, linearized
 from micrograd_core.tensor import Tensor
@@ -242,7 +242,7 @@ def _block(found: Tensor | None, y: Tensor, x: Tensor) -> Tensor:
 
 def _identity(y: Tensor) -> Tensor:
     """A cotangent or tangent of `y` for each of its elements: 1 there, else 0."""
-    numbers = wrap(y._kernels.arange(y.size, dtype=int64), y._kernels, int64, None)
+    numbers = wrap(Tensor, y._kernels.arange(y.size, dtype=int64), y._kernels, int64, None)
     diagonal: Tensor = numbers.reshape(-1, 1) == numbers
     return diagonal.astype(y.dtype).reshape(y.size, *y.shape)
 

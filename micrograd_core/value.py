@@ -14,7 +14,7 @@ from math import pow
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core import device as devices
-from micrograd_core.autograd import grad_mode
+from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import DeviceMismatch, not_copied
 from micrograd_core.floats import DEAD, Floats, divide, number, power
 from micrograd_core.modes import tracing
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from micrograd_core.tensor import Tensor
 
 new = object.__new__
+CONSTANT = "constant"  # marks a value that stands for a number in somebody's operands
 recording = grad_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
 chosen_device = devices._default.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
@@ -200,8 +201,6 @@ class Value:
     @property
     def _prev(self) -> set[Any]:
         """The operands, as micrograd keeps them; constants as values made for the occasion."""
-        from micrograd_core.drawing import operands
-
         return set(operands(self))
 
     @property
@@ -413,6 +412,18 @@ def leaf(data: Any, kind: type[Value] = Value) -> Any:
     out = new(kind)
     out._data, out._a, out._b, out._uses, out._depth, out._name, out._grad = data, None, None, 0, 0, "", 0.0
     return out
+
+
+def operands(value: Value) -> list[Value]:
+    """What a value was computed from, in order; a constant as a value made for the occasion."""
+    unpack(value)
+    a, b, name = value._a, value._b, value._name
+    if a is None or isinstance(a, Block):
+        return [] if a is None else [x for x in a.inputs if x is not None]
+    if b is None and name in BINARY and name != "**":  # a constant exponent is in the name, as in micrograd
+        b = leaf(float(value._db))
+        b._db = CONSTANT
+    return [x for x in ((b, a) if name in REFLECTED else (a, b)) if x is not None]
 
 
 def unrecorded(data: Any, kind: type[Value] = Value) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 from micrograd_core import trees
 from micrograd_core.batching import RANDOMNESS, Batched, BatchTable, Level, materialized
-from micrograd_core.dispatch import apply_single, wrap
+from micrograd_core.dispatch import apply_single
+from micrograd_core.engine.array import wrap
 from micrograd_core.errors import ShapeError, TransformError, one_of
 from micrograd_core.layout import resolve_axis
 from micrograd_core.modes import depth, during, levels
@@ -108,7 +109,7 @@ def _enter(x: Any, axis: int | None, level: Level, deeper: int) -> Any:
     if axis is None:
         return x
     table = BatchTable.over(x._kernels.root, deeper)
-    return wrap(Batched(_moved(x, resolve_axis("vmap", axis, x.ndim), 0), level), table, x.dtype, None)
+    return wrap(Tensor, Batched(_moved(x, resolve_axis("vmap", axis, x.ndim), 0), level), table, x.dtype, None)
 
 
 def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:

@@ -3,24 +3,20 @@
 A write is real where nothing was recorded. What was recorded keeps its numbers: a copy takes the written tensor's
 place, and what the written tensor is a view of, and what is written from the same memory, is made again from that copy.
 Where somebody else would have to see the write, it is refused. Never silently wrong numbers, or a wrong gradient.
-
-A view remembers its origin, one flat tuple::
-
-    (weak reference to its base, op, params, the base's own origin, replaced, depth)
-
-The base's own origin leads further where nobody holds the base any more. The op is ``None`` for a detached tensor.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
-from micrograd_core.autograd import Leaf, Version, records_at
+from micrograd_core.dispatch import Recorded, apply, prepare
+from micrograd_core.engine.array import Storage, refuse_leaf, shared_beyond
+from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
+from micrograd_core.indexing import fitting, holds_arrays, updated
 from micrograd_core.ops import TABLE, unbroadcast
 
 if TYPE_CHECKING:
@@ -28,104 +24,6 @@ if TYPE_CHECKING:
 
 GETITEM, SCATTER = TABLE["getitem"], TABLE["scatter"]
 MAY_COPY = (TABLE["reshape"], TABLE["diagonal"], TABLE["spread"])  # where strides cannot express the view
-DEEPEST = 32  # so many origins are kept behind each other
-
-
-class Storage:
-    """A piece of memory that several tensors share: each holds the one `Storage`, and nothing else does.
-
-    Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
-    """
-
-    __slots__ = ("_version", "replaced", "tracked")
-
-    def __init__(self, tracked: bool) -> None:
-        self.tracked = tracked  # some tensor that shares the memory records gradients
-        self.replaced = 0  # how often a tensor was given this memory as its data: it may be the base of views no more
-        self._version: Version | None = None
-
-    @classmethod
-    def of(cls, version: Version) -> Storage:
-        """A storage that is in the state `version`."""
-        common = cls(False)
-        common._version = version
-        return common
-
-    def version(self) -> Version:
-        """What a record keeps to notice a write."""
-        if self._version is None:
-            self._version = Version()
-        return self._version
-
-    def written(self) -> None:
-        """Tell all records that saved this memory that it has changed."""
-        if self._version is not None:
-            self._version.stale = True
-            self._version = None
-
-
-def storage(tensor: Tensor) -> Storage:
-    """The storage of a tensor, made if nobody needed it so far."""
-    found = tensor._storage
-    if found is None:
-        found = tensor._storage = Storage(tensor._record is not None)
-    return found
-
-
-def share(tensor: Tensor, view: Tensor) -> None:
-    """Let `view` share the memory of `tensor`."""
-    common = tensor._storage
-    if common is None:
-        common = tensor._storage = Storage(tensor._record is not None)
-    view._storage = common
-    if view._record is not None:
-        common.tracked = True
-
-
-def share_view(base: Tensor, view: Tensor, op: Any, params: dict[str, Any]) -> None:
-    """Let `view`, which `op` made of `base`, share its memory, and remember that."""
-    common = base._storage
-    if common is None:
-        common = base._storage = Storage(base._record is not None)
-        before = base._origin = None
-    else:
-        try:
-            before = base._origin
-        except AttributeError:  # most tensors are nobody's view: only who is viewed again pays for the slot
-            before = base._origin = None
-    view._storage = common
-    if view._record is not None:
-        common.tracked = True
-    if before is None or before[5] == DEEPEST:
-        view._origin = ref(base), op, params, None, common.replaced, 0
-    else:
-        view._origin = ref(base), op, params, before, common.replaced, before[5] + 1
-
-
-def _references(common: Storage) -> int:
-    return sys.getrefcount(common)
-
-
-def _alone() -> int:
-    common = Storage(False)
-    return _references(common)
-
-
-ALONE = _alone()  # what `_references` says of a storage that no tensor holds
-
-
-def shared_beyond(*tensors: Any) -> bool:
-    """Whether a living tensor other than these (or numbers) looks at the memory of the first."""
-    common = tensors[0]._storage
-    if common is None:
-        return False
-    holders = [tensor for tensor in tensors if getattr(tensor, "_storage", None) is common]
-    for tensor in holders:
-        tensor._storage = None
-    others = _references(common) > ALONE
-    for tensor in holders:
-        tensor._storage = common
-    return others
 
 
 def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
@@ -142,9 +40,6 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
     DTypeError
         Where the value's kind of number does not fit the tensor's.
     """
-    from micrograd_core.dispatch import apply, prepare
-    from micrograd_core.indexing import fitting, holds_arrays, updated
-
     source, value = value if operand is None else operand, fitting(x, value)
     if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
         raise GraphError(
@@ -169,7 +64,7 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
     if place and (not records or _in_graph(source, x)) and not (real and "strided" not in x._kernels.capabilities):
         return  # ``x[key] += 1`` has written already, unless the device gave a copy as ``x[key]``
     if real:
-        kernels, _, (_, ready) = prepare(SCATTER, (x, value))
+        _, kernels, _, (_, ready) = prepare(SCATTER, (x, value))
         if kernels.assign(x._handle, getattr(ready, "_handle", ready), params["key"]):
             if x._storage is not None:
                 x._storage.written()
@@ -207,8 +102,6 @@ def _is_place(x: Tensor, params: dict[str, Any], value: Any) -> bool:
 
 def _again(origin: Any, base: Tensor) -> Tensor:
     """The view that `origin` tells of, made of `base` as it is now."""
-    from micrograd_core.dispatch import apply
-
     return base.detach() if origin[1] is None else apply(origin[1], (base,), origin[2])
 
 
@@ -273,13 +166,11 @@ def _can_be_put_back(view: Tensor, base: Tensor) -> bool:
 
 def _put_back(view: Tensor, base: Tensor, new: Tensor) -> Tensor:
     """What `base` has to become for its view to be `new`. A view of all elements is undone by its gradient rule."""
-    from micrograd_core.dispatch import Recorded, apply
-
     _, op, params, *_ = view._origin
     if op is None:
         return new
     if op is not GETITEM:
-        k = Recorded.of(base._kernels)
+        k = Recorded.of(base.__class__, base._kernels)
         new = op.gradient[0](k, new, view, base, **params)
         new = new if new.shape == base.shape else unbroadcast(k, new, base.shape)
         assert SCATTER.parameters is not None
@@ -322,12 +213,3 @@ def _become(x: Tensor, new: Tensor, common: Storage | None, records: bool) -> No
     x._handle, x._storage, x._origin = new._handle, common, common and new._origin
     if records:
         x._record = new._record
-
-
-def refuse_leaf(x: Tensor) -> None:
-    """Refuse to write to a leaf that records, while what is computed is recorded."""
-    if x._record.__class__ is Leaf and records_at(x._kernels.depth):
-        raise GraphError(
-            "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
-            "use `with no_grad():` to change its numbers, or write into x.copy(), or make a new tensor (x = x + 1)"
-        )

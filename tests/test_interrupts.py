@@ -37,6 +37,7 @@ from micrograd_core import (
     scalar_sweep,
     vmap,
 )
+from micrograd_core.engine import autocast as casting
 
 HOME = str(Path(mg.__file__).parent)
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
@@ -117,7 +118,7 @@ def everything() -> dict[str, Any]:
     """All that a mode may leave on, and whether a lock is held."""
     return {
         "grad": autograd._mode.get(),
-        "autocast": amp._dtype.get(),
+        "autocast": casting._dtype.get(),
         "precision": amp.matmul_precision(),
         "device": device._default.get(),
         "generator": random._chosen.get(),
@@ -142,7 +143,7 @@ MODES: dict[str, Callable[[], Any]] = {
     "enable_grad": enable_grad,
     "recording": lambda: autograd.recording(False, 1),
     "autocast": lambda: autocast("bfloat16"),
-    "suspended": amp.suspended,
+    "suspended": casting.suspended,
     "use_device": lambda: mg.use_device("cpu"),
     "use_generator": lambda: random.use_generator(5),
     "watch": lambda: random.watch({}),

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from micrograd_core.device import Device
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
+from micrograd_core.engine.array import wrap
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.tensor import Tensor, asarray
@@ -43,7 +43,7 @@ def upload(array: Any, device: Device, dtype: str = "") -> Tensor:
         return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
     kernels = device.kernels
     handle = kernels.upload(pack(array.ravel().tolist(), bfloat16), array.shape, bfloat16)
-    return wrap(handle, kernels, bfloat16, None)
+    return wrap(Tensor, handle, kernels, bfloat16, None)
 
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one

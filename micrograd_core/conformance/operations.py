@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from micrograd_core import errors
-from micrograd_core.autograd import no_grad
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, rounded, upload
 from micrograd_core.device import Device
 from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
 from micrograd_core.tensor import Tensor, asarray, shares_memory

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core import random
-from micrograd_core.autograd import no_grad
 from micrograd_core.creation import ones, zeros
 from micrograd_core.custom import computing_again
 from micrograd_core.device import Device
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.functions import FUNCTIONS
 from micrograd_core.layout import is_integer

@@ -15,9 +15,9 @@ from micrograd_core.bridge import numbers_of, upload
 from micrograd_core.cells import Cells
 from micrograd_core.device import Device, default_device
 from micrograd_core.device_value import DeviceValue, widest
-from micrograd_core.differentiate import deposit
 from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.backward import deposit
 from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.floats import number
 from micrograd_core.modes import tracing

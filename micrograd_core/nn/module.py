@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from micrograd_core.autograd import Leaf
 from micrograd_core.device import Device, destination
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import DType
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.tensor import Tensor, asarray
@@ -215,7 +215,7 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
         dtype = None
 
     def there(x: Tensor) -> Tensor:
-        same = wrap(x._handle, x._kernels, x.dtype, None)
+        same = wrap(Tensor, x._handle, x._kernels, x.dtype, None)
         return same if device is None and dtype is None else same.to(device, dtype)
 
     new = there(x)

@@ -6,22 +6,20 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import float32
-from micrograd_core.ops.random import words_of_uniform
+from micrograd_core.modes import draws
+from micrograd_core.ops.random import start_of, words_of_uniform
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
 
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
     """The place in a generator's stream is taken here, once: kernel, gradient and higher orders all start from it."""
-    from micrograd_core.modes import draws
-    from micrograd_core.random import Generator, chosen_generator  # it is made of tensors, which are made of this
-
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
     if not training or p == 0:
         return {"p": 0.0, "key": 0, "block": 0}
-    source = Generator(generator) if isinstance(generator, int) else chosen_generator(generator)
-    return {"p": float(p), **source._take(words_of_uniform(math.prod(x.shape) * draws(), float32))}
+    words = words_of_uniform(math.prod(x.shape) * draws(), float32)
+    return {"p": float(p), **(start_of(generator) if isinstance(generator, int) else generator.take(words))}
 
 
 def _dropout(k: Any, x: Any, *, p: float, key: int, block: int) -> Any:

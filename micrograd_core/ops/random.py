@@ -60,6 +60,19 @@ def words(key: int, block: int, count: int) -> Any:
     return memoryview(raw)
 
 
+def start_of(seed: int) -> dict[str, int]:
+    """Where the numbers of a seed begin: the seed is the key, and NumPy's generator, too, begins with block 1.
+
+    Raises
+    ------
+    ValueError
+        For an integer that is no key.
+    """
+    if not 0 <= seed < 1 << KEY_BITS:
+        raise ValueError(f"Generator: the seed must be from 0 to 2**{KEY_BITS} - 1; got {seed}")
+    return {"key": seed, "block": 1}
+
+
 _FRACTION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
@@ -117,4 +130,4 @@ OPS = tuple(
     )
 )
 
-__all__ = ["KEY_BITS", "OPS", "philox", "words", "words_of_uniform"]
+__all__ = ["KEY_BITS", "OPS", "philox", "start_of", "words", "words_of_uniform"]

@@ -1,0 +1,1 @@
+"""What happens at every operation, and how gradients come back: the record of what was computed, and its sweep."""
