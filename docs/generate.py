@@ -23,12 +23,12 @@ from pathlib import Path
 import kernels
 import operations
 
+from micrograd_core.array.functions import kernel_signature
 from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import one_of
-from micrograd_core.functions import kernel_signature
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Op
-from micrograd_core.ops.movement import requested
+from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.record import ANY, BITS, FLOATING, INEXACT, NUMERIC, REAL
 
 DOCS = Path(__file__).parent
@@ -146,7 +146,7 @@ def conformance() -> str:
     for device, libraries in DEVICES.items():
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "matrix.md"
-            command = ["micrograd_core.cli", "conformance", device, "--markdown", str(file), "-n", "auto"]
+            command = ["micrograd_core.tools.cli", "conformance", device, "--markdown", str(file), "-n", "auto"]
             command = [sys.executable, "-m", *command]
             run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             if not file.exists():

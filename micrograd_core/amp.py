@@ -12,7 +12,7 @@ from micrograd_core.engine.autocast import (
     matmul_precision,
     set_matmul_precision,
 )
-from micrograd_core.scaling import GradScaler
+from micrograd_core.optim.scaling import GradScaler
 
 __all__ = [
     "FULL", "HALF", "POLICY", "PRECISIONS", "GradScaler", "autocast", "autocast_dtype", "matmul_precision",

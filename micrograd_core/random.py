@@ -1,8 +1,8 @@
 """Random numbers that a seed determines: the same on every backend and device, whatever was drawn elsewhere.
 
-A `Generator` is a key and a position in that key's stream of numbers; `micrograd_core.ops.random` says which function
-of the two the numbers are. `uniform`, `bernoulli`, `randint` and `permutation` give the same bits everywhere; `normal`
-goes through the device's logarithm and sine, and agrees up to rounding: about 1e-6 standard deviations in float32.
+A `Generator` is a key and a position in that key's stream of numbers; `ops.standard.random` says which function of the
+two the numbers are. `uniform`, `bernoulli`, `randint` and `permutation` give the same bits everywhere; `normal` goes
+through the device's logarithm and sine, and agrees up to rounding: about 1e-6 standard deviations in float32.
 
 Without ``generator=`` the functions draw from the default generator: that of the innermost `use_generator` of this
 context, else the process's, which `manual_seed` restarts. Threads and asyncio tasks do not see each other's
@@ -18,17 +18,17 @@ import os
 from contextvars import ContextVar
 from typing import Any
 
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import create
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ground.context import at_depth, draws, during
+from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
-from micrograd_core.locks import lock
-from micrograd_core.modes import at_depth, draws, during
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.random import KEY_BITS, philox, start_of, words_of_uniform
-from micrograd_core.tensor import Tensor
+from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
 
 _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
 _lock = lock()

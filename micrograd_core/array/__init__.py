@@ -1,1 +1,1 @@
-"""`Tensor`, what makes tensors, and what is made of them: the array API over the engine."""
+"""`Tensor`, what makes tensors, and functions of them: the array API over the engine."""

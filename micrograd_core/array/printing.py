@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.dispatch import apply
+from micrograd_core.engine.apply import apply
 from micrograd_core.layout import nest
 from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor
+    from micrograd_core.array.tensor import Tensor
 
 SUMMARIZE = 1000  # elements above which only the edges of each axis are shown
 EDGE = 3

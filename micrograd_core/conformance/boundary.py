@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
+from micrograd_core.array.creation import zeros
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
-from micrograd_core.creation import zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.tensor import Tensor, asarray
 
 
 class Boundary(Suite):

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, Array, Op, Sample
-from micrograd_core.tensor import Tensor, asarray
 
 # How a tensor of given numbers comes to lie in memory: (array, upload) → tensor. Arrays have at least one axis.
 LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {

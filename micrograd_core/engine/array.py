@@ -20,9 +20,9 @@ from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
 
 if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
     from micrograd_core.device import Device
     from micrograd_core.dtypes import DType
-    from micrograd_core.tensor import Tensor
 
 DEEPEST = 32  # so many origins are kept behind each other
 new = object.__new__

@@ -15,7 +15,7 @@ from typing import Any, Final
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, one_of
-from micrograd_core.modes import during
+from micrograd_core.ground.context import during
 
 # ── products of float32 ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,18 +7,18 @@ from itertools import chain, repeat
 from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core import hooks
-from micrograd_core.autograd import sweep
-from micrograd_core.dispatch import Recorded
+from micrograd_core.engine import hooks
+from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import Array, wrap
 from micrograd_core.engine.graph import Leaf, count_consumers, in_order
+from micrograd_core.engine.ingest import as_array
 from micrograd_core.engine.modes import recording
+from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
-from micrograd_core.host import as_array
-from micrograd_core.locks import lock
+from micrograd_core.ground.locks import lock
 
 if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor
+    from micrograd_core.array.tensor import Tensor
 
 _deposit = lock()  # two threads may sweep graphs that share leaves
 _GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")

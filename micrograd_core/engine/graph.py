@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.errors import GraphError
 
 if TYPE_CHECKING:
-    from micrograd_core.tensor import Tensor
+    from micrograd_core.array.tensor import Tensor
 
 Record = list[Any]
 

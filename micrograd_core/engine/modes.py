@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-from micrograd_core.modes import during
+from micrograd_core.ground.context import during
 
 _mode: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
 """Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
