@@ -37,7 +37,7 @@ from micrograd_core.engine import modes as grad_modes
 from micrograd_core.ground import context
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
-from micrograd_core.transforms import custom
+from micrograd_core.transforms import checkpoint as checkpoints
 
 HOME = str(Path(mg.__file__).parent)
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
@@ -124,7 +124,7 @@ def everything() -> dict[str, Any]:
         "generator": random._chosen.get(),
         "watched": random._watched.get(),
         "rewound": random._rewound.get(),
-        "again": custom.computing_again.get(),
+        "again": checkpoints.computing_again.get(),
         "levels": context.levels.get(),
         "profiler": sys.getprofile(),
         "underway": (list(scalar_sweep.underway), list(scalar_sweep._roots)),

@@ -14,7 +14,7 @@ from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.layout import is_integer
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
-from micrograd_core.transforms.custom import computing_again
+from micrograd_core.transforms.checkpoint import computing_again
 
 
 def _check_counts(layer: str, **counts: int) -> None:

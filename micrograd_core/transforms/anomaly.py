@@ -15,7 +15,7 @@ from micrograd_core.errors import AnomalyError
 from micrograd_core.ground.context import during
 from micrograd_core.ops import Op
 
-PACKAGE = __package__
+PACKAGE = __name__.partition(".")[0]
 
 
 class LocatedOp(Op):

@@ -1,24 +1,20 @@
-"""Functions with a gradient of their own making: given by the user, or found by computing the function once more."""
+"""Functions with a gradient, or a tangent, that the user gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, copy_context
 from functools import wraps
 from typing import Any
 
-from micrograd_core import random
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.array import storage, unrecorded, wrap
-from micrograd_core.engine.graph import Leaf, Version
-from micrograd_core.engine.hooks import HOOKED, conjugate
+from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.errors import ShapeError
 from micrograd_core.ground import trees
-from micrograd_core.ground.context import depth, levels
+from micrograd_core.ground.context import levels
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
-from micrograd_core.transforms.grad import IDENTITY, variable
 from micrograd_core.transforms.linearized import Linearized, zero_leaf
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
@@ -63,11 +59,12 @@ def _gradient(d: Any, x: Tensor) -> Tensor:
     return d  # type: ignore[no-any-return]
 
 
-def _rule(position: int) -> Any:
+def rule(position: int) -> Any:
+    """The gradient rule of one operand, for records whose derivative is a pullback of all of them."""
     return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
 
 
-def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
+def node_of(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
     """`value` as the result of one operation on `inputs`."""
     out = wrap(Tensor, value._handle, value._kernels, value.dtype, None)
     params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
@@ -80,7 +77,7 @@ def _node(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Pus
 
 
 def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
-    """`_node` wherever an input records: at the depth of `vmap` where the tensors are, and at those below.
+    """`node_of` wherever an input records: at the depth of `vmap` where the tensors are, and at those below.
 
     At those below, `pull` and `push` are what they are for the whole batch: they run inside the call of `vmap` again.
     """
@@ -107,11 +104,12 @@ def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, 
         )
         value = wrap(Tensor, Batched(below, place), table, value.dtype, None)
     if records_at(table.depth) and any(x.requires_grad for x in inputs):
-        return _node(op, value, inputs, pull, push)
+        return node_of(op, value, inputs, pull, push)
     return unrecorded(value)
 
 
-def _one_tensor(name: str, value: Any) -> Tensor:
+def one_tensor(name: str, value: Any) -> Tensor:
+    """What a function returned, if it is one tensor, at the innermost level of `vmap`."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: the function must return one Tensor; it returned {type(value).__name__}")
     return lifted(value)
@@ -154,7 +152,7 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     [0.5, 1.0]
     """
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=_rule, gradient_aliases=True)
+    op = Op(name, f.__doc__ or "", gradient=rule, gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
         return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
@@ -170,7 +168,7 @@ def _custom(f: Callable[..., Any], name: str, decorator: str, pair_of: str, node
         pair = f(*args, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"{name}: a function under {decorator} returns a pair, {pair_of}; it returned {pair!r}")
-        value = _one_tensor(name, pair[0])
+        value = one_tensor(name, pair[0])
         leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
         return node(value, list(map(lifted, leaves)), pair[1]) if value.dtype.is_floating else value
 
@@ -228,7 +226,7 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     (12.0, 12.0)
     """
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=_rule, tangent=_pushed, gradient_aliases=True)
+    op = Op(name, f.__doc__ or "", gradient=rule, tangent=_pushed, gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
         def push(tangents: Sequence[Tensor]) -> Tensor:
@@ -267,131 +265,4 @@ def _pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, p
         return settled(push(filled), k.depth)._handle
 
 
-# ── a gradient found by computing again ──────────────────────────────────────────────────────────────────────
-
-CHECKPOINT = Op(
-    "checkpoint", "A function that is computed again for its gradient.", gradient=_rule, gradient_aliases=True
-)
-computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
-"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
-
-CHANGED = (
-    "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
-    "longer what it was: its numbers were replaced, or its graph was freed. Write to it after backward(), and pass to "
-    "checkpoint(f, ...) as arguments what was computed outside"
-)
-
-
-def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    """``f(*args, **kwargs)``, of which only arguments and result are kept: for its gradient it is computed once more.
-
-    Saves the memory of what `f` computes on the way, at the price of its time. Random numbers are the same the second
-    time, whichever generators they come from, and running averages of `nn.BatchNorm` move the first time only. May be
-    nested, and differentiated to any order.
-
-    Parameters
-    ----------
-    f : function
-        Of tensors, and dicts, lists and tuples of them, and anything else, returning one tensor. It must compute the
-        same the second time. Parameters that it uses without getting them as arguments receive their gradients, too;
-        what was computed outside should be an argument. Called inside `vmap`, it saves no memory.
-
-    Raises
-    ------
-    TypeError
-        When `f` does not return one tensor.
-    GraphError
-        From the sweep, when a tensor that `f` uses has changed in between.
-
-    Examples
-    --------
-    >>> from micrograd_core import Tensor, checkpoint
-    >>> x = Tensor([1.0, 2.0])
-    >>> checkpoint(lambda x: x.exp().log().exp(), x).sum().backward()
-    >>> [round(g, 3) for g in x.grad.tolist()]
-    [2.718, 7.389]
-    """
-    if not records_at(depth()):
-        return f(*args, **kwargs)
-    leaves, rebuild = trees.flatten((args, kwargs))
-    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
-    inputs = [lifted(leaves[i]) for i in places]
-    rest = [None if i in places else x for i, x in enumerate(leaves)]  # inputs are held by the record alone
-
-    def record(operands: Sequence[Tensor]) -> tuple[list[Tensor], Tensor, list[Tensor], list[Version]]:
-        """`f` on new variables; its result; and what that depends on besides them."""
-        variables = [variable("checkpoint", x, "an argument") for x in operands]
-        filled = list(rest)
-        for i, x in zip(places, variables, strict=True):
-            filled[i] = x
-        again, named = rebuild(filled)
-        value = _one_tensor("checkpoint", f(*again, **named))
-        return variables, value, *_ends(value, {id(x._record) for x in variables})
-
-    def record_again(operands: Sequence[Tensor]) -> Any:
-        computing_again.set(True)  # in a context that nobody enters again: there is nothing to set back
-        random.rewind(states)
-        return record(operands)
-
-    context = copy_context()  # grad mode, default device and generator, the level of vmap
-    states: dict[random.Generator, random.State] = {}
-    with random.watch(states):
-        _, value, others, versions = record(list(map(unrecorded, inputs)))
-    if value._record is None:
-        return value
-    identities = [id(x._record) for x in others]
-
-    def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-        variables, value, found, _ = context.copy().run(record_again, operands[: len(places)])
-        saved = operands[len(places) :]  # and what stands for versions
-        if [id(x._record) for x in found] != identities or any(
-            x._handle is not before._handle for x, before in zip(found, saved, strict=False)
-        ):
-            raise GraphError(CHANGED)
-        create = records_at(value._kernels.depth)
-        again = Linearized("checkpoint", [value], [*variables, *found], create)
-        again.larger = create
-        return again.pull([g])
-
-    out = _node(CHECKPOINT, value, [*inputs, *others], pull)
-    for version in versions:  # a write to what the function used shows at the start of the sweep
-        out._record += (version, out._handle)
-    return out
-
-
-def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
-    """What a tensor was computed from besides its `own` nodes.
-
-    That is leaves, and variables of transforms around this one; and the states of memory that records nothing.
-    """
-    tensors, versions, seen = [], [], set(own)
-    stack = [[None] * 4 + [value._record]]
-    while stack:
-        record = stack.pop()
-        if not record:
-            raise GraphError(CHANGED)
-        for parent in record[4::2]:
-            if parent is None or id(parent) in seen:
-                continue
-            seen.add(id(parent))
-            if parent.__class__ is Version:
-                versions.append(parent)
-                continue
-            owner = _owner(parent)
-            if owner is not None and owner._record is parent:
-                tensors.append(owner)
-            elif parent.__class__ is list:
-                stack.append(parent)
-    return tensors, versions
-
-
-def _owner(node: Any) -> Tensor | None:
-    """The tensor that a leaf, or the identity of a variable, stands for, if it is still there."""
-    if node.__class__ is Leaf:
-        return node.owner()
-    if node and node[0].name == HOOKED.name:
-        node = node[4]
-    return node[2]["variable"]() if node and node[0].name == IDENTITY.name else None
-
-
-__all__ = ["checkpoint", "custom_gradient", "custom_jvp"]
+__all__ = ["custom_gradient", "custom_jvp"]
