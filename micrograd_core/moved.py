@@ -1,4 +1,4 @@
-"""Where modules stood before the rooms: pickles that were made then, and programs installed then, still name them."""
+"""Where modules stood before the rooms: pickles, plugins and programs that were made then still name them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, Final
 MOVED: Final = {
     "micrograd_core.cells": "micrograd_core.scalar.parameters",
     "micrograd_core.cli": "micrograd_core.tools.cli",
+    "micrograd_core.functions": "micrograd_core.array.functions",
+    "micrograd_core.kernels": "micrograd_core.tables.raw",
     "micrograd_core.nn.calls": "micrograd_core.nn",
+    "micrograd_core.program": "micrograd_core.compiler.program",
     "micrograd_core.schedules": "micrograd_core.optim.schedules",
     "micrograd_core.tensor": "micrograd_core.array.tensor",
     "micrograd_core.value": "micrograd_core.scalar.value",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micrograd_core.device import Device
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply_single, binary
-from micrograd_core.engine.array import Array, refuse_leaf
+from micrograd_core.engine.array import BaseTensor, refuse_leaf
 from micrograd_core.engine.write import write
 from micrograd_core.errors import GraphError, UnsupportedOp
 from micrograd_core.layout import resolve_axis
@@ -92,7 +92,7 @@ def along(name: str) -> Callable[..., Tensor]:
 # ── the class ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Operators(Array):
+class Operators(BaseTensor):
     """Operators from the op table, and the doors to other libraries."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
-from micrograd_core.engine.array import Array, Storage, share_view, storage, wrap
+from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
 from micrograd_core.engine.autocast import POLICY, autocast_dtype, cast, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
@@ -45,7 +45,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     kind, kernels, dtype, operands = prepare(op, operands)
     if op.gradient is None and op.compose is not None and records_at(kernels.depth) and any(map(_records, operands)):
         return op.compose(Recorded.of(kind, kernels), *operands, **params)  # type: ignore[no-any-return]
-    handles = [x._handle if x.__class__ is kind else x for x in operands]
+    handles = [x._handle if isinstance(x, BaseTensor) else x for x in operands]
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
@@ -63,7 +63,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
 def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
     """`apply` for an operation with several results: its named tuple of tensors."""
     kind, kernels, _, operands = prepare(op, operands)
-    handles = [x._handle if x.__class__ is kind else x for x in operands]
+    handles = [x._handle if isinstance(x, BaseTensor) else x for x in operands]
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
@@ -120,12 +120,12 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
 
 
 def _records(x: Any) -> bool:
-    return isinstance(x, Array) and x._record is not None
+    return isinstance(x, BaseTensor) and x._record is not None
 
 
 def _parent(x: Any) -> Any:
     """What a record keeps of where an operand came from."""
-    if not isinstance(x, Array):
+    if not isinstance(x, BaseTensor):
         return None
     return x._record if x._record is not None else storage(x).version()
 
@@ -133,7 +133,7 @@ def _parent(x: Any) -> Any:
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
     dtype: DType | None
-    tensors: list[Any] = [x for x in operands if isinstance(x, Array)]
+    tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
         kernels, dtype = tensors[0]._kernels, tensors[0].dtype
@@ -145,18 +145,18 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     required = len(operands) - len(op.optional)
     operands = tuple(
         as_array(kind, x, device=kernels.device)
-        if i in op.separate and i < required and not isinstance(x, Array)
+        if i in op.separate and i < required and not isinstance(x, BaseTensor)
         else x
         for i, x in enumerate(operands)
     )
     prepared: list[Any] = [
-        x if isinstance(x, (Array, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
+        x if isinstance(x, (BaseTensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
     ]
-    if any(x._kernels is not kernels for x in prepared if isinstance(x, Array)):
+    if any(x._kernels is not kernels for x in prepared if isinstance(x, BaseTensor)):
         kernels, prepared = _meet(op, prepared)
     dtype = None
     for position, x in enumerate(prepared):
-        if isinstance(x, Array):
+        if isinstance(x, BaseTensor):
             if x.dtype.kind not in op.accepted(position):
                 raise refusal(op, position, x)
             if position not in op.separate and x.dtype is not dtype:
@@ -177,7 +177,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     if op.cast is not None:
         dtype = op.cast(dtype)
     for position, x in enumerate(prepared):
-        if not isinstance(x, Array):
+        if not isinstance(x, BaseTensor):
             check_scalar(op.name, x, dtype)
             if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
                 prepared[position] = next(each for each in SCALARS if isinstance(x, each))(x)
@@ -188,11 +188,11 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
 
 def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
     """Operands of different tables: inside `vmap` all go to the innermost level; otherwise devices differ."""
-    tensors = [x for x in operands if isinstance(x, Array)]
+    tensors = [x for x in operands if isinstance(x, BaseTensor)]
     table = max((x._kernels for x in tensors), key=lambda kernels: kernels.depth)
     if not table.depth or any(x._kernels.root is not table.root for x in tensors):
         raise DeviceMismatch(op.name, [(x.device, x.shape) for x in tensors])
-    return table, [table.lift(x) if isinstance(x, Array) and x._kernels is not table else x for x in operands]
+    return table, [table.lift(x) if isinstance(x, BaseTensor) and x._kernels is not table else x for x in operands]
 
 
 def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
@@ -261,7 +261,7 @@ def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., T
     device = None if kernels is None else kernels.device
 
     def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        if any(x.__class__ is kind for x in operands):
+        if operands[0].__class__ is kind or any(x.__class__ is kind for x in operands):
             return operands
         return (as_array(kind, operands[0], device=device), *operands[1:])
 
@@ -270,7 +270,9 @@ def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., T
     if op.gradient is None:  # only `apply` differentiates a composition
         return lambda *operands, **params: apply(op, started(operands), params)
     if op.operands == 1 and op is not TRANSFER:
-        return lambda x, **params: apply_single(op, x if x.__class__ is kind else started((x,))[0], params)
+        return lambda x, **params: apply_single(
+            op, x if x.__class__ is kind else as_array(kind, x, device=device), params
+        )
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return lambda *operands, **params: apply(op, started(operands), params)
     operator, reflected = binary(op.name)
@@ -388,6 +390,6 @@ def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
 def _general(op: Op, x: Any, y: Any) -> Any:
     """An operator's operands that the hot path does not know."""
     for operand in (x, y):
-        if not isinstance(operand, (Array, *SCALARS)) and not hasattr(operand, "__array__"):
+        if not isinstance(operand, (BaseTensor, *SCALARS)) and not hasattr(operand, "__array__"):
             return NotImplemented
     return apply(op, (x, y))

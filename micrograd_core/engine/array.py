@@ -28,7 +28,7 @@ DEEPEST = 32  # so many origins are kept behind each other
 new = object.__new__
 
 
-class Array:
+class BaseTensor:
     """The slots of a tensor, and what they say."""
 
     __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
@@ -112,7 +112,7 @@ class Storage:
             self._version = None
 
 
-def storage(tensor: Array) -> Storage:
+def storage(tensor: BaseTensor) -> Storage:
     """The storage of a tensor, made if nobody needed it so far."""
     found = tensor._storage
     if found is None:

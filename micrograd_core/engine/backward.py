@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.engine import hooks
 from micrograd_core.engine.apply import Recorded
-from micrograd_core.engine.array import Array, wrap
+from micrograd_core.engine.array import BaseTensor, wrap
 from micrograd_core.engine.graph import Leaf, count_consumers, in_order
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.engine.modes import recording
@@ -47,9 +47,7 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
         found = sweep(record, seed._handle, retain)
     onward = deposit(found, create_graph)
     if onward:
-        carry_on = onward[0][0].carry_on  # the same of all
-        assert carry_on is not None
-        carry_on(onward)
+        onward[0][0].carry_on(onward)  # the same of all
 
 
 def leaves_of(record: Any) -> list[Leaf]:
@@ -119,7 +117,7 @@ def seed_of(tensor: Tensor, gradient: Any) -> Any:
                 "abs(x) or real(x), or pass gradient="
             )
         return wrap(tensor.__class__, kernels.one(dtype), kernels, dtype, None)
-    if not isinstance(gradient, Array):
+    if not isinstance(gradient, BaseTensor):
         gradient = as_array(tensor.__class__, gradient, dtype=dtype, device=kernels.device)
     if gradient.shape != shape:
         raise ShapeError(

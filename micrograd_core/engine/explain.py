@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.engine.array import Array
+from micrograd_core.engine.array import BaseTensor
 from micrograd_core.errors import DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
 from micrograd_core.ops import Op
 
 
-def refusal(op: Op, position: int, x: Array) -> DTypeError:
+def refusal(op: Op, position: int, x: BaseTensor) -> DTypeError:
     """The error for an operand of a kind of dtype that the operation does not take."""
     accepted = op.accepted(position)
     where = f" as operand {position + 1}" if op.operands > 1 else ""
@@ -36,7 +36,7 @@ def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, A
         return caused(OutOfMemory.on(kernels), error)
     if op.undefined and "LinAlgError" in type(error).__name__:  # every library has its own
         return caused(LinAlgError(f"{op.name}: {op.undefined}; got shape {' and '.join(map(str, shapes))}"), error)
-    dtypes = [str(x.dtype) if isinstance(x, Array) else repr(x) for x in operands]
+    dtypes = [str(x.dtype) if isinstance(x, BaseTensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
     return error
 

@@ -41,6 +41,7 @@ class Leaf:
 
     __slots__ = ("carry_on", "hooks", "kernels", "kind", "owner", "values")
 
+    carry_on: Callable[[list[tuple[Leaf, Any]]], None]  # set on leaves that are no tensor's
     kind: type[Tensor]  # set where there are hooks, which may outlive the tensor
 
     def __init__(self, owner: Tensor) -> None:
@@ -48,7 +49,6 @@ class Leaf:
         self.hooks: dict[object, Any] | None = None  # see `engine.hooks`
         self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
         self.values: Any = None
-        self.carry_on: Callable[[list[tuple[Leaf, Any]]], None] | None = None
 
     @classmethod
     def of_values(cls, kernels: Any, values: Any, carry_on: Callable[[list[tuple[Leaf, Any]]], None]) -> Leaf:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from micrograd_core.dtypes import bool_, fits
 from micrograd_core.engine.apply import SCALARS, apply, apply_single
-from micrograd_core.engine.array import Array
+from micrograd_core.engine.array import BaseTensor
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.errors import DTypeError, IndexingError
 from micrograd_core.layout import Key, Shape, resolve_key
@@ -68,7 +68,7 @@ def _as_index(entry: Any, x: Tensor) -> Tensor:
     empty = isinstance(entry, list) and not entry
     index: Any = (
         entry
-        if isinstance(entry, Array)
+        if isinstance(entry, BaseTensor)
         else as_array(x.__class__, entry, dtype="int64" if empty else None, device=x.device)
     )
     if not (index.dtype.is_integer or index.dtype is bool_):
@@ -100,7 +100,7 @@ class Selection(NamedTuple):
         inside = False
         ndim = 0  # of the view
         for entry, axis in _with_axes(entries, x.shape):
-            array = isinstance(entry, Array) and bool(entry.ndim or entry.dtype is bool_)
+            array = isinstance(entry, BaseTensor) and bool(entry.ndim or entry.dtype is bool_)
             selects = array or not (entry is None or entry is Ellipsis or isinstance(entry, slice))
             runs += selects and not inside
             inside = selects
@@ -191,7 +191,7 @@ def _span(entry: Any) -> int:
     """How many axes of the tensor an entry is for."""
     if entry is None or entry is Ellipsis:
         return 0
-    return entry.ndim if isinstance(entry, Array) and entry.dtype is bool_ else 1
+    return entry.ndim if isinstance(entry, BaseTensor) and entry.dtype is bool_ else 1
 
 
 def _true_positions(mask: Tensor, shape: Shape, axis: int) -> list[Tensor]:
@@ -231,7 +231,7 @@ def fitting(x: Tensor, value: Any) -> Any:
     DTypeError
         Where the value's kind of number does not fit the tensor's.
     """
-    if not isinstance(value, (Array, *SCALARS)):
+    if not isinstance(value, (BaseTensor, *SCALARS)):
         value = as_array(x.__class__, value, device=x.device)
     if value.__class__ is x.__class__ and value.dtype is not x.dtype:
         if not fits(value.dtype, x.dtype):
