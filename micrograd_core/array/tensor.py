@@ -400,7 +400,7 @@ class Tensor(Operators):
     def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
         self._grad, hooks = state
         if hooks:
-            hook_leaf(self, hooks)
+            hook_leaf(self._record, hooks)
 
 
 def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:

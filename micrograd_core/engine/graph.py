@@ -42,10 +42,10 @@ class Leaf:
     __slots__ = ("carry_on", "hooks", "kernels", "kind", "owner", "values")
 
     carry_on: Callable[[list[tuple[Leaf, Any]]], None]  # set on leaves that are no tensor's
-    kind: type[Tensor]  # set where there are hooks, which may outlive the tensor
+    kind: type[Tensor]  # of the owner: hooks may outlive it
 
     def __init__(self, owner: Tensor) -> None:
-        self.kernels = owner._kernels
+        self.kernels, self.kind = owner._kernels, owner.__class__
         self.hooks: dict[object, Any] | None = None  # see `engine.hooks`
         self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
         self.values: Any = None

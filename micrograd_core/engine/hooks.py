@@ -88,7 +88,7 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
         raise GraphError(FREED)
     if record.__class__ is Leaf:
         hooks = {} if record.hooks is None else record.hooks
-        hook_leaf(x, hooks)
+        hook_leaf(record, hooks)
     elif record[0].name == HOOKED.name:
         hooks = record[2]["hooks"]
     else:  # the node moves one place back, so that all who know it lead through the hooks
@@ -99,10 +99,10 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
     return HookHandle(hooks, key)
 
 
-def hook_leaf(x: Tensor, hooks: dict[object, Hook]) -> None:
+def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:
     """Let a leaf have these hooks, and sweeps look for hooks of leaves."""
     global on_leaves
-    on_leaves, x._record.hooks, x._record.kind = True, hooks, x.__class__
+    on_leaves, leaf.hooks = True, hooks
 
 
 def conjugate(g: Tensor) -> Tensor:
