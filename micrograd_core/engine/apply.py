@@ -43,9 +43,9 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
-    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and any(map(_records, operands)):
+    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and _any_records(kind, operands):
         return op.compose(Recorded.of(kind, kernels), *operands, **params)  # type: ignore[no-any-return]
-    handles = [x._handle if isinstance(x, BaseTensor) else x for x in operands]
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
@@ -53,7 +53,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
     out = wrap(kind, handle, place, result_dtype, None)
-    if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and any(map(_records, operands)):
+    if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and _any_records(kind, operands):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
         share_view(operands[0], out, op, params)
@@ -63,13 +63,13 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
 def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
     """`apply` for an operation with several results: its named tuple of tensors."""
     kind, kernels, _, operands = prepare(op, operands)
-    handles = [x._handle if isinstance(x, BaseTensor) else x for x in operands]
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
         raise explain(op, kernels, operands, params, error)
     record = None
-    if op.differentiable and records_at(kernels.depth) and any(map(_records, operands)):
+    if op.differentiable and records_at(kernels.depth) and _any_records(kind, operands):
         record = _record(op, kernels, params, made, operands, handles)
     return op.parts(*_taken_apart(kind, made, kernels, record))
 
@@ -90,7 +90,8 @@ def _record(
 ) -> Record:
     record = [op, kernels, params, out]
     for x, saved in zip(operands, handles, strict=True):
-        record += (_parent(x), saved)
+        parent = None if x is saved else x._record  # a number is its own handle
+        record += (storage(x).version() if parent is None and x is not saved else parent, saved)
     return record
 
 
@@ -119,15 +120,11 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     return out
 
 
-def _records(x: Any) -> bool:
-    return isinstance(x, BaseTensor) and x._record is not None
-
-
-def _parent(x: Any) -> Any:
-    """What a record keeps of where an operand came from."""
-    if not isinstance(x, BaseTensor):
-        return None
-    return x._record if x._record is not None else storage(x).version()
+def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
+    for x in operands:  # noqa: SIM110 (a generator costs more)
+        if x.__class__ is kind and x._record is not None:
+            return True
+    return False
 
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
@@ -261,20 +258,23 @@ def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., T
     device = None if kernels is None else kernels.device
 
     def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        if operands[0].__class__ is kind or any(x.__class__ is kind for x in operands):
+        if any(x.__class__ is kind for x in operands):
             return operands
         return (as_array(kind, operands[0], device=device), *operands[1:])
+
+    def general(*operands: Any, **params: Any) -> Tensor:
+        return apply(op, operands if operands[0].__class__ is kind else started(operands), params)
 
     if op.parts is not None:
         return lambda *operands, **params: apply_parts(op, started(operands), params)
     if op.gradient is None:  # only `apply` differentiates a composition
-        return lambda *operands, **params: apply(op, started(operands), params)
+        return general
     if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(
             op, x if x.__class__ is kind else as_array(kind, x, device=device), params
         )
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
-        return lambda *operands, **params: apply(op, started(operands), params)
+        return general
     operator, reflected = binary(op.name)
 
     def function(x: Any, y: Any) -> Tensor:
