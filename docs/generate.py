@@ -27,14 +27,14 @@ import kernels
 import operations
 
 from micrograd_core import Device
+from micrograd_core.array.functions import kernel_signature
 from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
 from micrograd_core.conformance.base import known_failures
 from micrograd_core.conformance.matrix import OUTCOMES
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import one_of
-from micrograd_core.functions import kernel_signature
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Op
-from micrograd_core.ops.movement import requested
+from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.record import ANY, BITS, FLOATING, INEXACT, NUMERIC, REAL
 
 DOCS = Path(__file__).parent
@@ -146,7 +146,7 @@ def judged(device: str, record: Path) -> dict[str, Any]:
         place = record if record.is_dir() else Path(folder)
         files = [str(place.absolute() / f"{device.replace(':', '-')}.{kind}") for kind in ("json", "md")]
         command = [
-            "micrograd_core.cli",
+            "micrograd_core.tools.cli",
             "conformance",
             device,
             "--json",

@@ -11,10 +11,10 @@ import operations
 
 import micrograd_core as mg
 from micrograd_core import Device, ops
+from micrograd_core.array.functions import RESULTS, kernel_signature
 from micrograd_core.dtypes import DTYPES, DType
-from micrograd_core.functions import RESULTS, kernel_signature
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op
-from micrograd_core.ops.movement import requested
+from micrograd_core.ops.core.movement import requested
 
 PAGE = Path(__file__).with_suffix(".md")
 

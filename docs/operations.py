@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from micrograd_core import functions, ops
+from micrograd_core import ops
+from micrograd_core.array import functions
 from micrograd_core.ops import Op
 from micrograd_core.ops.record import ANY, BITS, BOOLEAN, COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, REAL
 

@@ -5,11 +5,15 @@ Importing this package imports neither an array library nor a plugin; the first 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
-from micrograd_core import creation, errors, functions, namespace
-from micrograd_core.autograd import enable_grad, is_grad_enabled, no_grad
+from micrograd_core import errors
+from micrograd_core.array import creation, functions, namespace
+from micrograd_core.array.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
+from micrograd_core.array.operators import VERSION
+from micrograd_core.array.tensor import Tensor, shares_memory
 from micrograd_core.device import Device, default_device, set_default_device, use_device
 from micrograd_core.dtypes import (
     DType,
@@ -29,33 +33,32 @@ from micrograd_core.dtypes import (
     uint64,
 )
 from micrograd_core.dtypes import bool_ as bool
+from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
-from micrograd_core.gradcheck import gradcheck, gradgradcheck
-from micrograd_core.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
-from micrograd_core.tensor import Tensor, shares_memory
+from micrograd_core.moved import Finder
 
 __version__ = "0.1.0"
-__array_api_version__ = namespace.VERSION
+__array_api_version__ = VERSION
 
-# Imported when they are asked for: modules, and the names in them that stand at the top.
+sys.meta_path.append(Finder)
+
+# Imported when they are asked for: modules, and names by the module they stand in.
+MODULES = ("amp", "fft", "linalg", "nn", "optim", "random")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
-    "anomaly": "detect_anomaly",
-    "compound": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
+    "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
-    "custom": "checkpoint custom_gradient custom_jvp",
-    "differentiate": "grad value_and_grad",
-    "drawing": "draw",
-    "fft": "",
-    "linalg": "",
-    "nn": "",
     "nn.mlp": "Layer MLP Neuron",
-    "optim": "",
-    "random": "",
-    "scalar_jit": "jit",
-    "transforms": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
-    "value": "Value",
-    "vectorized": "vmap",
+    "scalar.drawing": "draw",
+    "scalar.jit": "jit",
+    "scalar.value": "Value",
+    "transforms.anomaly": "detect_anomaly",
+    "transforms.checkpoint": "checkpoint",
+    "transforms.custom": "custom_gradient custom_jvp",
+    "transforms.derivatives": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
+    "transforms.grad": "grad value_and_grad",
+    "transforms.gradcheck": "gradcheck gradgradcheck",
+    "transforms.vmap": "vmap",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split()}
 
@@ -65,7 +68,7 @@ globals().update((name, function) for name, function in _NOW.items() if name not
 
 
 def __getattr__(name: str) -> Any:
-    if name in LATER:
+    if name in MODULES:
         return import_module(f"micrograd_core.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")

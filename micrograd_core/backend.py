@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
+from micrograd_core.compiler.program import Program, straight_line
 from micrograd_core.dtypes import DTYPES, pack
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.ops import CORE_KERNELS
-from micrograd_core.program import Program, straight_line
 
 PROTOCOL: Final = 1
 """The protocol version this core speaks. It changes when a member is added that backends must have, or one changes."""
@@ -116,7 +116,7 @@ class Backend(Protocol):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """A recorded program as one callable on handles. By default its kernels in a row."""
-        from micrograd_core.kernels import compose
+        from micrograd_core.tables.raw import compose
 
         return straight_line(program, self.kernel, partial(compose, backend=self))
 

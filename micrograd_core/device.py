@@ -18,11 +18,11 @@ from micrograd_core.errors import (
     DTypeError,
     MicrogradError,
 )
-from micrograd_core.locks import lock
-from micrograd_core.modes import during
+from micrograd_core.ground.context import during
+from micrograd_core.ground.locks import lock
 
 if TYPE_CHECKING:
-    from micrograd_core.kernels import Kernels
+    from micrograd_core.tables.raw import Kernels
 
 UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
 _CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have

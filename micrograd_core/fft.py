@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
-from micrograd_core.tensor import Tensor, asarray
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | Device | None = None) -> Tensor:

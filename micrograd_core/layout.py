@@ -316,3 +316,14 @@ class Layout:
                     break
                 position -= self.strides[axis] * counter[axis]
                 counter[axis] = 0
+
+
+def nest(flat: list[Any], shape: Shape) -> Any:
+    """A flat list as nested lists."""
+    if not shape:
+        return flat[0]
+    for length in reversed(shape[1:]):
+        count = len(flat) // length if length else math.prod(shape[:-1])
+        flat = [flat[i * length : (i + 1) * length] for i in range(count)]
+        shape = shape[:-1]
+    return flat

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
 
 SHARED: Final = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")

@@ -29,7 +29,7 @@ import pluggy
 
 from micrograd_core import backend as boundary
 from micrograd_core.errors import PROVIDERS, BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable
-from micrograd_core.kernels import Kernels
+from micrograd_core.tables.raw import Kernels
 
 GROUP: Final = "micrograd.backends"
 

@@ -1,8 +1,8 @@
 """Random numbers that a seed determines: the same on every backend and device, whatever was drawn elsewhere.
 
-A `Generator` is a key and a position in that key's stream of numbers; `micrograd_core.ops.random` says which function
-of the two the numbers are. `uniform`, `bernoulli`, `randint` and `permutation` give the same bits everywhere; `normal`
-goes through the device's logarithm and sine, and agrees up to rounding: about 1e-6 standard deviations in float32.
+A `Generator` is a key and a position in that key's stream of numbers; `ops.standard.random` says which function of the
+two the numbers are. `uniform`, `bernoulli`, `randint` and `permutation` give the same bits everywhere; `normal` goes
+through the device's logarithm and sine, and agrees up to rounding: about 1e-6 standard deviations in float32.
 
 Without ``generator=`` the functions draw from the default generator: that of the innermost `use_generator` of this
 context, else the process's, which `manual_seed` restarts. Threads and asyncio tasks do not see each other's
@@ -18,18 +18,17 @@ import os
 from contextvars import ContextVar
 from typing import Any
 
-from micrograd_core.batching import BatchTable
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
-from micrograd_core.dispatch import create
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ground.context import at_depth, draws, during
+from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
-from micrograd_core.locks import lock
-from micrograd_core.modes import depth, draws, during
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.random import KEY_BITS, philox, words_of_uniform
-from micrograd_core.tensor import Tensor
+from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
 
 _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
 _lock = lock()
@@ -72,12 +71,10 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
-        if not 0 <= key < 1 << KEY_BITS:
-            raise ValueError(f"Generator: the seed must be from 0 to 2**{KEY_BITS} - 1; got {seed}")
         self._restart(key)
 
     def _restart(self, key: int) -> None:
-        self.state = (key, 1, 0)  # NumPy's, too, begins with block 1
+        self.state = (*start_of(key).values(), 0)  # type: ignore[assignment]
         self._forks = 0  # of this process, since then
 
     @property
@@ -98,7 +95,7 @@ class Generator:
             first, stream._splits = stream._splits, stream._splits + count  # in one line: no signal handler in between
         return tuple(Generator(_descendant(stream._key, _SPLITS + first + i)) for i in range(count))
 
-    def _take(self, words: int) -> dict[str, int]:
+    def take(self, words: int) -> dict[str, int]:
         """The place in the stream of the next `words` words, as kernels take it. The next draw starts a new block."""
         with _lock:
             stream = self._noted()
@@ -229,9 +226,8 @@ def _draw(
 ) -> Tensor:
     root = (default_device() if device is None else Device(device)).kernels
     root.native(dtype)
-    place = chosen_generator(generator)._take(words * draws())
-    kernels = BatchTable.over(root, depth()) if depth() else root
-    return create(TABLE[name], kernels, shape=shape, dtype=dtype, **place, **params)
+    place = chosen_generator(generator).take(words * draws())
+    return create(Tensor, TABLE[name], at_depth(root), shape=shape, dtype=dtype, **place, **params)
 
 
 def _floating(name: str, dtype: Any) -> DType:

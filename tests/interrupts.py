@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import micrograd_core
-from micrograd_core.guards import Guard
-from micrograd_core.kernels import Kernels
+from micrograd_core.tables.guards import Guard
+from micrograd_core.tables.raw import Kernels
 
 EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
 ROOT = Path(micrograd_core.__file__).parents[1]

@@ -44,10 +44,10 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, asarray, no_grad, plugins
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.forms import OPEN
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, Array, Op
 from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import CPUBackend

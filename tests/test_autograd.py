@@ -18,7 +18,6 @@ from micrograd_core import (
     Tensor,
     asarray,
     enable_grad,
-    functions,
     grad,
     gradcheck,
     gradgradcheck,
@@ -28,6 +27,7 @@ from micrograd_core import (
     value_and_grad,
     zeros,
 )
+from micrograd_core.array import functions
 from micrograd_core.errors import DTypeError, GradcheckError, GraphError, ShapeError
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import Device, asarray, train
-from micrograd_core.cli import main
+from micrograd_core import Device, asarray
+from micrograd_core.tools import train
+from micrograd_core.tools.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_a_seed_gives_the_same_numbers_and_options_matter(tmp_path: Path) -> Non
 )
 def test_bad_options_get_a_sentence(arguments: list[str], words: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "micrograd_core.cli", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "micrograd_core.tools.cli", *arguments], capture_output=True, text=True, check=False
     )
     assert run.returncode == 2
     assert words in run.stderr

@@ -7,17 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import (
-    Device,
-    Tensor,
-    asarray,
-    complex64,
-    complex128,
-    functions,
-    gradcheck,
-    gradgradcheck,
-    value_and_grad,
-)
+from micrograd_core import Device, Tensor, asarray, complex64, complex128, gradcheck, gradgradcheck, value_and_grad
+from micrograd_core.array import functions
 from micrograd_core.conformance.cases import NAMESPACE, symmetric
 from micrograd_core.errors import DTypeError, GraphError, UnsupportedDType
 from micrograd_core.ops import SAME, TABLE, Array, Op, Sample

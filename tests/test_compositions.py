@@ -12,8 +12,8 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import Tensor, asarray, nn, optim
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.profile import counted_device
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, sorting
 
 

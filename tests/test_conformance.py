@@ -50,7 +50,7 @@ def test_by_the_command_with_matrices(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "micrograd_core.cli",
+        "micrograd_core.tools.cli",
         "conformance",
         "cpu",
         "-k",

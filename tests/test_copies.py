@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core import MLP, GradScaler, Tensor, Value, asarray, hooks, nn, no_grad, optim
+from micrograd_core import MLP, GradScaler, Tensor, Value, asarray, nn, no_grad, optim
+from micrograd_core.engine import hooks
 from micrograd_core.errors import GraphError
 from tests.test_optimizer_interrupts import RULES
 

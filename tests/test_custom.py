@@ -18,7 +18,6 @@ from micrograd_core import (
     checkpoint,
     custom_gradient,
     detect_anomaly,
-    functions,
     grad,
     gradcheck,
     gradgradcheck,
@@ -29,6 +28,7 @@ from micrograd_core import (
     random,
     vmap,
 )
+from micrograd_core.array import functions
 from micrograd_core.errors import AnomalyError, GraphError, ShapeError
 
 F = functions.FUNCTIONS

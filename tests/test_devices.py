@@ -15,18 +15,9 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import (
-    Device,
-    Tensor,
-    asarray,
-    default_device,
-    doctor,
-    plugins,
-    set_default_device,
-    use_device,
-    zeros,
-)
+from micrograd_core import Device, Tensor, asarray, default_device, plugins, set_default_device, use_device, zeros
 from micrograd_core.backend import CAPABILITIES, PROTOCOL, Backend
+from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.errors import (
     BackendBroken,
     BackendIncompatible,
@@ -37,7 +28,7 @@ from micrograd_core.errors import (
     UnsupportedOp,
 )
 from micrograd_core.plugins import hookimpl
-from micrograd_core.program import Program, Ref, Step
+from micrograd_core.tools import doctor
 from micrograd_rawbuffer.storage import RawBufferBackend
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, Value, asarray, functions, grad, gradgradcheck, jit, vmap
+from micrograd_core import Device, Tensor, Value, asarray, grad, gradgradcheck, jit, vmap
+from micrograd_core.array import functions
 from micrograd_core.errors import BackendNotFound, DeviceUnavailable
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.*degrees of freedom")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions, gradcheck
-from micrograd_core.kernels import Kernels
+from micrograd_core import Device, Tensor, asarray, gradcheck
+from micrograd_core.array import functions
 from micrograd_core.ops import CORE_KERNELS, TABLE
+from micrograd_core.tables.raw import Kernels
 from micrograd_cpu.storage import CPUBackend
 
 F = functions.FUNCTIONS

@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import Device, Tensor, Value, bridge, differentiate, random, scalar_sweep
+from micrograd_core import Device, Tensor, Value, random
+from micrograd_core.engine import backward
+from micrograd_core.scalar import bridge
+from micrograd_core.scalar import sweep as scalar_sweep
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -112,7 +115,7 @@ def test_a_child_gets_stuck_on_nothing_that_threads_were_doing(work: Callable[[]
             assert in_child(all_of_it) == "done"
 
 
-@pytest.mark.parametrize("lock", [differentiate._deposit, scalar_sweep.sweeping, random._lock, Device._lock])
+@pytest.mark.parametrize("lock", [backward._deposit, scalar_sweep.sweeping, random._lock, Device._lock])
 def test_what_a_thread_had_locked_is_free_in_a_child(lock: Any) -> None:
     all_of_it()
     locked, done = threading.Event(), threading.Event()

@@ -13,7 +13,6 @@ from micrograd_core import (
     Tensor,
     asarray,
     custom_jvp,
-    functions,
     grad,
     jacfwd,
     jacobian,
@@ -23,6 +22,7 @@ from micrograd_core import (
     vjp,
     vmap,
 )
+from micrograd_core.array import functions
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 

@@ -17,7 +17,6 @@ from micrograd_core import (
     detect_anomaly,
     enable_grad,
     full,
-    functions,
     grad,
     is_grad_enabled,
     nn,
@@ -25,6 +24,7 @@ from micrograd_core import (
     optim,
     zeros,
 )
+from micrograd_core.array import functions
 from micrograd_core.dtypes import float32
 from micrograd_core.errors import DTypeError, GraphError, OutOfMemory, ShapeError
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions, ones, zeros
+from micrograd_core import Device, Tensor, asarray, ones, zeros
+from micrograd_core.array import functions
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
 ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck, no_grad, ones, shares_memory, zeros
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.dtypes import float32, int64
 from micrograd_core.errors import DTypeError, GraphError, IndexingError, ShapeError
-from micrograd_core.functions import FUNCTIONS
 
 take, take_along_axis, index_add = (FUNCTIONS[name] for name in ("take", "take_along_axis", "index_add"))
 

@@ -22,21 +22,22 @@ from micrograd_core import (
     Value,
     amp,
     autocast,
-    autograd,
-    bridge,
     checkpoint,
-    custom,
     detect_anomaly,
     device,
-    differentiate,
     enable_grad,
     is_grad_enabled,
-    modes,
     no_grad,
     random,
-    scalar_sweep,
     vmap,
 )
+from micrograd_core.engine import autocast as casting
+from micrograd_core.engine import backward, sweep
+from micrograd_core.engine import modes as grad_modes
+from micrograd_core.ground import context
+from micrograd_core.scalar import bridge
+from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.transforms import checkpoint as checkpoints
 
 HOME = str(Path(mg.__file__).parent)
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
@@ -116,20 +117,20 @@ def every_line(work: Callable[[], Any], react: Reaction, file: str = HOME) -> It
 def everything() -> dict[str, Any]:
     """All that a mode may leave on, and whether a lock is held."""
     return {
-        "grad": autograd._mode.get(),
-        "autocast": amp._dtype.get(),
+        "grad": grad_modes._mode.get(),
+        "autocast": casting._dtype.get(),
         "precision": amp.matmul_precision(),
         "device": device._default.get(),
         "generator": random._chosen.get(),
         "watched": random._watched.get(),
         "rewound": random._rewound.get(),
-        "again": custom.computing_again.get(),
-        "levels": modes.levels.get(),
+        "again": checkpoints.computing_again.get(),
+        "levels": context.levels.get(),
         "profiler": sys.getprofile(),
         "underway": (list(scalar_sweep.underway), list(scalar_sweep._roots)),
         "locked": [
             each
-            for each in (random._lock, differentiate._deposit, scalar_sweep.sweeping, device.Device._lock)
+            for each in (random._lock, backward._deposit, scalar_sweep.sweeping, device.Device._lock)
             if each._is_owned()
         ],
     }
@@ -140,9 +141,9 @@ def everything() -> dict[str, Any]:
 MODES: dict[str, Callable[[], Any]] = {
     "no_grad": no_grad,
     "enable_grad": enable_grad,
-    "recording": lambda: autograd.recording(False, 1),
+    "recording": lambda: grad_modes.recording(False, 1),
     "autocast": lambda: autocast("bfloat16"),
-    "suspended": amp.suspended,
+    "suspended": casting.suspended,
     "use_device": lambda: mg.use_device("cpu"),
     "use_generator": lambda: random.use_generator(5),
     "watch": lambda: random.watch({}),
@@ -230,7 +231,7 @@ def test_an_interrupted_deposit_of_many_gradients_is_all_or_none() -> None:
     leaves = [Tensor(float(i)) for i in range(5)]
     (sum(leaves[1:], leaves[0]) * 2).backward()
     for line in every_line(
-        lambda: (sum(leaves[1:], leaves[0]) * 2).backward(), raising(MemoryError), differentiate.__file__
+        lambda: (sum(leaves[1:], leaves[0]) * 2).backward(), raising(MemoryError), backward.__file__
     ):
         assert {x.grad.item() for x in leaves} in ({2.0}, {4.0}), line
         for x in leaves:
@@ -378,7 +379,7 @@ def test_a_handler_may_sweep_at_any_line_of_a_deposit(shared: bool) -> None:
         while True:
             x.grad = y.grad = other.grad = None
             loss = (x * 2 + y).sum()
-            with at_line(number, lambda: signal.raise_signal(signal.SIGALRM), differentiate.__file__) as line:
+            with at_line(number, lambda: signal.raise_signal(signal.SIGALRM), backward.__file__) as line:
                 loss.backward()
             if not line:
                 break
@@ -453,7 +454,7 @@ def test_a_handler_may_register_a_hook_at_any_line_of_a_sweep() -> None:
         hooked[:] = [x * 2, y * 3]
         hooked.append(hooked[0] * hooked[1])
         loss = (hooked[2] + hooked[0]).sum()
-        with at_line(number, react, autograd.__file__) as line:
+        with at_line(number, react, sweep.__file__) as line:
             loss.backward()
         if not line:
             break

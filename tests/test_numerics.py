@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions
+from micrograd_core import Device, Tensor, asarray
+from micrograd_core.array import functions
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
 F = functions.FUNCTIONS

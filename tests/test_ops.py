@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions, gradcheck, gradgradcheck, shares_memory
+from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck, shares_memory
+from micrograd_core.array import functions
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import NAMESPACE, symmetric
 from micrograd_core.dtypes import complex128, float32, float64

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import Device, asarray, cli, plugins
+from micrograd_core import Device, asarray, plugins
 from micrograd_core.conformance import profile
 from micrograd_core.conformance.profile import Call, ranked
 from micrograd_core.ops import CORE_KERNELS, TABLE
 from micrograd_core.optim import AdamW
 from micrograd_core.plugins import hookimpl
+from micrograd_core.tools import cli
 from micrograd_rawbuffer.storage import RawBufferBackend
 
 BOUNDS = {"mlp": 124, "cnn": 275, "transformer": 527}

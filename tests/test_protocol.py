@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, functions, plugins, use_device, value_and_grad
+from micrograd_core import Device, Tensor, asarray, plugins, use_device, value_and_grad
+from micrograd_core.array import functions
+from micrograd_core.array.functions import kernel_signature
 from micrograd_core.backend import PROTOCOL, Backend
 from micrograd_core.conformance.cases import cases, is_differentiable
 from micrograd_core.dtypes import DTYPES, check_scalar, integer_range
 from micrograd_core.errors import DTypeError, MicrogradError
-from micrograd_core.functions import kernel_signature
 from micrograd_core.layout import Layout, broadcast_shapes
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
-from micrograd_core.ops.movement import requested
+from micrograd_core.ops.core.movement import requested
 from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import CPUBackend
 

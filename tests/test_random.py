@@ -15,7 +15,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, random
 from micrograd_core.errors import DTypeError, ShapeError, UnsupportedDType
-from micrograd_core.ops.random import philox, words
+from micrograd_core.ops.standard.random import philox, words
 from micrograd_core.random import Generator
 
 ONES = (1 << 64) - 1

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, errors, functions, plugins, use_device, zeros
+from micrograd_core import Device, Tensor, asarray, errors, plugins, use_device, zeros
 from micrograd_core.adapters.strided import MAPS, REDUCTIONS, Strided, StridedBackend
+from micrograd_core.array import functions
 from micrograd_core.conformance import Conformance
 from micrograd_core.conformance.cases import cases
 from micrograd_core.errors import DeviceMismatch, DeviceUnavailable, OutOfMemory

@@ -22,8 +22,7 @@ from typing import Any
 import pytest
 
 import micrograd_core as mg
-from micrograd_core import Device, Tensor, Value, asarray, doctor, files, plugins, train, zeros
-from micrograd_core.cli import main
+from micrograd_core import Device, Tensor, Value, asarray, plugins, zeros
 from micrograd_core.errors import (
     PROVIDERS,
     BackendBroken,
@@ -34,8 +33,11 @@ from micrograd_core.errors import (
     MicrogradError,
     ShapeError,
 )
+from micrograd_core.ground import files
 from micrograd_core.plugins import hookimpl
-from micrograd_core.scaffold import ScaffoldError, new_backend
+from micrograd_core.tools import doctor, train
+from micrograd_core.tools.cli import main
+from micrograd_core.tools.scaffold import ScaffoldError, new_backend
 
 ROOT = Path(__file__).parents[1]
 OTHERS = "dask,jax,rawbuffer,strict,torch"  # what a test of plugins need not open
@@ -401,7 +403,8 @@ def test_damaged_metadata_break_no_device(tmp_path: Path) -> None:
 
 CLAIMS = """
 import json, micrograd_core as mg
-from micrograd_core import doctor, plugins
+from micrograd_core import plugins
+from micrograd_core.tools import doctor
 said = {}
 for name in ("cpu", "cuda", "twin"):
     try: said[name] = str(mg.Device(name))
@@ -816,7 +819,7 @@ def test_a_scaffold_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkey
     ],
 )
 def test_output_that_nobody_takes(redirected: str, status: int, words: str) -> None:
-    command = f"{sys.executable} -m micrograd_core.cli devices --json {redirected}; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m micrograd_core.tools.cli devices --json {redirected}; exit ${{PIPESTATUS[0]}}"
     environment = {**os.environ, "MICROGRAD_DISABLE_PLUGINS": OTHERS}
     run = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     # `head` may have read all there is before it leaves
@@ -827,7 +830,7 @@ def test_output_that_nobody_takes(redirected: str, status: int, words: str) -> N
 def test_a_terminal_without_the_characters() -> None:
     environment = {**os.environ, "MICROGRAD_DISABLE_PLUGINS": OTHERS, "PYTHONIOENCODING": "ascii"}
     run = subprocess.run(
-        [sys.executable, "-m", "micrograd_core.cli", "devices"],
+        [sys.executable, "-m", "micrograd_core.tools.cli", "devices"],
         env=environment,
         capture_output=True,
         text=True,

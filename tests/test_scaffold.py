@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from micrograd_core import __version__
-from micrograd_core.cli import main
-from micrograd_core.scaffold import ScaffoldError, new_backend
+from micrograd_core.tools.cli import main
+from micrograd_core.tools.scaffold import ScaffoldError, new_backend
 
 
 def test_what_it_writes_conforms(tmp_path: Path) -> None:

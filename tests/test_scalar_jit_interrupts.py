@@ -17,9 +17,9 @@ import pytest
 
 import micrograd_core
 from micrograd_core import Value, is_grad_enabled, jit
-from micrograd_core.scalar_sweep import reachable, sweeping, underway
-from micrograd_core.trees import flatten
-from micrograd_core.value import tracing
+from micrograd_core.ground.trees import flatten
+from micrograd_core.scalar.sweep import reachable, sweeping, underway
+from micrograd_core.scalar.value import tracing
 
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
 HERE = str(Path(micrograd_core.__file__).parent)

@@ -18,9 +18,9 @@ import pytest
 
 from micrograd_core import Tensor, Value, jit
 from micrograd_core.errors import TraceError
-from micrograd_core.scalar_results import KEPT
-from micrograd_core.scalar_sweep import reachable
-from micrograd_core.trees import flatten
+from micrograd_core.ground.trees import flatten
+from micrograd_core.scalar.results import KEPT
+from micrograd_core.scalar.sweep import reachable
 
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
 BATCHES = 400 if EXHAUSTIVE else 8

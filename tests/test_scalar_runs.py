@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core import Device, Value, draw, jit, scalar_runs
-from micrograd_core.scalar_sweep import reachable
+from micrograd_core import Device, Value, draw, jit
+from micrograd_core.scalar import packing as scalar_runs
+from micrograd_core.scalar.sweep import reachable
 
 STEPS: tuple[Callable[[Any, Any, Any, Any], Any], ...] = (
     lambda y, x, w, earlier: y + x,

@@ -12,20 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from micrograd_core import (
-    Device,
-    Tensor,
-    arange,
-    asarray,
-    full,
-    functions,
-    linalg,
-    nn,
-    no_grad,
-    ones,
-    shares_memory,
-    zeros,
-)
+from micrograd_core import Device, Tensor, arange, asarray, full, linalg, nn, no_grad, ones, shares_memory, zeros
+from micrograd_core.array import functions
 from micrograd_core.dtypes import bool_, float32, float64, int64
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, IndexingError, ShapeError, UnsupportedDType
 

@@ -15,7 +15,6 @@ from micrograd_core import (
     Device,
     Tensor,
     asarray,
-    functions,
     grad,
     gradcheck,
     gradgradcheck,
@@ -31,6 +30,7 @@ from micrograd_core import (
     vmap,
     zeros,
 )
+from micrograd_core.array import functions
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -334,14 +334,14 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
 
 
 def test_no_operation_of_the_table_needs_a_loop() -> None:
-    from micrograd_core.batching import _one_by_one, _rule
+    from micrograd_core.transforms.batching import _one_by_one, _rule
 
     assert [op.name for op in TABLE.values() if op.operands and _rule(op) is _one_by_one] == []
 
 
 def test_an_operation_without_a_rule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from micrograd_core import batching
-    from micrograd_core.batching import BatchTable
+    from micrograd_core.transforms import batching
+    from micrograd_core.transforms.batching import BatchTable
 
     monkeypatch.setattr(batching, "_rule", lambda op: batching._one_by_one)
     x = plain(A)

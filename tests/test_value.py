@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 import micrograd_core
-from micrograd_core import Device, Neuron, Tensor, Value, draw, no_grad, scalar_sweep, use_device
+from micrograd_core import Device, Neuron, Tensor, Value, draw, no_grad, use_device
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError
-from micrograd_core.scalar_sweep import reachable
+from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.scalar.sweep import reachable
 
 DEVICES = ("cpu", "rawbuffer:0", "strict:0")
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from micrograd_core import Device, plugins
-from micrograd_core.cli import main
 from micrograd_core.conformance import base
 from micrograd_core.conformance.causes import Failure, cause, groups
 from micrograd_core.conformance.limit import limited
 from micrograd_core.conformance.matrix import Matrix, facts
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.plugins import hookimpl
+from micrograd_core.tools.cli import main
 from micrograd_cpu.storage import CPUBackend
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -221,7 +221,7 @@ def test_a_broken_sibling_is_noted_and_not_charged(monkeypatch: pytest.MonkeyPat
 
 def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "micrograd_core.cli", "conformance", *arguments],
+        [sys.executable, "-m", "micrograd_core.tools.cli", "conformance", *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

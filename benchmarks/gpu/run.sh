@@ -51,7 +51,7 @@ pytest=("$python" -m pytest -q -p no:cacheprovider)
 own=(tests/cuda/test_gpu.py tests/cuda/test_rows.py tests/cuda/test_linalg.py tests/cuda/test_special_values.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
-step devices 60 bash -c 'found=$("$0" -m micrograd_core.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
+step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
   "$python" "$device"
 step kernels 120 "${pytest[@]}" "${own[@]}"
 small=()

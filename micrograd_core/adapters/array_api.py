@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
-from micrograd_core.host import nest
-from micrograd_core.layout import Key, Shape
+from micrograd_core.layout import Key, Shape, nest
 from micrograd_core.ops import TABLE
 
 # Functions of the standard that take handles by position and parameters by the keywords of the op table.

@@ -24,9 +24,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from micrograd_core import files
 from micrograd_core.device import Device
 from micrograd_core.errors import MissingExtra
+from micrograd_core.ground import files
 
 __all__ = ["Conformance", "run"]
 

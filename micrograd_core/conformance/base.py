@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from micrograd_core import plugins
+from micrograd_core.array.tensor import asarray
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import cases, formed, is_differentiable
 from micrograd_core.conformance.extremes import large, special
@@ -18,7 +19,6 @@ from micrograd_core.conformance.matrix import facts
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
-from micrograd_core.tensor import asarray
 
 F = TypeVar("F", bound=Callable[..., None])
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from micrograd_core import random
+from micrograd_core.array.creation import arange, full, zeros
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
-from micrograd_core.creation import arange, full, zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.tensor import Tensor, asarray
 
 
 class Boundary(Suite):

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.conformance.forms import TWICE, changed
 from micrograd_core.device import Device
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
-from micrograd_core.functions import FUNCTIONS
-from micrograd_core.host import read
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.ingest import read
 from micrograd_core.ops import TABLE, Array, Op, Sample
-from micrograd_core.tensor import Tensor, asarray
 
 # How a tensor of given numbers comes to lie in memory: (array, upload) → tensor. Arrays have at least one axis.
 LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
@@ -43,7 +43,7 @@ def upload(array: Any, device: Device, dtype: str = "") -> Tensor:
         return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
     kernels = device.kernels
     handle = kernels.upload(pack(array.ravel().tolist(), bfloat16), array.shape, bfloat16)
-    return wrap(handle, kernels, bfloat16, None)
+    return wrap(Tensor, handle, kernels, bfloat16, None)
 
 
 def download(x: Tensor) -> Any:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, cases, download, rounded
 from micrograd_core.conformance.forms import HOST
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, integer_range
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.tensor import Tensor
 
 FACTOR: Final = 64
 """How many roundings a device may be off, relative to the answer."""

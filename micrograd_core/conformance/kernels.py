@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from micrograd_core import errors
-from micrograd_core.autograd import no_grad
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import HALF, ROUNDING, Case, cases, download, rounded
 from micrograd_core.conformance.extremes import usual
@@ -18,8 +18,8 @@ from micrograd_core.conformance.forms import FORMS, NUMBERS, OPEN, TWICE
 from micrograd_core.conformance.operations import FACTOR, aliases_nothing
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.ops import TABLE, Array, Op
-from micrograd_core.tensor import Tensor
 
 REFUSALS = (errors.ShapeError, errors.DTypeError, errors.IndexingError, errors.LinAlgError, errors.UnsupportedDType)
 """What the core itself says of operands that an operation does not take."""

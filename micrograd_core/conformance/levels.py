@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 import micrograd_core
+from micrograd_core.array.tensor import asarray, shares_memory
 from micrograd_core.backend import STANDS_ON
+from micrograd_core.compiler.program import Program, Ref, Step, straight_line
 from micrograd_core.conformance.base import Suite, claim, since
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.ops import TABLE
-from micrograd_core.program import Program, Ref, Step, straight_line
-from micrograd_core.tensor import asarray, shares_memory
 
 
 def strided(device: Device) -> None:
@@ -166,7 +166,7 @@ class Levels(Suite):
 
     @since(1)
     def test_random_numbers(self, opened: Device) -> None:
-        """Bit by bit those of `micrograd_core.ops.random`, whoever makes them."""
+        """Bit by bit those of `micrograd_core.ops.standard.random`, whoever makes them."""
         for name, dtype, params in RANDOM:
             if dtype not in opened.kernels.backend.dtypes:
                 continue

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from micrograd_core import files
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.causes import Failure, groups
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.ground import files
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 
 OUTCOMES: Final = ("passed", "failed", "known failure", "skipped")

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from micrograd_core import errors
-from micrograd_core.autograd import no_grad
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
 from micrograd_core.device import Device
-from micrograd_core.differentiate import value_and_grad
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.ops import TABLE
-from micrograd_core.tensor import Tensor, asarray, shares_memory
+from micrograd_core.transforms.grad import value_and_grad
 
 FACTOR = 16
 """How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from micrograd_core import errors
+from micrograd_core.array.creation import zeros
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import Case, cases
-from micrograd_core.creation import zeros
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.tensor import Tensor, asarray
 
 
 class Refusals(Suite):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import rounded, upload
 from micrograd_core.conformance.extremes import (
@@ -26,7 +27,6 @@ from micrograd_core.conformance.extremes import (
 )  # fmt: skip
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE, Op
 
 

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn import initialization
-from micrograd_core.nn.attention import MultiheadAttention, TransformerBlock
-from micrograd_core.nn.calls import (
+from micrograd_core.nn.activations import (  # fmt: skip
     ELU,
     GELU,
-    AvgPool1d,
-    AvgPool2d,
-    BCEWithLogitsLoss,
-    Call,
-    CrossEntropyLoss,
     Hardtanh,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
     LeakyReLU,
     LogSigmoid,
     LogSoftmax,
-    MaxPool1d,
-    MaxPool2d,
     Mish,
-    MSELoss,
-    NLLLoss,
     ReLU,
     Sigmoid,
     SiLU,
@@ -32,6 +19,7 @@ from micrograd_core.nn.calls import (
     Softplus,
     Tanh,
 )
+from micrograd_core.nn.attention import MultiheadAttention, TransformerBlock
 from micrograd_core.nn.initialization import parameter
 from micrograd_core.nn.layers import (
     BatchNorm1d,
@@ -46,8 +34,10 @@ from micrograd_core.nn.layers import (
     Linear,
     RMSNorm,
 )
+from micrograd_core.nn.losses import BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss
 from micrograd_core.nn.mlp import MLP, Layer, Neuron
-from micrograd_core.nn.module import Flatten, Identity, Module, Sequential
+from micrograd_core.nn.module import Call, Flatten, Identity, Module, Sequential
+from micrograd_core.nn.pooling import AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
 
 mse_loss = FUNCTIONS["mse_loss"]
 cross_entropy = FUNCTIONS["cross_entropy"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
-from micrograd_core.functions import FUNCTIONS
-from micrograd_core.nn.calls import GELU
+from micrograd_core.nn.activations import GELU
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.layers import LayerNorm, Linear
 from micrograd_core.nn.module import Module, Sequential
-from micrograd_core.tensor import Tensor
 
 
 class MultiheadAttention(Module):

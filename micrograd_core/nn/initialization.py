@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core import random
-from micrograd_core.creation import full
+from micrograd_core.array.creation import full
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.errors import one_of
-from micrograd_core.tensor import Tensor, asarray
 
 Generator = random.Generator | python_random.Random
 

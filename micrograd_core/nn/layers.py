@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core import random
-from micrograd_core.autograd import no_grad
-from micrograd_core.creation import ones, zeros
-from micrograd_core.custom import computing_again
+from micrograd_core.array.creation import ones, zeros
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.layout import is_integer
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
-from micrograd_core.tensor import Tensor
+from micrograd_core.transforms.checkpoint import computing_again
 
 
 def _check_counts(layer: str, **counts: int) -> None:

@@ -11,21 +11,21 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from micrograd_core.bridge import numbers_of, upload
-from micrograd_core.cells import Cells
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, default_device
-from micrograd_core.device_value import DeviceValue, widest
-from micrograd_core.differentiate import deposit
-from micrograd_core.dispatch import apply
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.apply import apply
+from micrograd_core.engine.backward import deposit
 from micrograd_core.errors import DeviceMismatch, ShapeError
-from micrograd_core.floats import number
-from micrograd_core.modes import tracing
+from micrograd_core.ground.context import tracing
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar_sweep import Block
-from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.value import Value, results
+from micrograd_core.scalar.bridge import numbers_of, upload
+from micrograd_core.scalar.device_value import DeviceValue, widest
+from micrograd_core.scalar.parameters import Cells
+from micrograd_core.scalar.sweep import Block
+from micrograd_core.scalar.value import Value, results
+from micrograd_core.tables.floats import number
 
 LINEAR = TABLE["linear"]
 INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from micrograd_core.autograd import Leaf
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, destination
-from micrograd_core.dispatch import wrap
 from micrograd_core.dtypes import DType
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ground.assignments import assign_all
 from micrograd_core.layout import resolve_axis
-from micrograd_core.tensor import Tensor, asarray
-from micrograd_core.whole import assign_all
+from micrograd_core.ops import TABLE
 
 
 class Module:
@@ -215,7 +217,7 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
         dtype = None
 
     def there(x: Tensor) -> Tensor:
-        same = wrap(x._handle, x._kernels, x.dtype, None)
+        same = wrap(Tensor, x._handle, x._kernels, x.dtype, None)
         return same if device is None and dtype is None else same.to(device, dtype)
 
     new = there(x)
@@ -291,3 +293,31 @@ class Flatten(Module):
         if end < start:
             raise ShapeError(f"Flatten: axis {self.end} lies before axis {self.start} in shape {x.shape}")
         return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+
+
+class Call(Module):
+    """An operation of the op table as a module, with its parameters by name or in their order.
+
+    Optional operands, such as the weight of a loss, are its buffers.
+    """
+
+    operation: ClassVar[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import inspect
+
+        op = TABLE[self.operation]
+        names = list(inspect.signature(FUNCTIONS[op.name]).parameters)
+        takes = names[op.operands - len(op.optional) :] if op.parameters is not None else []
+        unknown = [name for name in kwargs if name not in takes]
+        if unknown or len(args) > len(takes):
+            what = f"no argument {unknown[0]!r}" if unknown else f"no more than {len(takes)} arguments"
+            raise TypeError(f"{type(self).__name__} takes {what}; it takes {', '.join(takes) or 'none'}")
+        self.arguments = {**dict(zip(takes, args, strict=False)), **kwargs}
+
+    def forward(self, *operands: Tensor) -> Tensor:
+        """The operation on its operands."""
+        return FUNCTIONS[self.operation](*operands, **self.arguments)
+
+    def facts(self) -> str:  # noqa: D102
+        return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())

@@ -1,43 +1,45 @@
-"""The op table: one record per operation, and no other list of operations anywhere. See `micrograd_core.ops.record`."""
+"""The op table: one record per operation, and no other list of operations anywhere. See `micrograd_core.ops.record`.
+
+`core` is what an evening's reading takes: elementwise arithmetic, shapes, reductions, matrix products. `standard` is
+what else the array API has, `linalg` its extension of that name and products beyond `matmul`, `network` what networks
+are made of. Beside the rooms stand the record itself, what records share, and the usual tangents.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.ops import (  # fmt: skip
+from micrograd_core.ops.core import elementwise, matmul, movement, reductions
+from micrograd_core.ops.core.movement import unbroadcast
+from micrograd_core.ops.linalg import matrices, norms, products
+from micrograd_core.ops.network import (  # fmt: skip
     activations,
-    arrangement,
     attention,
     classification,
-    complex,
     convolution,
-    creation,
     dropout,
-    elementwise,
-    fft,
-    indexing,
-    linalg,
     losses,
-    movement,
-    network,
     normalization,
-    norms,
     patches,
     pooling,
-    products,
+)
+from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
+from micrograd_core.ops.standard import (  # fmt: skip
+    arrangement,
+    complex,
+    creation,
+    fft,
+    indexing,
     random,
-    reductions,
     rounding,
     sorting,
     transcendental,
     updates,
 )
-from micrograd_core.ops.movement import unbroadcast
-from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, linalg, norms, fft, random, network, activations, normalization, patches, convolution, pooling,
+    products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation,
 )  # fmt: skip
 

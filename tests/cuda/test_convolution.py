@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS
 from tests.cuda.cases import played_only
 
 pytestmark = played_only

@@ -18,8 +18,8 @@ import pytest
 
 from benchmarks.gpu.prove import trainer
 from micrograd_core import Device, Tensor
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
-from micrograd_core.functions import FUNCTIONS
 
 pytestmark = pytest.mark.skipif(
     find_spec("emulated_cuda") is None, reason="there is no emulated GPU: python tests/cuda/emulated/build.py"

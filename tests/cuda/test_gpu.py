@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor, asarray, from_dlpack, no_grad, set_matmul_precision
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
-from micrograd_core.functions import FUNCTIONS
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no CUDA device")
 FLOATS = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-13}

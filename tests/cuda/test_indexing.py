@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_cuda.kernels import table
 from tests.cuda.cases import played_only
 from tests.cuda.host import Arrays, HostRuntime

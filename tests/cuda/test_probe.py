@@ -180,7 +180,7 @@ def test_asking_again_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(Device.is_cuda_available(), reason="this machine has a GPU")
 def test_the_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    from micrograd_core.cli import main
+    from micrograd_core.tools.cli import main
 
     main(["devices"])
     printed = capsys.readouterr().out

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.levels import RANDOM, _HostBytes
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.functions import FUNCTIONS
 from micrograd_core.ops import TABLE
 from micrograd_core.random import Generator, normal
 from tests.cuda.cases import played_only

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, asarray
-from micrograd_core.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS
 from tests.cuda import host
 
 DEVICES = [

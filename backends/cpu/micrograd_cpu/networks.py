@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from micrograd_core.errors import IndexingError
-from micrograd_core.ops.activations import CUBIC
+from micrograd_core.ops.network.activations import CUBIC
 from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Random kernels: NumPy's own Philox4x64-10, which is the generator that `micrograd_core.ops.random` specifies."""
+"""Random kernels: NumPy's own Philox4x64-10, the generator that `micrograd_core.ops.standard.random` specifies."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.layout import Shape
-from micrograd_core.ops.patches import lengths_of
+from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements

@@ -1,4 +1,4 @@
-"""Random kernels: own Philox4x64-10, the bits of `micrograd_core.ops.random`."""
+"""Random kernels: own Philox4x64-10, the bits of `micrograd_core.ops.standard.random`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,216 @@
+"""Functions that are not one operation: those that give several tensors, and those that take other things than tensors.
+
+Each is a few operations in a row, so that gradients, devices and errors are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from micrograd_core.array.creation import arange
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.dtypes import int64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import broadcast_shapes, resolve_axis
+
+F: Final = FUNCTIONS
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+    """The tensors, each broadcast to the shape that all of them broadcast to. Views.
+
+    Raises
+    ------
+    ShapeError
+        When they do not broadcast.
+    """
+    tensors = tuple(map(asarray, arrays))
+    shape = broadcast_shapes("broadcast_arrays", *(x.shape for x in tensors))
+    return tuple(F["broadcast_to"](x, shape) for x in tensors)
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices of `x` along `axis`, without it: what `stack` undoes. Views.
+
+    Raises
+    ------
+    ShapeError
+        When there is no such axis.
+    """
+    at = resolve_axis("unstack", axis, x.ndim)
+    before = (slice(None),) * at
+    return tuple(x[(*before, i)] for i in range(x.shape[at]))
+
+
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not 0, one int64 tensor per axis, in C order: a key that selects them.
+
+    Raises
+    ------
+    ShapeError
+        For a 0-d tensor, which has no axes.
+    """
+    x = asarray(x)
+    if not x.ndim:
+        raise ShapeError("nonzero: a 0-d tensor has no axes to give indices for; reshape it with x.reshape(1)")
+    found = F["argwhere"](x)
+    return tuple(found[:, axis] for axis in range(x.ndim))
+
+
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """Differences of neighbours along `axis`, taken `n` times, with `prepend` and `append` joined on first.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When there is no such axis, what is joined on does not fit, or `n` is negative.
+    """
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
+    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted, as int64.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        Of real dtype. NaN counts as greater than all numbers.
+    side : str
+        ``'left'``: before equal elements; ``'right'``: after them.
+    sorter : Tensor, optional
+        Of integers: what sorts ``x1`` if it is not sorted, as from `argsort`.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When ``x1`` is not 1-d, or `side` is another word.
+    """
+    return F["searchsorted"](x1 if sorter is None else F["take"](x1, sorter), x2, side=side)
+
+
+def einsum(subscripts: str, /, *operands: Any) -> Tensor:
+    """Einstein's sum: products of operands whose axes `subscripts` name, summed over those that the result lacks.
+
+    Parameters
+    ----------
+    subscripts : str
+        A letter per axis, a term per operand, such as ``"ij,jk->ik"``. Without ``->`` the result has the letters that
+        occur once, in alphabetical order. ``...`` stands for axes that broadcast.
+    *operands : Tensor
+        Of numeric dtype. Pairs are contracted one after the other by matrix products, cheapest result first.
+
+    Raises
+    ------
+    ShapeError
+        When terms do not fit the operands; it names the subscript.
+    """
+    return F["einsum"](operands, subscripts=subscripts)
+
+
+class TopK(NamedTuple):
+    """What `topk` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def topk(x: Tensor, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
+    """The `k` largest (or smallest) elements along `axis`, in order, and where they are. NaN is taken last.
+
+    Of equal elements the first is taken first, and has the gradient.
+
+    Raises
+    ------
+    ShapeError
+        When the axis is shorter than `k`.
+    """
+    x = asarray(x)
+    at = resolve_axis("topk", axis, x.ndim)
+    if not 0 <= k <= x.shape[at]:
+        raise ShapeError(f"topk: k is 0 to {x.shape[at]}, the length of axis {axis} of shape {x.shape}; got {k}")
+    indices = F["argsort"](x, axis=at, descending=largest)[(*(slice(None),) * at, slice(k))]
+    return TopK(F["take_along_axis"](x, indices, axis=at), indices)
+
+
+# ── sets ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct elements, what sorts the flattened tensor, and where in that order each of them stands first."""
+    flat = asarray(x).reshape(-1)
+    order = F["argsort"](flat)
+    found = F["take"](flat, order)
+    new = F["concat"]([F["equal"](found[:1], found[:1]) | True, found[1:] != found[:-1]])
+    starts = F["argwhere"](new)[:, 0]
+    return F["take"](found, starts), order, starts
+
+
+def unique_values(x: Tensor, /) -> Tensor:
+    """The distinct elements in order. NaN is distinct from NaN. The gradient goes to the first of equal elements."""
+    return _unique(x)[0]
+
+
+def unique_counts(x: Tensor, /) -> UniqueCounts:
+    """The distinct elements in order, and how often each occurs."""
+    values, order, starts = _unique(x)
+    return UniqueCounts(values, _counts(order, starts))
+
+
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
+    """The distinct elements in order, and where among them each element of `x` is."""
+    values, order, starts = _unique(x)
+    return UniqueInverse(values, _inverse(asarray(x), order, starts))
+
+
+def unique_all(x: Tensor, /) -> UniqueAll:
+    """The distinct elements in order, where in the flattened `x` each is first, where each of `x` is, and how often."""
+    values, order, starts = _unique(x)
+    return UniqueAll(values, F["take"](order, starts), _inverse(asarray(x), order, starts), _counts(order, starts))
+
+
+def _counts(order: Tensor, starts: Tensor) -> Tensor:
+    return diff(starts, append=asarray([order.size], dtype=int64, device=order.device))
+
+
+def _inverse(x: Tensor, order: Tensor, starts: Tensor) -> Tensor:
+    places = arange(x.size, dtype=int64, device=order.device)
+    group = searchsorted(starts, places, side="right") - 1
+    return F["take"](group, F["argsort"](order)).reshape(x.shape)
+
+
+COMPOUND: Final[dict[str, Callable[..., Any]]] = {
+    each.__name__: each
+    for each in (
+        broadcast_arrays, diff, einsum, nonzero, searchsorted, topk, unique_all, unique_counts, unique_inverse,
+        unique_values, unstack,
+    )
+}  # fmt: skip
+"""Public functions beside those of `FUNCTIONS`, and in place of those of the same name."""

@@ -1,0 +1,275 @@
+"""Creation functions: those of the array API standard, which have no tensor to start from, and `from_dlpack`.
+
+They record nothing unless `requires_grad` is true. Without a dtype floats are float32, integers int64. Series are
+computed on the device in the widest floating dtype it has, and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.device import Device, default_device
+from micrograd_core.dtypes import DEFAULTS, DType, check_scalar, complex128, float32, float64, int64
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.apply import apply, create
+from micrograd_core.engine.ingest import from_dlpack as engine_from_dlpack
+from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.layout import as_shape
+from micrograd_core.ops import TABLE
+
+
+def _kernels(device: Any) -> Any:
+    return (default_device() if device is None else Device(device)).kernels
+
+
+def _finish(x: Tensor, requires_grad: bool) -> Tensor:
+    if requires_grad:
+        x.requires_grad = True
+    return x
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of `shape` in which every element is the number `fill_value`, which may be a 0-d tensor.
+
+    Raises
+    ------
+    DTypeError
+        When the number does not fit the dtype.
+    """
+    number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    given = fill_value.dtype if isinstance(fill_value, Tensor) else DEFAULTS.get(type(number), float32)
+    chosen = given if dtype is None else as_dtype(dtype)
+    if chosen.kind == "bool":
+        number = bool(number)
+    else:
+        number = int(number) if isinstance(number, bool) else number
+        check_scalar("full", number, chosen)
+    out = create(
+        Tensor, TABLE["full"], _kernels(device), shape=as_shape("full", shape), fill_value=number, dtype=chosen
+    )
+    return _finish(out, requires_grad)
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros; float32 by default."""
+    return full(shape, 0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones; float32 by default."""
+    return full(shape, 1, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor to be written to. It holds zeros, so that a forgotten element is the same on every run."""
+    return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(
+    x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`full` of the shape, and by default the dtype and the device, of `x`."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`zeros` of the shape, and by default the dtype and the device, of `x`."""
+    return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`ones` of the shape, and by default the dtype and the device, of `x`."""
+    return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`empty` of the shape, and by default the dtype and the device, of `x`."""
+    return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+# ── series ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _counted(length: int, kernels: Any) -> Tensor:
+    """``0 .. length - 1`` as int64."""
+    return create(Tensor, TABLE["arange"], kernels, length, dtype=int64)
+
+
+def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Tensor:
+    """``start + i step``."""
+    out: Tensor = _counted(length, kernels).astype(wide) * step + start
+    return out
+
+
+def _widest(kernels: Any, *numbers: Any) -> DType:
+    if any(isinstance(number, complex) for number in numbers):
+        return complex128
+    return float64 if float64 in kernels._native else float32
+
+
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32.
+
+    Raises
+    ------
+    ShapeError
+        When the step is 0.
+    """
+    ends: tuple[Any, ...] = (0, start) if stop is None else (start, stop)
+    first, last, step = (each.item() if hasattr(each, "item") else each for each in (*ends, step))
+    if step == 0:
+        raise ShapeError("arange: the step cannot be 0")
+    integral = all(isinstance(each, int) for each in (first, last, step))
+    chosen = as_dtype(dtype) if dtype is not None else int64 if integral else float32
+    length: int = max(-((first - last) // step) if integral else math.ceil((last - first) / step), 0)
+    kernels = _kernels(device)
+    if integral and chosen.is_integer:
+        kernels.native(chosen)
+        for end in (first, first + (length - 1) * step) if length else ():
+            check_scalar("arange", end, chosen)
+        if max(abs(first), abs(step), abs(first + length * step)) < 1 << 63:
+            return _finish(_series(first, step, length, kernels, int64).astype(chosen), requires_grad)
+        return asarray([first + i * step for i in range(length)], dtype=chosen, device=device)
+    out = _series(float(first), float(step), length, kernels, _widest(kernels))
+    return _finish(out.astype(chosen), requires_grad)
+
+
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, which is left out unless `endpoint`.
+
+    Raises
+    ------
+    ShapeError
+        When `num` is negative.
+    """
+    start, stop = (each.item() if hasattr(each, "item") else each for each in (start, stop))
+    if num < 0:
+        raise ShapeError(f"linspace: num cannot be negative; got {num}")
+    kernels, numbers = _kernels(device), (start, stop)
+    chosen = as_dtype(dtype) if dtype is not None else DEFAULTS[complex if any(map(_is_complex, numbers)) else float]
+    wide = complex128 if chosen.is_complex else _widest(kernels, *numbers)
+    kind = complex if wide.is_complex else float
+    steps = max(num - endpoint, 1)
+    if chosen.is_integer and all(isinstance(each, int) for each in numbers):  # beyond 2**53 floats are too coarse
+        values = [start + (stop - start) * i // steps for i in range(num)]  # type: ignore[operator]
+        return asarray(values, dtype=chosen, device=device)
+    whole = kind(stop) - kind(start)  # type: ignore[arg-type]
+    if math.isinf(abs(whole)) and math.isfinite(abs(start)) and math.isfinite(abs(stop)):  # too far apart
+        t = _series(0.0, 1 / steps, num, kernels, wide)
+        out = t * kind(stop) - (t - 1) * kind(start)  # type: ignore[arg-type]
+    else:
+        out = _series(kind(start), whole / steps, num, kernels, wide)  # type: ignore[arg-type]
+    if endpoint and num > 1:
+        out[-1] = kind(stop)  # type: ignore[arg-type]
+    if chosen.is_integer:
+        out = apply(TABLE["floor"], (out,))
+    return _finish(out.astype(chosen), requires_grad)
+
+
+def _is_complex(x: Any) -> bool:
+    return isinstance(x, complex)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default."""
+    kernels = _kernels(device)
+    n_cols = n_rows if n_cols is None else n_cols
+    rows, columns = _counted(n_rows, kernels), _counted(n_cols, kernels)
+    k = max(-n_rows, min(k, n_cols))  # any diagonal further out is as empty, and may be beyond int64
+    on = rows.reshape((-1, 1) if n_rows else (0, 1)) + k == columns
+    return _finish(on.astype(dtype or float32), requires_grad)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Coordinates of a grid from those along its axes: views, which record.
+
+    Parameters
+    ----------
+    arrays : 1-d tensors
+    indexing : "xy" or "ij"
+        Whether the first array runs along the second axis of the results (as in plots), or along the first.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        When an array is not 1-d, or their dtypes differ.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is 'xy' or 'ij'; got {indexing!r}")
+    xs = [asarray(x) for x in arrays]
+    if any(x.ndim != 1 for x in xs):
+        raise ShapeError(f"meshgrid: arrays must be 1-d; got shapes {', '.join(str(x.shape) for x in xs)}")
+    if len({x.dtype for x in xs}) > 1:
+        raise DTypeError(f"meshgrid: dtypes must be equal; got {', '.join(str(x.dtype) for x in xs)}")
+    axes = list(range(len(xs)))
+    if indexing == "xy":
+        axes[:2] = axes[:2][::-1]
+    shape = tuple(xs[axes.index(axis)].size for axis in range(len(xs)))
+    return tuple(
+        x.reshape(tuple(x.size if each == axis else 1 for each in range(len(xs)))).broadcast_to(shape)
+        for x, axis in zip(xs, axes, strict=True)
+    )
+
+
+# ── memory of other libraries ────────────────────────────────────────────────────────────────────────────────
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's array: what one writes, the other sees.
+
+    Parameters
+    ----------
+    x : object with ``__dlpack__`` and ``__dlpack_device__``
+    device : Device or str, optional
+        By default the one the memory is on.
+    copy : bool, optional
+        ``True`` always copies, ``False`` never, ``None`` only to another device.
+
+    Raises
+    ------
+    DeviceUnavailable
+        When no backend here takes memory of that kind of device.
+    ValueError
+        When `copy` is false, and a copy is needed.
+    """
+    return engine_from_dlpack(Tensor, x, device=device, copy=copy)
+
+
+CREATION: dict[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        arange, asarray, empty, empty_like, eye, from_dlpack, full, full_like, linspace, meshgrid, ones, ones_like,
+        zeros, zeros_like,
+    )
+}  # fmt: skip

@@ -1,0 +1,206 @@
+"""The public functions, generated from the op table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from micrograd_core.array.operators import accumulated
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.device import Device
+from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.engine.apply import SCALARS, apply, apply_parts, apply_single, recorded
+from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops.core.movement import requested
+from micrograd_core.ops.core.reductions import accumulator
+from micrograd_core.ops.shared import to_bool, to_int64
+from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
+
+
+def _function(op: Op) -> Callable[..., Tensor]:
+    """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
+    parameters = op.parameters
+    count = op.operands
+    run = recorded(Tensor, op)
+    perform = apply if op.parts is None else apply_parts
+
+    def simple(*operands: Any) -> Tensor:
+        if len(operands) != count:
+            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
+        return run(*operands)
+
+    def parametrized(*args: Any, **kwargs: Any) -> Tensor:
+        if op.optional:
+            args = _completed(op, args, kwargs)
+        operands = tuple(
+            (x if isinstance(x, (Tensor, *SCALARS)) else asarray(x, device=_beside(args))) if i else _first(op, args)
+            for i, x in enumerate(args[:count])
+        )
+        if op.cast is accumulator and "dtype" in kwargs:
+            return accumulated(op, asarray(args[0]), **kwargs)
+        return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
+
+    def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
+        operands = tuple(map(asarray, arrays))
+        return apply(op, operands, parameters(*operands, **kwargs))  # type: ignore[misc]
+
+    function: Any = simple if parameters is None else variadic if count == -1 else parametrized
+    function.__name__ = function.__qualname__ = op.name
+    if parameters is not None and parameters.__qualname__ not in TABLE:
+        parameters.__qualname__ = op.name  # by which Python's own errors call it
+    function.__doc__ = _docstring(op)
+    # `inspect` finds the signature there when it is asked for; importing it here would cost more than all the rest.
+    function.__wrapped__ = _shape_of(op)
+    return function  # type: ignore[no-any-return]
+
+
+def _first(op: Op, args: tuple[Any, ...]) -> Tensor:
+    """The first operand as a tensor; a Python number takes dtype and device from one that it promotes with."""
+    x = args[0]
+    if isinstance(x, SCALARS) and 0 not in op.separate:
+        for i, other in enumerate(args[1 : op.operands], 1):
+            if isinstance(other, Tensor) and i not in op.separate:
+                check_scalar(op.name, x, other.dtype)
+                return asarray(x, dtype=other.dtype, device=other.device)
+    return asarray(x)
+
+
+def _beside(operands: Any) -> Device | None:
+    """Where data go that are not on a device: to the first tensor."""
+    return next((x.device for x in operands if isinstance(x, Tensor)), None)
+
+
+def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments with all operands in their places: named ones taken out of `kwargs`, missing ones as scalars."""
+    required = op.operands - len(op.optional)
+    if len(args) < required:
+        raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
+    names = op.parameters.__code__.co_varnames[len(args) : op.operands]  # type: ignore[union-attr]
+    given = (*args[required : op.operands], *(kwargs.pop(name, None) for name in names))
+    filled = (scalar if x is None else x for x, scalar in zip(given, op.optional, strict=True))
+    return (*args[:required], *filled, *args[op.operands :])
+
+
+def _one(x: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _two(x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _choice(condition: Tensor, x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _three(x1: Tensor | complex, x2: Tensor | complex, x3: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
+def _total(  # type: ignore[empty-body]
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor: ...
+def _running(  # type: ignore[empty-body]
+    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor: ...
+def _many(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+
+
+def _shape_of(op: Op) -> Callable[..., Any]:
+    """A function that has the signature of an operation."""
+    if op.operands == -1:
+        return _many
+    if op.parameters is None:
+        return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
+    if op.cast is accumulator:
+        return _running if "include_initial" in op.parameters.__code__.co_varnames else _total
+    op.parameters.__annotations__["return"] = "Tensor"
+    return op.parameters
+
+
+def _signature(op: Op) -> Any:
+    import inspect
+
+    found = list(inspect.signature(_shape_of(op)).parameters.values())
+    if op.operands == -1 and op.parameters is not None:
+        found[1:] = [
+            each for each in inspect.signature(op.parameters).parameters.values() if each.kind is each.KEYWORD_ONLY
+        ]
+    return inspect.Signature(found)
+
+
+def kernel_signature(op: Op) -> str:
+    """How a device's kernel for `op` is called: operands by position, canonical parameters by keyword.
+
+    >>> kernel_signature(TABLE["softmax"])
+    'softmax(x, *, axis)'
+    """
+    import inspect
+
+    if op.operands == 0:  # nothing but parameters, which the composition takes after `k`, and as it does
+        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
+        names = [each.name for each in found]
+        names.insert(sum(each.kind is not each.KEYWORD_ONLY for each in found), "*")
+        return f"{op.name}({', '.join(names)})"
+    operands = ["*arrays"] if op.operands == -1 else list(_signature(op).parameters)[: op.operands]
+    named = []
+    if op.parameters is not None:
+        sample = op.samples[0]
+        stands_in = [
+            _Shaped(each.shape, as_dtype(each.dtype or float32)) if isinstance(each, Array) else each
+            for each in sample.operands
+        ]
+        named = list(op.parameters(*stands_in, **sample.params))
+    marker = ["*"] if named and op.operands != -1 else []
+    return f"{op.name}({', '.join(operands + marker + named)})"
+
+
+class _Shaped(NamedTuple):
+    """As much of an operand as parameters are made from."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+RESULTS: Final[dict[Any, str]] = {
+    SAME: "the operands' common dtype",
+    requested: "the dtype asked for",
+    to_bool: "bool dtype",
+    to_int64: "int64 dtype",
+    real_dtype: "the dtype of the operands' real parts",
+    complex_dtype: "the complex dtype that goes with the operands'",
+}
+"""`Op.result` in words."""
+
+
+def _docstring(op: Op) -> str:
+    kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
+    if op.parts is None:
+        kind, result = "Tensor", f"Of {RESULTS.get(op.result, 'the dtype told above')}."
+        if op.result is SAME and op.cast is not None:
+            result = "Of the dtype that the operands are computed in."
+    else:
+        kind, result = f"named tuple of Tensor: {', '.join(op.parts._fields)}", op.parts.__doc__ or ""
+    undefined = f"\nLinAlgError\n    When {op.undefined}." if op.undefined else ""
+    grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
+    return (
+        f"{op.doc}\n\n{grad}\n\n"
+        f"Parameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
+        f"Returns\n-------\n{kind}\n    {result}\n\n"
+        f"Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory{undefined}\n"
+    )
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
+    """As the record says; a bound that is left out is the dtype's own."""
+    x = asarray(x)
+    low, high = integer_range(x.dtype) if x.dtype.is_integer else (-math.inf, math.inf)
+    return apply(TABLE["clip"], (x, low if min is None else min, high if max is None else max))
+
+
+def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> Tensor:
+    """As the record says; without a generator the default one is drawn from."""
+    if training and not isinstance(generator, int):
+        from micrograd_core.random import chosen_generator  # not before somebody draws
+
+        generator = chosen_generator(generator)
+    x, op = asarray(x), TABLE["dropout"]
+    assert op.parameters is not None
+    return apply_single(op, x, op.parameters(x, p, training=training, generator=generator))
+
+
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
+for written in (clip, dropout):
+    written.__doc__ = _docstring(TABLE[written.__name__])
+    FUNCTIONS[written.__name__] = written
+MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}

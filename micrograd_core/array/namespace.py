@@ -1,0 +1,250 @@
+"""What makes `micrograd_core` an array API namespace, beside its functions: constants, dtypes, and what it can tell.
+
+Array API standard 2025.12, sections "Data type functions", "Constants", "Inspection".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from micrograd_core import layout
+from micrograd_core.array.tensor import Tensor, asarray, shares_memory
+from micrograd_core.device import Device, default_device
+from micrograd_core.dtypes import (
+    COMPLEX_OF,
+    DTYPES,
+    KINDS,
+    REAL_OF,
+    DType,
+    complex64,
+    float32,
+    int64,
+    integer_range,
+    promote,
+)
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import DTypeError, MicrogradError, one_of
+
+e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
+
+# ── dtypes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FloatInfo(NamedTuple):
+    """Limits of a floating dtype, as Python numbers; of a complex one, those of its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+class IntegerInfo(NamedTuple):
+    """Limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+# digits of the significand, exponent of the smallest normal number
+_FORMATS: Final = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126), "float64": (53, -1022)}
+
+
+def _dtype_of(x: Any) -> DType:
+    return x.dtype if isinstance(x, Tensor) else as_dtype(x)
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """Limits of a floating dtype, or of the dtype of a tensor.
+
+    Raises
+    ------
+    DTypeError
+        When it is not floating.
+    """
+    dtype = _dtype_of(type)
+    if not dtype.is_floating:
+        raise DTypeError(f"finfo is for floating dtypes; {dtype} is not. Use iinfo for integers")
+    dtype = REAL_OF.get(dtype, dtype)
+    digits, lowest = _FORMATS[dtype.name]
+    largest = (2.0 - 2.0 ** (1 - digits)) * 2.0 ** (1 - lowest)
+    return FloatInfo(dtype.bits, 2.0 ** (1 - digits), largest, -largest, 2.0**lowest, dtype)
+
+
+def iinfo(type: Any, /) -> IntegerInfo:
+    """Limits of an integer dtype, or of the dtype of a tensor.
+
+    Raises
+    ------
+    DTypeError
+        When it is not an integer dtype.
+    """
+    dtype = _dtype_of(type)
+    if not dtype.is_integer:
+        raise DTypeError(f"iinfo is for integer dtypes; {dtype} is not. Use finfo for floating ones")
+    low, high = integer_range(dtype)
+    return IntegerInfo(dtype.bits, high, low, dtype)
+
+
+_KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "bool": KINDS[:1],
+    "signed integer": KINDS[1:2],
+    "unsigned integer": KINDS[2:3],
+    "integral": KINDS[1:3],
+    "real floating": KINDS[3:4],
+    "complex floating": KINDS[4:],
+    "numeric": KINDS[1:],
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is `kind`: another dtype, the name of a kind, or a tuple with one of either that fits.
+
+    Raises
+    ------
+    ValueError
+        When no kind has the name.
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    if isinstance(kind, str) and kind not in _KINDS:
+        raise ValueError(f"isdtype: {kind!r} is not a kind of dtype; kinds are {one_of(_KINDS)}")
+    return as_dtype(dtype).kind in _KINDS[kind] if isinstance(kind, str) else as_dtype(dtype) is as_dtype(kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that tensors, dtypes and Python numbers (which are weak) promote to.
+
+    Raises
+    ------
+    DTypeError
+        When they do not promote, or all are Python numbers.
+    """
+    weak = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex)) and not hasattr(x, "dtype")]
+    strong = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is each for each in weak)]
+    if not strong:
+        raise DTypeError("result_type: at least one tensor or dtype is needed beside Python numbers, which are weak")
+    result = strong[0]
+    for each in strong[1:]:
+        result = promote("result_type", result, each)
+    for number in weak:
+        if isinstance(number, complex) and result in COMPLEX_OF:
+            result = COMPLEX_OF[result]
+        allowed = {bool: "bool", int: "integer floating", float: "floating", complex: "complex floating"}[type(number)]
+        if not any(word in allowed for word in (result.kind, *result.kind.split()[-1:])):
+            raise DTypeError(f"result_type: the Python {type(number).__name__} {number!r} does not go with {result}")
+    return result
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all `shapes` broadcast to.
+
+    Raises
+    ------
+    ShapeError
+        When two lengths of an axis differ and neither is 1.
+    """
+    return layout.broadcast_shapes("broadcast_shapes", *(layout.as_shape("broadcast_shapes", each) for each in shapes))
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether promotion leads from a dtype, or that of a tensor, to `to`."""
+    target = as_dtype(to)
+    try:
+        return promote("can_cast", _dtype_of(from_), target) is target
+    except DTypeError:
+        return False
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """Elements converted to `dtype`; with ``copy=False`` the tensor itself where that changes nothing.
+
+    Raises
+    ------
+    DTypeError
+        For complex to real: say which part, ``real(x)``, ``imag(x)`` or ``abs(x)``.
+    """
+    x = x if device is None else x.to(device)
+    return x if not copy and x.dtype is as_dtype(dtype) else x.astype(dtype)
+
+
+def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
+    """The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.
+
+    Parameters
+    ----------
+    x : Tensor
+    shape : int or sequence of int
+    copy : bool, optional
+        ``True`` always copies, ``False`` never, ``None`` only where strides leave no other way.
+
+    Raises
+    ------
+    ShapeError
+        When the sizes differ.
+    ValueError
+        When `copy` is false, and a copy is needed.
+    """
+    out = asarray(x).reshape(shape)
+    if copy is False and x.size and not shares_memory(out, x):
+        raise ValueError(f"reshape: {x.shape} with strides {x.strides} does not become {out.shape} without a copy")
+    return out.copy() if copy and shares_memory(out, x) else out
+
+
+# ── inspection ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Info:
+    """What ``__array_namespace_info__()`` tells."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Of the default device."""
+        words = default_device().capabilities
+        return {
+            "boolean indexing": "boolean-indexing" in words,
+            "data-dependent shapes": "data-dependent-shapes" in words,
+            "max dimensions": layout.MAX_DIMENSIONS,
+        }
+
+    def default_device(self) -> Device:
+        """Where tensors are made unless told otherwise."""
+        return default_device()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+        """Of Python numbers and of positions."""
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+        """By name, those of a device and of a kind, as `isdtype` takes it. Half precision is not in the standard."""
+        had = (default_device() if device is None else Device(device)).kernels.backend.dtypes
+        standard = (each for name, each in DTYPES.items() if name in had and name not in ("float16", "bfloat16"))
+        return {each.name: each for each in standard if kind is None or isdtype(each, kind)}
+
+    def devices(self) -> tuple[Device, ...]:
+        """Those among which ``Device("auto")`` chooses. No other library is opened just to be told."""
+        from micrograd_core import plugins
+
+        found = []
+        for name in plugins.names():
+            try:
+                if plugins.call(name, "micrograd_priority") >= 0:
+                    found.append(Device(name))
+            except MicrogradError:
+                continue
+        return tuple(found)
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807
+    """Devices, dtypes, defaults and capabilities (array API standard, "Inspection")."""
+    return Info()
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = {
+    each.__name__: each for each in (astype, broadcast_shapes, can_cast, finfo, iinfo, isdtype, reshape, result_type)
+}

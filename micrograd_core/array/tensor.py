@@ -1,0 +1,449 @@
+"""`Tensor`: a handle, a device, and a record of how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from micrograd_core import errors
+from micrograd_core.array.operators import Operators, along, reduction, unary
+from micrograd_core.array.printing import describe
+from micrograd_core.device import Device, destination
+from micrograd_core.dtypes import DType
+from micrograd_core.engine.apply import NO_PARAMS, TRANSFER, apply, apply_single
+from micrograd_core.engine.array import share, share_view, storage, wrap
+from micrograd_core.engine.backward import backward
+from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.hooks import hook_leaf, register_hook
+from micrograd_core.engine.ingest import as_array, elements, read
+from micrograd_core.engine.keys import At, getitem
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.engine.write import write
+from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
+from micrograd_core.layout import Layout, resolve_axis
+from micrograd_core.ops import TABLE
+
+PERMUTE_DIMS = TABLE["permute_dims"]
+SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
+
+
+class Tensor(Operators):
+    """An n-d array on some device that remembers how it was made.
+
+    Parameters
+    ----------
+    data : number, nested sequence, Tensor, or any object with the buffer protocol or ``__array__``
+        Copied.
+    dtype : DType or str, optional
+        By default that of `data`; for Python numbers ``float32``, ``int64``, ``bool`` or ``complex64``.
+    device : Device or str, optional
+        By default that of `data` if it is a tensor, else `default_device`.
+    requires_grad : bool, optional
+        Record what is computed from this tensor. By default true for floating dtypes.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        When `data` is not numbers, or ragged.
+    """
+
+    __slots__ = ()
+    __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
+
+    _grad: Tensor | None
+
+    def __init__(
+        self, data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool | None = None
+    ) -> None:
+        with no_grad():
+            made = asarray(data, dtype=dtype, device=device, copy=True)
+        self._handle, self._kernels, self.dtype = made._handle, made._kernels, made.dtype
+        self._storage = self._record = None
+        if self.dtype.is_floating if requires_grad is None else requires_grad:
+            self.requires_grad = True
+
+    # attributes
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return Layout.contiguous(self.shape).size
+
+    @property
+    def layout(self) -> Layout:
+        """Shape, strides and offset in memory, in elements."""
+        layout: Layout = self._kernels.layout(self._handle)
+        return layout
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in memory between neighbours along each axis, in elements."""
+        return self.layout.strides
+
+    @property
+    def offset(self) -> int:
+        """Position of the first element in the memory it views, in elements."""
+        return self.layout.offset
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        return self.layout.is_contiguous
+
+    def contiguous(self) -> Tensor:
+        """The tensor itself if it is contiguous, else a contiguous copy."""
+        return self if self.is_contiguous() else self.copy()
+
+    # autograd
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether what is computed from this tensor is recorded. Settable on tensors that were not computed."""
+        return self._record is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted == self.requires_grad:
+            return
+        if wanted and not self.dtype.is_floating:
+            raise DTypeError(
+                f"only floating-point tensors record gradients; this one is {self.dtype}. Use x.astype('float32')"
+            )
+        if not self.is_leaf:
+            raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
+        self._record, self._grad = (Leaf(self), None) if wanted else (None, None)
+        storage(self).tracked = True  # also from now on if switched off: records have saved this memory
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was not computed by a recorded operation."""
+        return self._record.__class__ is not list
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward` accumulated here: a tensor of this shape. ``None`` before, and on computed tensors."""
+        return self._grad if self._record.__class__ is Leaf else None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if self._record.__class__ is not Leaf:
+            raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
+        if value is not None:
+            value = _in_place_of(self, "grad", value)
+        self._grad = value
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        if self._record.__class__ is Leaf:
+            self._grad = None
+
+    def backward(self, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+        """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
+
+        Parameters
+        ----------
+        gradient : Tensor of this shape, optional
+            The cotangent to start from; 1 for a tensor of shape ``()``, required for any other.
+        retain_graph : bool, optional
+            Keep the graph for another sweep; by default it is freed, unless `create_graph`.
+        create_graph : bool
+            Record the sweep itself, so that the gradients can be differentiated again.
+
+        Raises
+        ------
+        GraphError
+            When nothing was recorded, the graph was freed, or a saved operand was written to.
+        """
+        backward(self, gradient, retain_graph, create_graph)
+
+    register_hook = register_hook
+
+    def detach(self) -> Tensor:
+        """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
+        handle = self._handle if not self._kernels.depth else self._kernels.detach(self._handle)
+        out = wrap(Tensor, handle, self._kernels, self.dtype, None)
+        share_view(self, out, None, NO_PARAMS)
+        return out
+
+    @property
+    def data(self) -> Tensor:
+        """The numbers without the graph, as `detach`. Assigning replaces them; the tensor stays the leaf it is."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not self.is_leaf:
+            raise GraphError(
+                "the numbers of a computed tensor cannot be replaced; assign to the tensors it was computed from"
+            )
+        value = _in_place_of(self, "data", value)
+        if value._handle is self._handle and value._storage is self._storage is not None:
+            return  # as after ``x.data += 1``, which has written already
+        self._handle, self._origin = value._handle, None
+        share(value, self)
+        storage(self).replaced += 1
+
+    # elementwise
+
+    abs = unary("abs")
+    sign = unary("sign")
+    floor = unary("floor")
+    ceil = unary("ceil")
+    isnan = unary("isnan")
+    isfinite = unary("isfinite")
+    exp = unary("exp")
+    expm1 = unary("expm1")
+    log = unary("log")
+    log1p = unary("log1p")
+    sqrt = unary("sqrt")
+    square = unary("square")
+    sin = unary("sin")
+    cos = unary("cos")
+    tanh = unary("tanh")
+    sigmoid = unary("sigmoid")
+    relu = unary("relu")
+    copy = unary("copy")
+
+    # reductions and softmaxes
+
+    sum = reduction("sum")
+    mean = reduction("mean")
+    max = reduction("max")
+    min = reduction("min")
+    var = reduction("var")
+    std = reduction("std")
+    any = reduction("any")
+    all = reduction("all")
+    argmax = reduction("argmax")
+    logsumexp = reduction("logsumexp")
+    softmax = along("softmax")
+    log_softmax = along("log_softmax")
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """``self @ other``."""
+        return apply(TABLE["matmul"], (self, other))
+
+    dot = matmul
+
+    # shape and selection
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements in another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
+        return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
+
+    def permute_dims(self, *axes: Any) -> Tensor:
+        """Axes in another order. A view."""
+        return _call("permute_dims", self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Two axes exchanged: ``x.transpose(0, 1)``; without arguments, all axes reversed. A view.
+
+        Three or more axes, or a tuple of them, give the whole new order.
+        """
+        if len(axes) == 2:
+            order = list(range(self.ndim))
+            i, j = (resolve_axis("transpose", axis, self.ndim) for axis in axes)
+            order[i], order[j] = j, i
+            return _call("permute_dims", self, tuple(order))
+        return self.permute_dims(*axes) if axes else _call("permute_dims", self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """The transpose of a matrix. A view."""
+        if self.ndim != 2:
+            raise MissingAxes(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
+        return self.mT
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two axes exchanged. A view."""
+        if self.ndim < 2:
+            raise MissingAxes(f"mT needs at least two axes; this tensor has shape {self.shape}")
+        return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
+
+    def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
+        """``x[start:stop:step]`` along the axis `dim`. A view."""
+        axis = resolve_axis("slice", dim, self.ndim)
+        return self[tuple(slice(start, stop, step) if each == axis else slice(None) for each in range(self.ndim))]
+
+    def broadcast_to(self, *shape: Any) -> Tensor:
+        """Axes of length 1, or missing on the left, repeated to `shape`. A view."""
+        return _call("broadcast_to", self, shape[0] if len(shape) == 1 else shape)
+
+    def expand_dims(self, axis: Any) -> Tensor:
+        """Axes of length 1 inserted. A view."""
+        return _call("expand_dims", self, axis=axis)
+
+    def squeeze(self, axis: Any = None) -> Tensor:
+        """Axes of length 1 dropped, by default all of them. A view."""
+        if axis is None:
+            axis = tuple(each for each, length in enumerate(self.shape) if length == 1)
+        return _call("squeeze", self, axis)
+
+    def flip(self, axis: Any = None) -> Tensor:
+        """Elements in reverse order. A view."""
+        return _call("flip", self, axis=axis)
+
+    __getitem__ = getitem
+    __setitem__ = write
+    at = property(At)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    # type and place
+
+    def astype(self, dtype: Any) -> Tensor:
+        """Elements converted to `dtype`."""
+        return _call("astype", self, dtype)
+
+    def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Tensor:
+        """The same numbers on another device, of another dtype, or both, in the same graph.
+
+        This tensor itself if there is nothing to do.
+        """
+        place, kind = destination(device, dtype)
+        target = self._kernels if place is None else place.kernels
+        converts = kind is not None and kind is not self.dtype
+        if target is self._kernels:
+            return self.astype(kind) if converts else self
+        first = converts and kind in self._kernels._native  # for the target may lack the dtype that it has here
+        x = self.astype(kind) if first else self
+        x = apply(TRANSFER, (x,), {"source": self._kernels, "target": target})
+        return x.astype(kind) if converts and not first else x
+
+    def cpu(self) -> Tensor:
+        """``to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self, index: int = 0) -> Tensor:
+        """``to("cuda:index")``."""
+        return self.to(Device.cuda(index))
+
+    # out of the library
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; a number for a 0-d tensor."""
+        return elements(read(self._kernels, self._handle, self.dtype), self.shape, self.dtype)
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"item() is for tensors of one element; this one has shape {self.shape}. Use .tolist()")
+        return _call("reshape", self.detach(), ()).tolist()
+
+    def numpy(self) -> Any:
+        """A NumPy copy."""
+        import numpy
+
+        dtype: Any = self.dtype.name
+        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
+            try:
+                import ml_dtypes
+            except ModuleNotFoundError as error:
+                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
+            dtype = ml_dtypes.bfloat16
+        array = numpy.frombuffer(read(self._kernels, self._handle, self.dtype), dtype=dtype)
+        return array.reshape(self.shape).copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if self.requires_grad:
+            raise TypeError(
+                "this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()"
+            )
+        if not self.device.is_cpu():
+            raise TypeError(f"this tensor is on {self.device}; nothing is moved implicitly. Use x.numpy()")
+        if copy is False:
+            raise ValueError("a Tensor is always copied into a NumPy array")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if not (self.dtype.is_integer and self.ndim == 0):
+            raise TypeError(f"only 0-d integer tensors can be an index; this one is {self.dtype} of shape {self.shape}")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __reduce__(self) -> Any:
+        grad, leaf = self._grad if self.requires_grad and self.is_leaf else None, self._record
+        if not self.is_leaf or (grad is not None and not grad.is_leaf):
+            what = "the .grad of this tensor (from create_graph=True)" if self.is_leaf else "this tensor"
+            raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
+        hooks = None if leaf is None else leaf.hooks
+        numbers = bytes(read(self._kernels, self._handle, self.dtype))
+        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
+        return _restore, facts, (grad, hooks) if grad is not None or hooks else None
+
+    def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
+        self._grad, hooks = state
+        if hooks:
+            hook_leaf(self._record, hooks)
+
+
+def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:
+    out = wrap(Tensor, device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
+    out.requires_grad = requires_grad
+    return out
+
+
+def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
+    """A tensor, or numbers for one, that can become the gradient or the data of `x`."""
+    made = value if isinstance(value, Tensor) else asarray(value, dtype=x.dtype, device=x.device)
+    if made.shape != x.shape or made.dtype is not x.dtype:
+        raise ShapeError(f"{what} has shape {made.shape} and dtype {made.dtype}, the tensor {x.shape} and {x.dtype}")
+    if made._kernels is not x._kernels:
+        raise DeviceMismatch(what, [(x.device, x.shape), (made.device, made.shape)])
+    return made
+
+
+def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """An operation with parameters as the user writes them."""
+    op = TABLE[name]
+    assert op.parameters is not None
+    return apply_single(op, x, op.parameters(x, *args, **kwargs))
+
+
+def asarray(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: str | Device | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor that records nothing unless asked, with the elements of `data`. Parameters and errors as for `Tensor`.
+
+    A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.
+    Another library's array that the host cannot read stays where it is, and shares its memory unless `copy` is true.
+    """
+    if requires_grad:
+        return Tensor(data, dtype=dtype, device=device, requires_grad=True)
+    return as_array(Tensor, data, dtype=dtype, device=device, copy=copy)
+
+
+def shares_memory(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors look at common memory: false as soon as they are on different devices."""
+    return x._kernels is y._kernels and bool(x._kernels.shares_memory(x._handle, y._handle))

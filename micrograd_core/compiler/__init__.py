@@ -1,0 +1,1 @@
+"""Recorded programs: flat steps over numbered values, what `Backend.compile` is given."""

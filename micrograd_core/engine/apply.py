@@ -1,0 +1,395 @@
+"""The path of every operation: check, promote, call the kernel, record.
+
+To follow one ``x * y``: `binary` below calls the device's kernel and makes the record; `micrograd_core.ops` holds the
+gradient rule; `sweep` applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
+from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
+from micrograd_core.engine.autocast import POLICY, autocast_dtype, cast, suspended
+from micrograd_core.engine.autocast import contexts as autocasts
+from micrograd_core.engine.explain import explain, refusal
+from micrograd_core.engine.graph import Leaf, Parts, Record, Version
+from micrograd_core.engine.ingest import as_array, ingest
+from micrograd_core.engine.modes import grad_mode, records_at
+from micrograd_core.errors import DeviceMismatch
+from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.ops.shared import to_bool
+from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
+
+new = object.__new__
+NO_PARAMS: dict[str, Any] = {}
+SCALARS = (bool, int, float, complex)
+
+
+def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
+    """Run `op` on tensors and Python scalars: check, promote, call the kernel, record.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
+    """
+    if autocasts and autocast_dtype() is not None:
+        cast_operands = cast(op.name, operands)
+        with suspended():  # what it is composed of is no business of the policy
+            return apply(op, cast_operands, params)
+    kind, kernels, dtype, operands = prepare(op, operands)
+    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and _any_records(kind, operands):
+        return op.compose(Recorded.of(kind, kernels), *operands, **params)  # type: ignore[no-any-return]
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
+    try:
+        handle = getattr(kernels, op.name)(*handles, **params)
+    except Exception as error:
+        raise explain(op, kernels, operands, params, error)
+    result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
+    place = kernels.beside(params["target"]) if "target" in params else kernels
+    out = wrap(kind, handle, place, result_dtype, None)
+    if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and _any_records(kind, operands):
+        out._record = _record(op, out._kernels, params, handle, operands, handles)
+    if op.view:
+        share_view(operands[0], out, op, params)
+    return out
+
+
+def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
+    """`apply` for an operation with several results: its named tuple of tensors."""
+    kind, kernels, _, operands = prepare(op, operands)
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
+    try:
+        made = Parts(getattr(kernels, op.name)(*handles, **params))
+    except Exception as error:
+        raise explain(op, kernels, operands, params, error)
+    record = None
+    if op.differentiable and records_at(kernels.depth) and _any_records(kind, operands):
+        record = _record(op, kernels, params, made, operands, handles)
+    return op.parts(*_taken_apart(kind, made, kernels, record))
+
+
+def _taken_apart(kind: type[Tensor], made: Parts, kernels: Any, record: Record | None) -> Parts:
+    """The results of one record as tensors, each with a record of its own that says which part it is."""
+    parts = []
+    for index, handle in enumerate(made):
+        part = wrap(kind, handle, kernels, kernels.dtype(handle), None)
+        if record is not None and part.dtype.is_floating:
+            part._record = [PART, kernels, {"index": index}, handle, record, made]
+        parts.append(part)
+    return Parts(parts, made.shape)
+
+
+def _record(
+    op: Op, kernels: Any, params: dict[str, Any], out: Any, operands: tuple[Any, ...], handles: list[Any]
+) -> Record:
+    record = [op, kernels, params, out]
+    for x, saved in zip(operands, handles, strict=True):
+        parent = None if x is saved else x._record  # a number is its own handle
+        record += (storage(x).version() if parent is None and x is not saved else parent, saved)
+    return record
+
+
+def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
+    """`apply` for operations of one tensor, which need no promotion."""
+    if autocasts and autocast_dtype() is not None:
+        (x,) = cast(op.name, (x,))
+        with suspended():
+            return apply_single(op, x, params)
+    dtype = x.dtype
+    if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
+        return apply(op, (x,), params)
+    kernels, a, p = x._kernels, x._handle, x._record
+    try:
+        handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
+    except Exception as error:
+        raise explain(op, kernels, (x,), params, error)
+    if op.result is not SAME:
+        dtype = op.result(dtype, params)  # type: ignore[operator]
+    record = None
+    if p is not None and op.differentiable and dtype.is_floating and (grad_mode() is True or records_at(kernels.depth)):
+        record = [op, kernels, params, handle, p, a]
+    out = wrap(x.__class__, handle, kernels, dtype, record)
+    if op.view:
+        share_view(x, out, op, params)
+    return out
+
+
+def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
+    for x in operands:  # noqa: SIM110 (a generator costs more)
+        if x.__class__ is kind and x._record is not None:
+            return True
+    return False
+
+
+def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
+    """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
+    dtype: DType | None
+    tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
+    kind: type[Tensor] = tensors[0].__class__
+    if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
+        kernels, dtype = tensors[0]._kernels, tensors[0].dtype
+        if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+            return kind, kernels, dtype, operands
+    kernels = tensors[0]._kernels
+    if op.capability:
+        getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
+    required = len(operands) - len(op.optional)
+    operands = tuple(
+        as_array(kind, x, device=kernels.device)
+        if i in op.separate and i < required and not isinstance(x, BaseTensor)
+        else x
+        for i, x in enumerate(operands)
+    )
+    prepared: list[Any] = [
+        x if isinstance(x, (BaseTensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
+    ]
+    if any(x._kernels is not kernels for x in prepared if isinstance(x, BaseTensor)):
+        kernels, prepared = _meet(op, prepared)
+    dtype = None
+    for position, x in enumerate(prepared):
+        if isinstance(x, BaseTensor):
+            if x.dtype.kind not in op.accepted(position):
+                raise refusal(op, position, x)
+            if position not in op.separate and x.dtype is not dtype:
+                dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
+    if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
+        numbers = [x for i, x in enumerate(prepared) if i not in op.separate]
+        widest = max(numbers, key=lambda x: next(i for i, each in enumerate(SCALARS) if isinstance(x, each)))
+        dtype = ingest(widest, None)[2]
+        first = next(i for i in range(len(prepared)) if i not in op.separate)
+        prepared[first] = as_array(kind, prepared[first], dtype=dtype, device=kernels.device)
+    if (
+        dtype in COMPLEX_OF
+        and op.parameters is None
+        and any(isinstance(x, complex) for x in prepared)
+        and all("complex floating" in op.accepted(i) for i in range(len(prepared)) if i not in op.separate)
+    ):
+        dtype = COMPLEX_OF[dtype]
+    if op.cast is not None:
+        dtype = op.cast(dtype)
+    for position, x in enumerate(prepared):
+        if not isinstance(x, BaseTensor):
+            check_scalar(op.name, x, dtype)
+            if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
+                prepared[position] = next(each for each in SCALARS if isinstance(x, each))(x)
+        elif position not in op.separate and x.dtype is not dtype:
+            prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
+    return kind, kernels, dtype, tuple(prepared)
+
+
+def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
+    """Operands of different tables: inside `vmap` all go to the innermost level; otherwise devices differ."""
+    tensors = [x for x in operands if isinstance(x, BaseTensor)]
+    table = max((x._kernels for x in tensors), key=lambda kernels: kernels.depth)
+    if not table.depth or any(x._kernels.root is not table.root for x in tensors):
+        raise DeviceMismatch(op.name, [(x.device, x.shape) for x in tensors])
+    return table, [table.lift(x) if isinstance(x, BaseTensor) and x._kernels is not table else x for x in operands]
+
+
+def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
+    """A number or an array of another library: the first is a scalar, the second welcome where nothing has to move."""
+    if getattr(x, "shape", None) == () and hasattr(x, "item"):
+        return x.item()
+    if not hasattr(x, "__array__") and not hasattr(x, "__array_interface__"):
+        raise TypeError(
+            f"{op.name}: operands are tensors and numbers; got {type(x).__name__}. Wrap it with asarray(...)"
+        )
+    if not beside.device.is_cpu():
+        raise DeviceMismatch(op.name, [(beside.device, beside.shape), ("the host", tuple(x.shape))])
+    return as_array(beside.__class__, x, device=beside.device)
+
+
+class Recorded:
+    """A kernel table whose functions take and give tensors, and record: what makes a sweep differentiable."""
+
+    def __init__(self, kind: type[Tensor], kernels: Any) -> None:
+        self._kind, self._kernels = kind, kernels
+
+    @staticmethod
+    def of(kind: type[Tensor], kernels: Any) -> Recorded:
+        """The recorded table of a device, made once."""
+        table: Recorded | None = kernels.__dict__.get("recorded")
+        if table is None:
+            table = kernels.recorded = Recorded(kind, kernels)
+        return table
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        op = TRANSFER if name == "transfer" else TABLE.get(name)
+        if op is None:
+            raise AttributeError(name)
+        if op.operands == 0:
+            function: Callable[..., Tensor] = partial(create, self._kind, op, self._kernels)
+        else:
+            function = recorded(self._kind, op, self._kernels)
+        setattr(self, name, function)
+        return function
+
+    def lift(self, handle: Any, parent: Any) -> Any:
+        """A saved operand as the tensor it was; scalars as they are."""
+        if parent is None:
+            return handle
+        if handle.__class__ is Parts:
+            return _taken_apart(self._kind, handle, parent[1], parent)
+        if parent.__class__ is Version:  # what is recorded now must notice a write as well
+            plain = wrap(self._kind, handle, self._kernels, self._kernels.dtype(handle), None)
+            plain._storage = Storage.of(parent)
+            return plain
+        kernels = (
+            parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
+        )
+        return wrap(self._kind, handle, kernels, kernels.dtype(handle), parent)
+
+    def dtype(self, x: Tensor) -> DType:
+        """The dtype of an operand, as `Kernels.dtype`."""
+        return x.dtype
+
+
+def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., Tensor]:
+    """An operation as a function of tensors and canonical parameters.
+
+    Where all operands are numbers, the first becomes a tensor on the device of `kernels`, by default the default one.
+    """
+    device = None if kernels is None else kernels.device
+
+    def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        if any(x.__class__ is kind for x in operands):
+            return operands
+        return (as_array(kind, operands[0], device=device), *operands[1:])
+
+    def general(*operands: Any, **params: Any) -> Tensor:
+        return apply(op, operands if operands[0].__class__ is kind else started(operands), params)
+
+    if op.parts is not None:
+        return lambda *operands, **params: apply_parts(op, started(operands), params)
+    if op.gradient is None:  # only `apply` differentiates a composition
+        return general
+    if op.operands == 1 and op is not TRANSFER:
+        return lambda x, **params: apply_single(
+            op, x if x.__class__ is kind else as_array(kind, x, device=device), params
+        )
+    if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
+        return general
+    operator, reflected = binary(op.name)
+
+    def function(x: Any, y: Any) -> Tensor:
+        result = operator(x, y) if x.__class__ is kind else reflected(y, x) if y.__class__ is kind else NotImplemented
+        return apply(op, started((x, y))) if result is NotImplemented else result
+
+    return function
+
+
+def create(kind: type[Tensor], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
+    """Run an operation without operands on a device."""
+    kernels.native(dtype)
+    try:
+        handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
+    except Exception as error:
+        raise explain(op, kernels, (), params, error)
+    return wrap(kind, handle, kernels, dtype, None)
+
+
+TRANSFER = Op(
+    "transfer",
+    "The same numbers on another device.",
+    accepts=TABLE["copy"].accepts,
+    tangent=linear,
+    gradient=(lambda k, g, out, x, *, source, target: k.transfer(g, source=target, target=source),),
+    gradient_aliases=True,
+)
+
+PART = Op(
+    "part",
+    "One of the results of an operation that has several.",
+    tangent=lambda op, k, tangents, out, parts, *, index: k.copy(tangents[0][index]),
+    gradient=(
+        lambda k, g, out, parts, *, index: Parts(
+            (g if each == index else None for each in range(len(parts))), parts.shape
+        ),
+    ),
+)
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator and its reflection. The hot path: one device, one dtype or a weak scalar, need no preparation."""
+    op = TABLE[name]
+    dtypes = frozenset(dtype for dtype in DTYPES.values() if dtype.kind in op.accepts)
+    differentiable = op.differentiable
+    result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
+
+    def operator(x: Tensor, y: Any) -> Any:
+        kind = x.__class__
+        kernels = x._kernels
+        dtype = x.dtype
+        if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
+            return with_scalar(x, y) if y.__class__ is float or y.__class__ is int else _general(op, x, y)
+        a = x._handle
+        b = y._handle
+        try:
+            handle = getattr(kernels, name)(a, b)
+        except Exception as error:
+            raise explain(op, kernels, (x, y), NO_PARAMS, error)
+        p = x._record
+        q = y._record
+        out = new(kind)
+        out._handle = handle
+        out._kernels = kernels
+        out.dtype = result or dtype
+        out._storage = None
+        if (p is not None or q is not None) and differentiable and (grad_mode() is True or records_at(kernels.depth)):
+            p = storage(x).version() if p is None else p
+            q = storage(y).version() if q is None else q
+            out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
+        else:
+            out._record = None
+        return out
+
+    def with_scalar(x: Tensor, y: float, swapped: bool = False) -> Any:
+        if not x.dtype.is_floating or x.dtype not in dtypes:
+            return _general(op, y, x) if swapped else _general(op, x, y)
+        kernels, a, p = x._kernels, x._handle, x._record
+        try:
+            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
+        except Exception as error:
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
+        record: Record | None = None
+        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
+            links = (None, y, p, a) if swapped else (p, a, None, y)
+            record = [op, kernels, NO_PARAMS, handle, *links]
+        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
+
+    def reflected(x: Tensor, y: Any) -> Any:
+        return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
+
+    operator.__doc__ = reflected.__doc__ = op.doc
+    return (autocasting(name, operator) if name in POLICY else operator), reflected
+
+
+def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that `amp.POLICY` names: it alone looks whether there is an `autocast`."""
+
+    def looking(x: Tensor, y: Any) -> Any:
+        if not autocasts or autocast_dtype() is None:
+            return operator(x, y)
+        x, y = cast(name, (x, y))
+        with suspended():
+            return operator(x, y)
+
+    looking.__doc__ = operator.__doc__
+    return looking
+
+
+def _general(op: Op, x: Any, y: Any) -> Any:
+    """An operator's operands that the hot path does not know."""
+    for operand in (x, y):
+        if not isinstance(operand, (BaseTensor, *SCALARS)) and not hasattr(operand, "__array__"):
+            return NotImplemented
+    return apply(op, (x, y))

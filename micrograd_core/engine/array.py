@@ -1,0 +1,185 @@
+"""What a tensor is to the engine: its slots, and the memory that several tensors share.
+
+Results are made of the class that the operands have: nothing here knows of `Tensor`, which has the methods.
+
+A view remembers its origin, one flat tuple::
+
+    (weak reference to its base, op, params, the base's own origin, replaced, depth)
+
+The base's own origin leads further where nobody holds the base any more. The op is ``None`` for a detached tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from micrograd_core.engine.graph import Leaf, Version
+from micrograd_core.engine.modes import records_at
+from micrograd_core.errors import GraphError
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
+    from micrograd_core.device import Device
+    from micrograd_core.dtypes import DType
+
+DEEPEST = 32  # so many origins are kept behind each other
+new = object.__new__
+
+
+class BaseTensor:
+    """The slots of a tensor, and what they say."""
+
+    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
+
+    _grad: Any  # set on leaves only
+    _handle: Any
+    _kernels: Any
+    _origin: Any  # set on views only
+    _record: Any
+    _storage: Storage | None
+    dtype: DType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return tuple(self._handle.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._handle.shape)
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are."""
+        device: Device = self._kernels.device
+        return device
+
+
+def wrap(kind: type[Tensor], handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
+    """A tensor of class `kind` around a handle."""
+    out = new(kind)
+    out._handle = handle  # one by one: packing them into a tuple costs more
+    out._kernels = kernels
+    out.dtype = dtype
+    out._record = record
+    out._storage = None
+    return out
+
+
+def unrecorded(x: Tensor) -> Tensor:
+    """The same memory outside the graph of its own depth of `vmap`; the graphs below still lead to it."""
+    out = wrap(x.__class__, x._handle, x._kernels, x.dtype, None)
+    share(x, out)
+    return out
+
+
+# ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Storage:
+    """A piece of memory that several tensors share: each holds the one `Storage`, and nothing else does.
+
+    Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
+    """
+
+    __slots__ = ("_version", "replaced", "tracked")
+
+    def __init__(self, tracked: bool) -> None:
+        self.tracked = tracked  # some tensor that shares the memory records gradients
+        self.replaced = 0  # how often a tensor was given this memory as its data: it may be the base of views no more
+        self._version: Version | None = None
+
+    @classmethod
+    def of(cls, version: Version) -> Storage:
+        """A storage that is in the state `version`."""
+        common = cls(False)
+        common._version = version
+        return common
+
+    def version(self) -> Version:
+        """What a record keeps to notice a write."""
+        if self._version is None:
+            self._version = Version()
+        return self._version
+
+    def written(self) -> None:
+        """Tell all records that saved this memory that it has changed."""
+        if self._version is not None:
+            self._version.stale = True
+            self._version = None
+
+
+def storage(tensor: BaseTensor) -> Storage:
+    """The storage of a tensor, made if nobody needed it so far."""
+    found = tensor._storage
+    if found is None:
+        found = tensor._storage = Storage(tensor._record is not None)
+    return found
+
+
+def share(tensor: Tensor, view: Tensor) -> None:
+    """Let `view` share the memory of `tensor`."""
+    common = tensor._storage
+    if common is None:
+        common = tensor._storage = Storage(tensor._record is not None)
+    view._storage = common
+    if view._record is not None:
+        common.tracked = True
+
+
+def share_view(base: Tensor, view: Tensor, op: Any, params: dict[str, Any]) -> None:
+    """Let `view`, which `op` made of `base`, share its memory, and remember that."""
+    common = base._storage
+    if common is None:
+        common = base._storage = Storage(base._record is not None)
+        before = base._origin = None
+    else:
+        try:
+            before = base._origin
+        except AttributeError:  # most tensors are nobody's view: only who is viewed again pays for the slot
+            before = base._origin = None
+    view._storage = common
+    if view._record is not None:
+        common.tracked = True
+    if before is None or before[5] == DEEPEST:
+        view._origin = ref(base), op, params, None, common.replaced, 0
+    else:
+        view._origin = ref(base), op, params, before, common.replaced, before[5] + 1
+
+
+def _references(common: Storage) -> int:
+    return sys.getrefcount(common)
+
+
+def _alone() -> int:
+    common = Storage(False)
+    return _references(common)
+
+
+ALONE = _alone()  # what `_references` says of a storage that no tensor holds
+
+
+def shared_beyond(*tensors: Any) -> bool:
+    """Whether a living tensor other than these (or numbers) looks at the memory of the first."""
+    common = tensors[0]._storage
+    if common is None:
+        return False
+    holders = [tensor for tensor in tensors if getattr(tensor, "_storage", None) is common]
+    for tensor in holders:
+        tensor._storage = None
+    others = _references(common) > ALONE
+    for tensor in holders:
+        tensor._storage = common
+    return others
+
+
+def refuse_leaf(x: Tensor) -> None:
+    """Refuse to write to a leaf that records, while what is computed is recorded."""
+    if x._record.__class__ is Leaf and records_at(x._kernels.depth):
+        raise GraphError(
+            "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
+            "use `with no_grad():` to change its numbers, or write into x.copy(), or make a new tensor (x = x + 1)"
+        )

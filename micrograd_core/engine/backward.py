@@ -1,0 +1,138 @@
+"""`backward`: a sweep from one tensor, and what it found added to the gradients of the leaves."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain, repeat
+from operator import attrgetter, is_not
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.engine import hooks
+from micrograd_core.engine.apply import Recorded
+from micrograd_core.engine.array import BaseTensor, wrap
+from micrograd_core.engine.graph import Leaf, count_consumers, in_order
+from micrograd_core.engine.ingest import as_array
+from micrograd_core.engine.modes import recording
+from micrograd_core.engine.sweep import sweep
+from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
+from micrograd_core.ground.locks import lock
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
+
+_deposit = lock()  # two threads may sweep graphs that share leaves
+_GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
+
+
+def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
+    """Do the work of `Tensor.backward`; see there."""
+    record, kind = tensor._record, tensor.__class__
+    if tensor._kernels.depth:
+        raise TransformError(
+            "backward() inside vmap would add nothing to .grad of tensors from outside; inside the function take "
+            "grad(f) or vjp(f, ...), or call backward() on what vmap returns"
+        )
+    if record is None:
+        raise GraphError(_nothing_recorded(tensor))
+    retain = create_graph if retain_graph is None else retain_graph
+    seed = seed_of(tensor, gradient)
+    if create_graph:
+        leaves_of(record)  # refuses Values
+        with recording(True, tensor._kernels.depth):
+            tables = partial(Recorded.of, kind)
+            found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, tables)
+    elif record.__class__ is Leaf:
+        found = [(record, tensor._kernels.copy(seed._handle))]
+    else:
+        found = sweep(record, seed._handle, retain)
+    onward = deposit(found, create_graph)
+    if onward:
+        onward[0][0].carry_on(onward)  # the same of all
+
+
+def leaves_of(record: Any) -> list[Leaf]:
+    """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
+    order = in_order(record, count_consumers(record)) if record.__class__ is list else []
+    leaves = [parent for each in order for parent in each[4::2] if parent.__class__ is Leaf]
+    if any(leaf.values is not None for leaf in leaves):
+        raise GraphError(
+            "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
+            "call backward() without create_graph, or compute with tensors throughout"
+        )
+    return leaves
+
+
+def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, Any]]:
+    """Add cotangents to the gradients of the leaves they were found at; those at leaves of Values are handed back.
+
+    An interrupt leaves either all these leaves as they were or none: everything is computed before anything is
+    assigned. Where another thread or a signal handler has assigned a gradient meanwhile, it is computed again.
+    """
+    if hooks.on_leaves:
+        found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
+    while True:
+        onward: list[tuple[Leaf, Any]] = []
+        owners: list[Tensor] = []
+        before: list[Tensor | None] = []
+        after: dict[Leaf, Tensor] = {}
+        for leaf, g in found:
+            if leaf.values is not None:
+                onward.append((leaf, g))
+                continue
+            owner = leaf.owner()
+            if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
+                continue
+            total = after.get(leaf)  # not None for a layer that was used twice
+            if total is None:
+                total = owner._grad
+                owners.append(owner)
+                before.append(total)
+            kernels, dtype = leaf.kernels, owner.dtype
+            if dtype.is_complex:
+                g = (Recorded.of(owner.__class__, kernels) if recorded else kernels).conj(g)
+            if recorded:
+                after[leaf] = g if total is None else total + g
+            else:
+                summed = g if total is None else kernels.add(total._handle, g)
+                after[leaf] = wrap(owner.__class__, summed, kernels, dtype, None)
+        with _deposit:
+            # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
+            changed = map(is_not, map(_gradient_of, owners), before)
+            if not any(chain(changed, map(setattr, owners, _GRADIENT, after.values()))):
+                return onward
+
+
+def seed_of(tensor: Tensor, gradient: Any) -> Any:
+    """The cotangent to start from."""
+    kernels, dtype, shape = tensor._kernels, tensor.dtype, tensor._handle.shape
+    if gradient is None:
+        if shape:
+            raise GraphError(
+                f"backward() starts from a scalar; this tensor has shape {tuple(shape)}. "
+                "Reduce it first, for example with .sum(), or pass gradient= of the same shape"
+            )
+        if dtype.is_complex:
+            raise GraphError(
+                f"backward() starts from a real number; this tensor is {dtype}. Make it real first, for example with "
+                "abs(x) or real(x), or pass gradient="
+            )
+        return wrap(tensor.__class__, kernels.one(dtype), kernels, dtype, None)
+    if not isinstance(gradient, BaseTensor):
+        gradient = as_array(tensor.__class__, gradient, dtype=dtype, device=kernels.device)
+    if gradient.shape != shape:
+        raise ShapeError(
+            f"backward: gradient has shape {gradient.shape}, the tensor {tuple(shape)}; they must be equal"
+        )
+    if gradient._kernels is not kernels:
+        raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
+    gradient = gradient if gradient.dtype is dtype else gradient.astype(dtype)
+    return Recorded.of(tensor.__class__, kernels).conj(gradient) if dtype.is_complex else gradient
+
+
+def _nothing_recorded(tensor: Tensor) -> str:
+    if not tensor.dtype.is_floating:
+        return f"a {tensor.dtype} tensor has no gradient; only floating-point tensors record"
+    return (
+        "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under "
+        "no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing"
+    )

@@ -1,0 +1,142 @@
+"""Functions that see a gradient on its way, and may replace it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.engine.apply import apply_single
+from micrograd_core.engine.array import storage, wrap
+from micrograd_core.engine.graph import FREED, Leaf
+from micrograd_core.errors import GraphError, ShapeError, TransformError
+from micrograd_core.ops import TABLE, Op
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
+
+Hook = Callable[[Any], Any]
+on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
+
+
+class HookHandle:
+    """What `register_hook` returns: `remove` takes the hook away again."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[object, Hook], key: object) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        """From now on the hook is not called. Removing it twice is no error."""
+        self._hooks.pop(self._key, None)
+
+
+def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
+    """The cotangent after all hooks."""
+    if g.__class__ is kind:
+        return run(hooks, g)
+    return run(hooks, wrap(kind, g, k, k.dtype(g), None))._handle
+
+
+HOOKED = Op(
+    "hook",
+    "The same tensor; functions see its gradient.",
+    tangent=lambda op, k, tangents, out, x, *, hooks, kind: tangents[0],
+    gradient=(_seen,),
+    gradient_aliases=True,
+)
+
+
+def register_hook(x: Tensor, hook: Hook) -> HookHandle:
+    """Call `hook` with the gradient of this tensor whenever a sweep has computed it, before it goes on.
+
+    Parameters
+    ----------
+    hook : function
+        Of the gradient, a tensor like this one. What it returns, unless ``None``, takes the gradient's place. For a
+        computed tensor that is the sum over all its uses, those before the registration, too; for a leaf, what one
+        `backward` adds to ``.grad``.
+
+    Returns
+    -------
+    HookHandle
+        With the method ``remove()``.
+
+    Raises
+    ------
+    GraphError
+        When the tensor does not record, or its graph was freed.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor
+    >>> x = Tensor([1.0, 2.0])
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [20.0, 40.0]
+    """
+    record = x._record
+    if record is None and x._kernels.depth:
+        raise TransformError(
+            "a hook inside vmap sees gradients of a grad(f) that is inside it, too, and this tensor is in no such; "
+            "register the hook on what goes into vmap or comes out of it"
+        )
+    if record is None:
+        raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
+    if not record and record.__class__ is list:
+        raise GraphError(FREED)
+    if record.__class__ is Leaf:
+        hooks = {} if record.hooks is None else record.hooks
+        hook_leaf(record, hooks)
+    elif record[0].name == HOOKED.name:
+        hooks = record[2]["hooks"]
+    else:  # the node moves one place back, so that all who know it lead through the hooks
+        hooks = {}
+        record[:] = [HOOKED, x._kernels, {"hooks": hooks, "kind": x.__class__}, x._handle, record[:], x._handle]
+    key = object()  # its own in every process that a pickle comes to
+    hooks[key] = hook
+    return HookHandle(hooks, key)
+
+
+def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:
+    """Let a leaf have these hooks, and sweeps look for hooks of leaves."""
+    global on_leaves
+    on_leaves, leaf.hooks = True, hooks
+
+
+def conjugate(g: Tensor) -> Tensor:
+    """Between cotangents as the sweep carries them and as users see them: the same if real."""
+    return apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
+
+
+def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
+    """What hooks make of a cotangent."""
+    g = conjugate(cotangent)
+    for hook in tuple(hooks.values()):
+        shown = wrap(g.__class__, g._handle, g._kernels, g.dtype, g._record)
+        storage(shown).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
+        found = hook(shown)
+        if found is None:
+            continue
+        if found.__class__ is not g.__class__:
+            raise TypeError(f"a hook must return a Tensor or None; it returned {type(found).__name__}")
+        if found.shape != g.shape or found.dtype is not g.dtype or found._kernels.root is not g._kernels.root:
+            raise ShapeError(
+                f"a hook was given a gradient of shape {g.shape}, dtype {g.dtype}, on {g.device}; it returned one of "
+                f"shape {found.shape}, dtype {found.dtype}, on {found.device}"
+            )
+        g = found
+    return conjugate(g)
+
+
+def of_leaf(leaf: Leaf, g: Any) -> Any:
+    """What the hooks of a leaf make of its gradient, a tensor that records or a handle: fresh memory again."""
+    assert leaf.hooks is not None
+    if g.__class__ is leaf.kind:
+        return run(leaf.hooks, g)
+    seen = run(leaf.hooks, wrap(leaf.kind, g, leaf.kernels, leaf.kernels.dtype(g), None))
+    return leaf.kernels.copy(seen._handle)
+
+
+__all__ = ["HookHandle", "register_hook"]

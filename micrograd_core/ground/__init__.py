@@ -1,0 +1,1 @@
+"""What every room stands on, and what knows nothing of arrays: context, locks, assignments as one, trees, files."""

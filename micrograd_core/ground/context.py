@@ -1,0 +1,88 @@
+"""Setting a context variable for a while, so that no interrupt leaves it set.
+
+A signal handler runs, and may raise (Ctrl-C raises KeyboardInterrupt), when Python begins one of its functions, after
+any call, and when a loop goes back; never inside a function written in C. So what sets the variable is in a ``try``
+that sets it back, without a call in between. And what ends the block is written in C throughout: an ``__exit__`` in
+Python would be a function that begins, and an interrupt that waited for the end of a long product would come just there
+and leave the variable set.
+
+Where a profiler in Python is told of the call of ``__exit__`` (`detect_anomaly` is one), that is a function that
+begins, too: there the last mode may stay on.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ContextDecorator
+from contextvars import ContextVar
+from io import IOBase
+from itertools import repeat
+from operator import is_
+from typing import Any
+
+from micrograd_core.errors import TransformError
+
+
+class during(IOBase, ContextDecorator):  # noqa: N801
+    """Within ``with during(variable, value):`` a context variable has a value; then again the one it had before.
+
+    One object may be entered several times, also inside itself; ``as`` gives the value. It is no file: but the
+    ``__exit__`` of files is written in C, and does nothing but to call ``close()``.
+    """
+
+    closed = True  # nothing is to be done when it is thrown away
+
+    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+        self._variable, self._value, self._before, never = variable, value, list[Any](), object()
+        before = iter(self._before.pop, never)
+        # Takes the value from before and sets it; and is false, so that what was raised in the block goes on.
+        self.close = map(is_, map(variable.set, before), repeat(never)).__next__  # type: ignore[assignment]
+
+    def _recreate_cm(self) -> during:  # a decorated function enters a fresh one at each call
+        return during(self._variable, self._value)
+
+    def __enter__(self) -> Any:
+        outside, before = len(self._before), self._variable.get()
+        try:
+            self._before.append(before)
+            self._variable.set(self._value)
+            return self._value
+        except BaseException:
+            del self._before[outside:]
+            self._variable.set(before)
+            raise
+
+
+tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
+"""A `scalar.jit.Trace` that takes note of what Values do."""
+
+levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
+"""The calls of `vmap` that this context is inside of, outermost first: `transforms.batching.Level`."""
+
+
+def depth() -> int:
+    """How many calls of `vmap` this context is inside of."""
+    return len(levels.get())
+
+
+def at_depth(root: Any) -> Any:
+    """The kernel table of tensors that are made here: a device's own, or inside `vmap` that of the innermost level."""
+    around = levels.get()
+    return around[-1].table(root, len(around)) if around else root
+
+
+def draws() -> int:
+    """How many sets of random numbers one drawing takes: one, or inside `vmap` perhaps one for each example.
+
+    Raises
+    ------
+    TransformError
+        When a `vmap` around this does not say.
+    """
+    around = levels.get()
+    if any(level.randomness == "error" for level in around):
+        raise TransformError(
+            "random numbers are drawn inside vmap, which does not say whether each example gets its own: write "
+            'vmap(f, randomness="different"), or randomness="same" for the same numbers in all'
+        )
+    return math.prod(level.size for level in around if level.randomness == "different")

@@ -1,0 +1,319 @@
+"""Elementwise operations: arithmetic, comparison, bits and logic.
+
+Gradient rules read ``(k, g, out, x)`` or ``(k, g, out, x, y)``: cotangent, result, operands.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+from micrograd_core.dtypes import DType, bool_, integer_range
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, wrapped, zero_rule
+from micrograd_core.ops.tangents import symmetric
+
+
+def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None) -> Op:
+    # Drawn from few integers, so that equal elements occur.
+    x, y = Array((3, 4), 0, 3, "int64"), Array((4,), 0, 3, "int64")
+    samples = (Sample(x, y), Sample(x, 1), Sample(Array((2,)), Array((2,))))
+    facts = {
+        "accepts": accepts,
+        "result": to_bool,
+        "gradient": "comparisons are not differentiable",
+        "compose": compose,
+    }
+    return binary(name, doc, samples=samples, **facts)
+
+
+def _bitwise(name: str, doc: str) -> Op:
+    x, b = Array((2, 3), 0, 100, "int32"), Array((3,), dtype="bool")
+    samples = (Sample(x, Array((3,), 0, 100, "int32")), Sample(x, 5), Sample(Array((2, 3), dtype="bool"), b))
+    return binary(name, doc, accepts=BITS, samples=samples, gradient="bits are not differentiable")
+
+
+def _logical(name: str, doc: str, compose: Any) -> Op:
+    samples = (Sample(Array((2, 3), dtype="bool"), Array((3,), dtype="bool")),)
+    facts = {"samples": samples, "gradient": "booleans are not differentiable", "compose": compose}
+    return binary(name, doc, accepts=BOOLEAN, result=to_bool, **facts)
+
+
+# ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
+    """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0 or NaN."""
+    if is_scalar(n):
+        return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else zero_rule(k, g, out, x)
+    # There n == 0 does not count, so 0**1 stands for the power; elsewhere it is kept, for the mixed derivative 1 / x.
+    pole = k.logical_and(k.equal(n, 0), k.logical_not(k.less(0, k.abs(x))))
+    power = k.pow(k.where(pole, 0, x), k.where(pole, 1, k.subtract(n, 1)))
+    return k.multiply(g, k.multiply(n, power))
+
+
+def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
+    """``x**n log(x)``, whose limit at ``x == 0`` is 0 for positive `n` and taken as 0 for ``n == 0``."""
+    if not is_scalar(x):
+        vanishing = k.logical_and(k.equal(x, 0), k.isfinite(out))  # negative powers of 0 are infinite
+        log = k.log(k.where(vanishing, 1, x))
+    elif x == 0:  # -inf for those
+        log = (
+            (0.0 if n >= 0 else -math.inf) if is_scalar(n) else k.subtract(0.0, k.log(k.where(k.isfinite(out), 1, out)))
+        )
+    elif isinstance(x, complex):
+        log = cmath.log(x)
+    else:
+        log = math.log(x) if x > 0 else math.nan
+    return k.multiply(g, k.multiply(out, log))
+
+
+def _share(k: Any, g: Any, won: Any, tied: Any) -> Any:
+    """`g` to the winner, half of it to each side of a tie."""
+    return k.where(tied, k.multiply(g, 0.5), k.where(won, g, 0))
+
+
+def _within(k: Any, x: Any, low: Any, high: Any) -> Any:
+    return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
+
+
+def _subtract(k: Any, x: Any, y: Any) -> Any:
+    return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
+
+
+def _flip_order(k: Any, x: Any, dtype: DType) -> Any:
+    """A map that reverses the order of a dtype without overflow: ``-x`` for floats, ``~x`` for integers and bools."""
+    if is_scalar(x):
+        return -float(x) if dtype.is_floating else wrapped(~x, dtype)
+    return k.negative(x) if dtype.is_floating else k.bitwise_invert(x)
+
+
+def _negative(k: Any, x: Any) -> Any:
+    if k.dtype(x).kind == "unsigned integer":  # two's complement; -1 does not fit the dtype
+        return k.add(k.bitwise_invert(x), 1)
+    return k.multiply(x, -1)
+
+
+def _bitwise_invert(k: Any, x: Any) -> Any:
+    dtype = k.dtype(x)
+    all_ones = True if dtype is bool_ else -1 if dtype.kind == "signed integer" else integer_range(dtype)[1]
+    return k.bitwise_xor(x, all_ones)
+
+
+def _hypot(k: Any, x: Any, y: Any) -> Any:
+    """``m sqrt(1 + (n / m)**2)`` of the greater and the lesser modulus: squares neither overflow nor vanish."""
+    x, y = (k.abs(each) for each in arrays(k, x, y))
+    most, least = k.maximum(x, y), k.minimum(x, y)
+    ratio = k.divide(least, k.where(k.equal(most, 0), 1, most))
+    length = k.multiply(most, k.sqrt(k.add(k.square(ratio), 1)))
+    infinite = k.logical_or(k.equal(x, math.inf), k.equal(y, math.inf))  # whatever the other, NaN included
+    return k.where(infinite, math.inf, length)
+
+
+def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
+    """``leg / hypotenuse``, and 0 where both are: 0 / inf is, and so are its derivatives."""
+    return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), math.inf, out)))
+
+
+def _minimum(k: Any, x: Any, y: Any) -> Any:
+    dtype = k.dtype(y if is_scalar(x) else x)
+    return _flip_order(k, k.maximum(_flip_order(k, x, dtype), _flip_order(k, y, dtype)), dtype)
+
+
+def _relu_gradient(k: Any, x: Any, y: Any) -> Any:
+    x, y = arrays(k, x, y)
+    return k.where(k.less(0, y), x, 0)
+
+
+def _isinf(k: Any, x: Any) -> Any:
+    dtype = k.dtype(x)
+    if dtype.is_complex:
+        return k.logical_or(k.isinf(k.real(x)), k.isinf(k.imag(x)))
+    return k.equal(k.abs(x), math.inf) if dtype.is_floating else k.not_equal(x, x)
+
+
+ARITHMETIC = (
+    binary(
+        "add",
+        "Sum ``x1 + x2``.",
+        gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: g),
+        gradient_aliases=True,
+    ),
+    binary(
+        "subtract",
+        "Difference ``x1 - x2``.",
+        gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
+        gradient_aliases=True,
+        compose=_subtract,
+    ),
+    binary(
+        "multiply",
+        "Product ``x1 * x2``.",
+        gradient=(lambda k, g, out, x, y: k.multiply(g, y), lambda k, g, out, x, y: k.multiply(g, x)),
+    ),
+    binary(
+        "divide",
+        "Quotient ``x1 / x2`` of floating-point operands.",
+        low=0.5,
+        accepts=INEXACT,
+        gradient=(
+            lambda k, g, out, x, y: k.divide(g, y),
+            lambda k, g, out, x, y: k.negative(k.divide(k.multiply(g, out), y)),
+        ),
+    ),
+    binary(
+        "pow",
+        "Power ``x1 ** x2``. Anything ``** 0`` is 1, constant in the base, 0 and NaN included.",
+        low=0.5,
+        gradient=(_pow_base, _pow_exponent),
+    ),
+    binary(
+        "maximum",
+        "The greater of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
+        accepts=REAL,
+        gradient=(
+            lambda k, g, out, x, y: _share(k, g, k.less(y, x), k.equal(x, y)),
+            lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
+        ),
+    ),
+    binary(
+        "minimum",
+        "The lesser of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
+        accepts=REAL,
+        gradient=(
+            lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
+            lambda k, g, out, x, y: _share(k, g, k.less(y, x), k.equal(x, y)),
+        ),
+        compose=_minimum,
+    ),
+    binary(
+        "hypot",
+        "``sqrt(x1**2 + x2**2)`` without overflow or underflow on the way; the gradient at the origin is 0.",
+        accepts=FLOATING,
+        gradient=(lambda k, g, out, x, y: _leg(k, g, out, x), lambda k, g, out, x, y: _leg(k, g, out, y)),
+        compose=_hypot,
+    ),
+    unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
+    unary(
+        "positive",
+        "``+x``: the same numbers.",
+        gradient=(lambda k, g, out, x: g,),
+        gradient_aliases=True,
+        compose=lambda k, x: k.copy(x),  # 1 times a complex infinity is NaN
+    ),
+    unary(
+        "square",
+        "``x * x``.",
+        gradient=(lambda k, g, out, x: k.multiply(k.multiply(g, x), 2),),  # g is small where 2 x overflows
+        compose=lambda k, x: k.multiply(x, x),
+    ),
+    unary(
+        "reciprocal",
+        "``1 / x``.",
+        low=0.5,
+        accepts=INEXACT,
+        gradient=(lambda k, g, out, x: k.negative(k.multiply(g, k.square(out))),),
+        compose=lambda k, x: k.divide(1, x),
+    ),
+    Op(
+        "clip",
+        "Elements below `min` replaced by it, those above `max` by that. Inside, bounds included, the gradient goes to "
+        "`x`, outside to the bound.",
+        operands=3,
+        accepts=REAL,
+        check=broadcast_shapes,
+        tangent=symmetric,
+        gradient=(
+            lambda k, g, out, x, low, high: k.where(_within(k, x, low, high), g, 0),
+            lambda k, g, out, x, low, high: k.where(k.logical_and(k.less(x, low), k.less_equal(low, high)), g, 0),
+            lambda k, g, out, x, low, high: k.where(k.less(high, k.maximum(x, low)), g, 0),
+        ),
+        compose=lambda k, x, low, high: k.minimum(k.maximum(x, low), high),
+        samples=(
+            Sample(Array((3, 4)), -1.0, 0.5),
+            Sample(Array((3, 4)), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0)),
+            Sample(Array((3, 4)), Array(()), 1.5),
+            Sample(Array((5,), -9, 9, "int32"), -3, 4),
+        ),
+    ),
+)
+
+
+# ── comparison, bits, logic ──────────────────────────────────────────────────────────────────────────────────
+
+COMPARISON = (
+    _comparison("less", "``x1 < x2``."),
+    _comparison("less_equal", "``x1 <= x2``.", compose=lambda k, x, y: k.bitwise_or(k.less(x, y), k.equal(x, y))),
+    _comparison("greater", "``x1 > x2``.", compose=lambda k, x, y: k.less(y, x)),
+    _comparison("greater_equal", "``x1 >= x2``.", compose=lambda k, x, y: k.less_equal(y, x)),
+    _comparison("equal", "``x1 == x2``.", accepts=ANY),
+    _comparison("not_equal", "``x1 != x2``.", accepts=ANY, compose=lambda k, x, y: k.logical_not(k.equal(x, y))),
+    _bitwise("bitwise_and", "``x1 & x2`` of integers or bools."),
+    _bitwise("bitwise_or", "``x1 | x2`` of integers or bools."),
+    _bitwise("bitwise_xor", "``x1 ^ x2`` of integers or bools."),
+    unary(
+        "bitwise_invert",
+        "``~x`` of integers or bools.",
+        accepts=BITS,
+        samples=(Sample(Array((2, 3), 0, 100, "int32")), Sample(Array((3,), dtype="bool"))),
+        gradient="bits are not differentiable",
+        compose=_bitwise_invert,
+    ),
+    unary(
+        "logical_not",
+        "``not x`` of bools.",
+        accepts=BOOLEAN,
+        samples=(Sample(Array((3,), dtype="bool")),),
+        gradient="booleans are not differentiable",
+        compose=lambda k, x: k.bitwise_xor(x, True),
+    ),
+    _logical("logical_and", "``x1 and x2`` of bools.", lambda k, x, y: k.bitwise_and(x, y)),
+    _logical("logical_or", "``x1 or x2`` of bools.", lambda k, x, y: k.bitwise_or(x, y)),
+    _logical("logical_xor", "Whether one of two bools is true.", lambda k, x, y: k.bitwise_xor(x, y)),
+    unary(
+        "isnan",
+        "Whether elements are NaN.",
+        result=to_bool,
+        gradient="booleans are not differentiable",
+        compose=lambda k, x: k.not_equal(x, x),
+    ),
+    unary(
+        "isinf",
+        "Whether elements are infinite; of complex numbers, whether a part is.",
+        result=to_bool,
+        gradient="booleans are not differentiable",
+        compose=_isinf,
+    ),
+    unary(
+        "isfinite",
+        "Whether elements are neither infinite nor NaN.",
+        result=to_bool,
+        gradient="booleans are not differentiable",
+        compose=lambda k, x: k.equal(k.subtract(x, x), 0),
+    ),
+)
+
+
+RELU = (
+    unary(
+        "relu",
+        "``max(x, 0)``; the gradient at 0 is 0.",
+        accepts=REAL,
+        gradient=(lambda k, g, out, x: k.relu_gradient(g, out),),
+        compose=lambda k, x: k.maximum(x, 0),
+        reference=lambda np, x: np.maximum(x, 0),
+    ),
+    binary(
+        "relu_gradient",
+        "``x1`` where ``x2 > 0``, else 0: the vector-Jacobian product of `relu`, given its result as ``x2``.",
+        accepts=REAL,
+        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array(()), Array(()))),
+        gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: zero_rule(k, g, out, y)),
+        compose=_relu_gradient,
+        reference=lambda np, x, y: np.where(y > 0, x, 0),
+    ),
+)
+
+OPS = ARITHMETIC + COMPARISON + RELU

@@ -1,0 +1,1 @@
+"""Linear algebra: decompositions and solvers, norms, and products beyond `matmul`."""

@@ -1,0 +1,1 @@
+"""What networks are made of: activations, normalization, convolution, pooling, attention, dropout, losses."""

@@ -1,0 +1,186 @@
+"""Embedding and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.dtypes import bool_, int64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import in_float32, is_scalar
+from micrograd_core.ops.tangents import linear
+
+REAL_FLOATING = REAL & FLOATING
+
+# ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _embedding_parameters(indices: Any, weight: Any, /) -> dict[str, Any]:
+    if len(weight.shape) != 2:
+        raise ShapeError(f"embedding: the weight has axes (number of embeddings, features); got shape {weight.shape}")
+    return {}
+
+
+def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
+    if g.shape[:-1] != indices.shape or not g.shape:
+        raise ShapeError(
+            f"embedding_gradient: a cotangent of shape {g.shape} does not fit indices of shape {indices.shape}: it has "
+            "one more axis, that of the features"
+        )
+    return {"num_embeddings": int(num_embeddings)}
+
+
+def _named(k: Any, indices: Any, count: int) -> Any:
+    """Whether each index names each row, (..., count, 1)."""
+    rows = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
+    return k.equal(
+        k.expand_dims(k.astype(indices, dtype=int64), axis=(len(indices.shape), len(indices.shape) + 1)), rows
+    )
+
+
+def _embedding(k: Any, indices: Any, weight: Any) -> Any:
+    """Selects by masks; NaN for an index that names no row."""
+    named = _named(k, indices, weight.shape[0])
+    axis = (len(indices.shape),)
+    rows = k.sum(k.where(named, weight, 0), axis=axis, keepdims=False)
+    return k.where(k.any(named, axis=axis, keepdims=False), rows, math.nan)
+
+
+@in_float32
+def _embedding_gradient(k: Any, g: Any, indices: Any, *, num_embeddings: int) -> Any:
+    """Each row is the sum of what was received where it was used."""
+    ndim = len(indices.shape)
+    received = k.where(_named(k, indices, num_embeddings), k.expand_dims(g, axis=(ndim,)), 0)
+    return k.sum(received, axis=tuple(range(ndim)), keepdims=False)
+
+
+def _embedding_rule(k: Any, g: Any, out: Any, indices: Any, weight: Any) -> Any:
+    return k.embedding_gradient(g, indices, num_embeddings=weight.shape[0])
+
+
+def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
+    out = np.zeros((num_embeddings, g.shape[-1]))
+    np.add.at(out, indices, g)
+    return out
+
+
+# ── attention ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _attention_parameters(
+    query: Any, key: Any, value: Any, /, attn_mask: Any = None, *, is_causal: bool = False, scale: float | None = None
+) -> dict[str, Any]:
+    op = "scaled_dot_product_attention"
+    shapes = [each.shape for each in (query, key, value)]
+    fits = min(map(len, shapes)) > 1 and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
+    if not fits:
+        raise ShapeError(
+            f"{op}: query {shapes[0]}, key {shapes[1]} and value {shapes[2]} do not fit (..., targets, features), "
+            "(..., sources, features) and (..., sources, outputs)"
+        )
+    scores = (*broadcast_shapes(op, *(shape[:-2] for shape in shapes[:2])), shapes[0][-2], shapes[1][-2])
+    mask = getattr(attn_mask, "shape", ())
+    padded = (*scores[: max(len(scores) - len(mask), 0)], *mask)
+    if len(padded) != len(scores) or any(n not in (1, m) for n, m in zip(padded, scores, strict=True)):
+        raise ShapeError(f"{op}: attn_mask of shape {mask} does not broadcast to that of the scores, {scores}")
+    return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
+
+
+def _causal(k: Any, targets: int, sources: int) -> Any:
+    """Whether a target sees a source: one that is not later."""
+    rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
+    return k.less_equal(k.arange(sources, dtype=int64), rows)
+
+
+def _attention(k: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
+    """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
+    ndim = len(key.shape)
+    scores = k.matmul(k.multiply(query, scale), k.permute_dims(key, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))
+    if is_causal:
+        scores = k.where(_causal(k, *scores.shape[-2:]), scores, -math.inf)
+    if is_scalar(mask):
+        return k.matmul(k.softmax(scores, axis=len(scores.shape) - 1), value)
+    if k.dtype(mask) is bool_:
+        scores = k.where(mask, scores, -math.inf)
+    else:
+        scores = k.add(scores, k.astype(mask, dtype=scores.dtype))
+    blind = k.equal(k.max(scores, axis=(len(scores.shape) - 1,), keepdims=True), -math.inf)
+    weights = k.softmax(k.where(blind, 0, scores), axis=len(scores.shape) - 1)
+    return k.matmul(k.where(blind, 0, weights), value)
+
+
+def _attention_reference(
+    np: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool = False, scale: float | None = None
+) -> Any:
+    scores = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    if np.asarray(mask).dtype == bool:
+        mask = np.where(mask, 0, -np.inf)
+    scores = scores + mask
+    e = np.where(scores == -np.inf, 0, np.exp(scores))
+    total = np.sum(e, axis=-1, keepdims=True)
+    return e / np.where(total == 0, 1, total) @ value
+
+
+_INDICES = Array((2, 3), 0, 4, "int64")
+
+OPS = (
+    Op(
+        "embedding",
+        "The rows of ``x2`` (number of embeddings, features) that the integers ``x1`` name. An index that names none "
+        "raises ``IndexError`` on devices that can tell at once, and gives NaN on others.",
+        operands=2,
+        parameters=_embedding_parameters,
+        accepts=(INTEGER, REAL_FLOATING),
+        separate=(0,),
+        tangent=linear,
+        gradient=(None, _embedding_rule),
+        compose=_embedding,
+        samples=(
+            Sample(_INDICES, Array((4, 3))),
+            Sample(Array((), 0, 4, "int32"), Array((4, 2))),
+            Sample(Array((0,), 0, 4, "int64"), Array((4, 2))),
+        ),
+        reference=lambda np, indices, weight: weight[indices],
+    ),
+    Op(
+        "embedding_gradient",
+        "For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it: the transpose of "
+        "`embedding`.",
+        operands=2,
+        parameters=_embedding_gradient_parameters,
+        accepts=(REAL_FLOATING, INTEGER),
+        separate=(1,),
+        tangent=linear,
+        gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
+        compose=_embedding_gradient,
+        samples=(
+            Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
+            Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),
+        ),
+        reference=_embedding_gradient_reference,
+    ),
+    Op(
+        "scaled_dot_product_attention",
+        "``softmax(scale * query @ key.T + attn_mask) @ value`` over the last two axes (Vaswani et al. 2017): query "
+        "(..., targets, features), key (..., sources, features), value (..., sources, outputs). `scale` is by default "
+        "``features ** -0.5``. A boolean mask is true where a target may look; with `is_causal` it looks at no later "
+        "source. A target that may look nowhere gets 0, with gradient 0.",
+        operands=4,
+        optional=(0.0,),
+        parameters=_attention_parameters,
+        accepts=(REAL_FLOATING, REAL_FLOATING, REAL_FLOATING, REAL_FLOATING | BOOLEAN),
+        separate=(3,),
+        compose=_attention,
+        samples=(
+            Sample(Array((2, 3, 4)), Array((2, 2, 4)), Array((2, 2, 3)), 0.0),
+            Sample(Array((3, 2)), Array((4, 2)), Array((4, 1)), 0.0, is_causal=True, scale=0.5),
+            Sample(Array((2, 3, 2)), Array((2, 2)), Array((2, 2, 1)), Array((3, 2), dtype="bool")),
+            Sample(Array((3, 2)), Array((2, 2)), Array((2, 3)), Array((3, 2))),
+        ),
+        reference=_attention_reference,
+    ),
+)

@@ -1,0 +1,365 @@
+"""Convolutions over one and two spatial axes: matrix products with `patches`.
+
+Shapes are (batch, channels, *spatial), as in PyTorch. The three members of the family, convolution, transpose and the
+gradient by the weight, are bilinear, and each one's gradients are the other two: that closes it to any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, windows_of
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import along_axis, in_float32, is_scalar
+from micrograd_core.ops.tangents import affine, product
+
+REAL_FLOATING = REAL & FLOATING
+
+
+# ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_channels(op: str, x: Any, weight: Any, groups: int, inputs: int, outputs: int, order: str) -> None:
+    if groups < 1 or inputs % groups or outputs % groups or x.shape[1] != inputs:
+        raise ShapeError(
+            f"{op}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups: the input's channels "
+            f"(axis 1) must be {inputs}, and groups must divide input and output channels; the weight is {order}"
+        )
+
+
+def _check_bias(op: str, bias: Any, channels: int) -> None:
+    if getattr(bias, "shape", ()) not in ((), (channels,)):
+        raise ShapeError(f"{op}: bias of shape {bias.shape} does not fit {channels} output channels")
+
+
+def _conv_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        x: Any,
+        weight: Any,
+        /,
+        bias: Any = None,
+        *,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> dict[str, Any]:
+        _check_rank(op, weight, rank, "(outputs, inputs / groups, *kernel)")
+        windows = windows_of(op, x, weight.shape[2:], stride, padding, dilation, rank)
+        del windows["kernel_size"]
+        inputs, outputs = weight.shape[1] * groups, weight.shape[0]
+        _check_channels(op, x, weight, groups, inputs, outputs, "(outputs, inputs / groups, *kernel)")
+        _check_bias(op, bias, outputs)
+        return {**windows, "groups": index(groups)}
+
+    return parameters
+
+
+def _check_rank(op: str, weight: Any, rank: int, order: str) -> None:
+    if len(weight.shape) != rank + 2:
+        raise ShapeError(f"{op}: the weight is {order}, of {rank + 2} axes; got shape {weight.shape}")
+
+
+def _transpose_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        x: Any,
+        weight: Any,
+        /,
+        bias: Any = None,
+        *,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> dict[str, Any]:
+        order = "(inputs, outputs / groups, *kernel)"
+        _check_rank(op, weight, rank, order)
+        if len(x.shape) != rank + 2:
+            raise ShapeError(f"{op}: the input has axes {AXES[rank]}; got shape {x.shape}")
+        steps, spread = per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1)
+        around, more = (
+            per_axis(op, "padding", padding, rank, 0),
+            per_axis(op, "output_padding", output_padding, rank, 0),
+        )
+        if any(m >= s for m, s in zip(more, steps, strict=True)):
+            raise ShapeError(f"{op}: output_padding must be less than the stride {steps}; got {more}")
+        size = _transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread)
+        if min(size) < 1:
+            raise ShapeError(
+                f"{op}: nothing is left of input {x.shape} with weight {weight.shape} and padding {around}"
+            )
+        _check_channels(op, x, weight, groups, weight.shape[0], weight.shape[1] * groups, order)
+        _check_bias(op, bias, weight.shape[1] * groups)
+        found = {"stride": steps, "padding": around, "output_padding": more, "dilation": spread}
+        return {**found, "groups": index(groups)}
+
+    return parameters
+
+
+def _transposed_size(
+    size: Shape, kernel: Shape, stride: Shape, padding: Shape, output_padding: Shape, dilation: Shape
+) -> Shape:
+    """``(n - 1) s - 2 p + d (k - 1) + 1 + output_padding``: the largest of the sizes that `lengths_of` takes to `n`."""
+    return tuple(
+        (n - 1) * s - 2 * p + d * (each - 1) + 1 + more
+        for n, each, s, p, more, d in zip(size, kernel, stride, padding, output_padding, dilation, strict=True)
+    )
+
+
+def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        g: Any, x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    ) -> dict[str, Any]:
+        windows = windows_of(op, x, kernel_size, stride, padding, dilation, rank)
+        lengths = lengths_of(
+            op, x.shape[2:], *(windows[name] for name in ("kernel_size", "stride", "padding", "dilation"))
+        )
+        if g.shape[:1] + g.shape[2:] != x.shape[:1] + lengths:
+            raise ShapeError(f"{op}: a cotangent of shape {g.shape} does not fit an input of shape {x.shape}")
+        return {**windows, "groups": index(groups)}
+
+    return parameters
+
+
+def _rows(k: Any, x: Any, groups: int, count: int) -> Any:
+    """(batch, channels, …, `count` positions in all) as (batch, groups, rows of a group, positions)."""
+    return k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups // count, count))
+
+
+def _grouped(k: Any, weight: Any, groups: int) -> Any:
+    """A weight as one matrix for each group."""
+    rows = weight.shape[0] // groups
+    return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
+
+
+def _transposed(k: Any, x: Any) -> Any:
+    ndim = len(x.shape)
+    return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+def _with_bias(k: Any, out: Any, bias: Any) -> Any:
+    if is_scalar(bias):
+        return out if bias == 0 else k.add(out, bias)
+    return k.add(out, k.reshape(bias, shape=along_axis(bias, 1, len(out.shape))) if bias.shape else bias)
+
+
+@in_float32
+def _conv(
+    k: Any, x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int
+) -> Any:
+    """Each group's weight, as a matrix, times its patches."""
+    windows = {"kernel_size": weight.shape[2:], "stride": stride, "padding": padding, "dilation": dilation}
+    lengths = lengths_of("convolution", x.shape[2:], *windows.values())
+    columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, math.prod(lengths))
+    out = k.reshape(k.matmul(_grouped(k, weight, groups), columns), shape=(x.shape[0], weight.shape[0], *lengths))
+    return _with_bias(k, out, bias)
+
+
+@in_float32
+def _conv_transpose(
+    k: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    *,
+    stride: Shape,
+    padding: Shape,
+    output_padding: Shape,
+    dilation: Shape,
+    groups: int,
+) -> Any:
+    """Each group's transposed weight times its input gives patches, which are added up."""
+    kernel = weight.shape[2:]
+    size = _transposed_size(x.shape[2:], kernel, stride, padding, output_padding, dilation)
+    columns = k.matmul(_transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
+    patches = k.reshape(columns, shape=(x.shape[0], weight.shape[1] * groups, *kernel, *x.shape[2:]))
+    out = k.patches_gradient(patches, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
+    return _with_bias(k, out, bias)
+
+
+@in_float32
+def _conv_weight(k: Any, g: Any, x: Any, *, groups: int, **windows: Any) -> Any:
+    """Each group's cotangent times its transposed patches, summed over the batch."""
+    count = math.prod(g.shape[2:])
+    columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, count)
+    products = k.matmul(_rows(k, g, groups, count), _transposed(k, columns))
+    shape = (g.shape[1], x.shape[1] // groups, *windows["kernel_size"])
+    return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
+
+
+def _sum_but_channels(k: Any, g: Any) -> Any:
+    return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False)
+
+
+def _bias_rule(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+    return _sum_but_channels(k, g) if bias.shape else g
+
+
+def _missing(size: Shape, lengths: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Shape:
+    """The ``output_padding`` with which a transpose gives `size`."""
+    least = _transposed_size(lengths, kernel, stride, padding, (0,) * len(size), dilation)
+    return tuple(n - m for n, m in zip(size, least, strict=True))
+
+
+def _conv_reference(
+    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Element by element, from the definition."""
+    patches = patches_reference(np, x, weight.shape[2:], stride, padding, dilation)
+    rank = x.ndim - 2
+    out = np.empty((x.shape[0], weight.shape[0], *patches.shape[2 + rank :]))
+    inputs, outputs = weight.shape[1], weight.shape[0] // groups
+    for o in range(weight.shape[0]):
+        seen = patches[:, o // outputs * inputs : (o // outputs + 1) * inputs]
+        out[:, o] = np.einsum(
+            seen, [0, *range(1, seen.ndim)], weight[o], range(1, rank + 2), [0, *range(rank + 2, seen.ndim)]
+        )
+    return out + np.reshape(bias, (-1,) + (1,) * rank)
+
+
+def _transpose_reference(
+    np: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Each element of the input sends the weight, times itself, to where it lies."""
+    rank = x.ndim - 2
+    kernel = np.array(weight.shape[2:])
+    stride, padding, more, dilation = (np.broadcast_to(v, (rank,)) for v in (stride, padding, output_padding, dilation))
+    reach = (np.array(x.shape[2:]) - 1) * stride + dilation * (kernel - 1) + 1
+    inputs, outputs = weight.shape[0] // groups, weight.shape[1]
+    full = np.zeros((x.shape[0], outputs * groups, *(reach + more)))
+    for i in range(weight.shape[0]):
+        channels = slice(i // inputs * outputs, (i // inputs + 1) * outputs)
+        for position in np.ndindex(*x.shape[2:]):
+            for offset in np.ndindex(*kernel):
+                at = (slice(None), channels, *(stride * position + dilation * offset))
+                full[at] += np.outer(x[(slice(None), i, *position)], weight[(i, slice(None), *offset)])
+    inside = tuple(slice(p, n - p) for p, n in zip(padding, full.shape[2:], strict=True))
+    return full[(slice(None), slice(None), *inside)] + np.reshape(bias, (-1,) + (1,) * rank)
+
+
+def _weight_reference(
+    np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    patches = patches_reference(np, x, kernel_size, stride, padding, dilation)
+    rank = x.ndim - 2
+    inputs, outputs = x.shape[1] // groups, g.shape[1] // groups
+    out = np.empty((g.shape[1], inputs, *patches.shape[2 : 2 + rank]))
+    for o in range(g.shape[1]):
+        seen = patches[:, o // outputs * inputs : (o // outputs + 1) * inputs]
+        spatial = [0, *range(rank + 2, seen.ndim)]
+        out[o] = np.einsum(seen, range(seen.ndim), g[:, o], spatial, range(1, rank + 2))
+    return out
+
+
+def _family(rank: int) -> tuple[Op, Op, Op]:
+    """Convolution, transpose, and gradient by the weight, over `rank` spatial axes."""
+    conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
+
+    def backward(k: Any, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
+        """From positions back to an input of `size`."""
+        more = _missing(size, g.shape[2:], weight.shape[2:], windows["stride"], windows["padding"], windows["dilation"])
+        return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
+
+    def conv_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+        return backward(k, g, weight, x.shape[2:], **params)
+
+    def conv_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+        return getattr(k, by_weight)(g, x, kernel_size=weight.shape[2:], **params)
+
+    def transpose_x(
+        k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+    ) -> Any:
+        return getattr(k, conv)(g, weight, 0.0, **params)
+
+    def transpose_weight(
+        k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+    ) -> Any:
+        return getattr(k, by_weight)(x, g, kernel_size=weight.shape[2:], **params)
+
+    def weight_g(k: Any, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+        return getattr(k, conv)(x, g, 0.0, **params)
+
+    def weight_x(k: Any, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+        return backward(k, cotangent, g, x.shape[2:], **params)
+
+    def shape(*lengths: int) -> Shape:
+        """A sample's spatial lengths: the last ones."""
+        return lengths[-rank:]
+
+    axes = AXES[rank]
+    x, weight, bias = Array((2, 2, *shape(3, 4))), Array((2, 2, *shape(3, 2))), Array((2,))
+    bigger = {"stride": 2, "padding": 1}
+    grouped = Array((2, 1, *shape(2, 3)))
+    return (
+        Op(
+            conv,
+            f"Cross-correlation of {axes} with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): "
+            "the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and "
+            "`dilation` are integers, or one for each spatial axis.",
+            operands=3,
+            optional=(0.0,),
+            parameters=_conv_parameters(conv, rank),
+            accepts=REAL_FLOATING,
+            tangent=affine,
+            gradient=(conv_x, conv_weight, _bias_rule),
+            compose=_conv,
+            samples=(
+                Sample(x, weight, bias),
+                Sample(x, grouped, 0.0, groups=2, **bigger),
+                Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
+            ),
+            reference=_conv_reference,
+        ),
+        Op(
+            transpose,
+            f"The transpose of `{conv}` in its input, from {axes} and a weight (inputs, outputs / groups, *kernel), "
+            "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
+            "convolution would take to that of the input.",
+            operands=3,
+            optional=(0.0,),
+            parameters=_transpose_parameters(transpose, rank),
+            accepts=REAL_FLOATING,
+            tangent=affine,
+            gradient=(transpose_x, transpose_weight, _bias_rule),
+            compose=_conv_transpose,
+            samples=(
+                Sample(Array((2, 2, *shape(2, 3))), weight, bias),
+                Sample(Array((1, 2, *shape(2, 2))), grouped, 0.0, groups=2, output_padding=1, **bigger),
+                Sample(Array((1, 2, *shape(2, 3))), Array((2, 1, *shape(2, 2))), 0.0, dilation=2),
+            ),
+            reference=_transpose_reference,
+        ),
+        Op(
+            by_weight,
+            f"The gradient of `{conv}` by its weight of spatial shape `kernel_size`, from the cotangent ``x1`` and the "
+            "input ``x2``.",
+            operands=2,
+            parameters=_weight_parameters(by_weight, rank),
+            accepts=REAL_FLOATING,
+            tangent=product,
+            gradient=(weight_g, weight_x),
+            compose=_conv_weight,
+            samples=(
+                Sample(Array((2, 1, *shape(2, 3))), Array((2, 2, *shape(3, 4))), kernel_size=shape(2, 2)),
+                Sample(Array((1, 2, *shape(2, 3))), Array((1, 2, *shape(3, 4))), kernel_size=2, groups=2, **bigger),
+            ),
+            reference=_weight_reference,
+        ),
+    )
+
+
+OPS = (*_family(1), *_family(2))

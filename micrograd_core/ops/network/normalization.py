@@ -1,0 +1,494 @@
+"""Softmaxes, and normalisation to mean 0 and variance 1 over some axes.
+
+float16 and bfloat16 are added up in float32 throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import Shape, resolve_axis
+from micrograd_core.ops.core.reductions import count
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times
+from micrograd_core.ops.tangents import symmetric, total
+
+REAL_FLOATING = REAL & FLOATING
+
+# ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _axis(name: str) -> Any:
+    def parameters(x: Any, /, *, axis: int = -1) -> dict[str, Any]:
+        return {"axis": resolve_axis(name, axis, len(x.shape))}
+
+    return parameters
+
+
+@in_float32
+def _softmax(k: Any, x: Any, *, axis: int) -> Any:
+    if 0 in x.shape:
+        return k.copy(x)
+    e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
+    return k.divide(e, k.sum(e, axis=(axis,), keepdims=True))
+
+
+def _softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    return k.softmax_gradient(g, out, axis=axis)
+
+
+@in_float32
+def _softmax_gradient(k: Any, g: Any, p: Any, *, axis: int) -> Any:
+    weighted = k.multiply(g, p)
+    return k.subtract(weighted, k.multiply(p, k.sum(weighted, axis=(axis,), keepdims=True)))
+
+
+@in_float32
+def _log_softmax(k: Any, x: Any, *, axis: int) -> Any:
+    if 0 in x.shape:
+        return k.copy(x)
+    shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
+    return k.subtract(shifted, k.log(k.sum(k.exp(shifted), axis=(axis,), keepdims=True)))
+
+
+def _log_softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    return k.log_softmax_gradient(g, out, axis=axis)
+
+
+@in_float32
+def _log_softmax_gradient(k: Any, g: Any, out: Any, *, axis: int) -> Any:
+    return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
+
+
+def _log_softmax_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int) -> Any:
+    """``t - sum(p t)`` with the probabilities p."""
+    (t,) = tangents
+    return k.subtract(t, k.sum(k.multiply(k.exp(out), t), axis=(axis,), keepdims=True))
+
+
+def softmax_reference(np: Any, x: Any, axis: int = -1) -> Any:
+    """The definition, of differences from the largest number, which infinities need."""
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-math.inf))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+_SOFTMAX_SAMPLES = (
+    Sample(Array((0, 3)), axis=0),
+    Sample(Array((2, 3))),
+    Sample(Array((2, 3, 2)), axis=1),
+    Sample(Array((3,)), axis=0),
+)
+
+# ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _standardize_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> dict[str, Any]:
+    return {"axis": axes_of("standardize", x, axis), "eps": float(eps)}
+
+
+def _gradient_parameters(name: str, default: float) -> Any:
+    """Of a gradient's operation: those of the operation, of which `x` is the second operand."""
+
+    def parameters(
+        g: Any, x: Any, /, weight: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
+    ) -> dict[str, Any]:
+        axes = axes_of(name, x, axis)
+        _check_parameter(name, "weight", weight, x, axes)
+        return {"axis": axes, "eps": float(eps)}
+
+    return parameters
+
+
+def _weight_gradient_parameters(name: str, default: float) -> Any:
+    """The same without a weight, which its own gradient does not depend on."""
+
+    def parameters(
+        g: Any, x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
+    ) -> dict[str, Any]:
+        return {"axis": axes_of(name, x, axis), "eps": float(eps)}
+
+    return parameters
+
+
+def _over_other_axes(k: Any, x: Any, axis: Shape) -> Any:
+    """The sum over all but those axes."""
+    others = tuple(each for each in range(len(x.shape)) if each not in axis)
+    return k.sum(x, axis=others, keepdims=False) if others else x
+
+
+def _centred(k: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    """What `x` deviates from its mean, and the root of its mean square."""
+    centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
+    return centred, _root_mean_square(k, centred, axis, eps)
+
+
+@in_float32
+def _standardize(k: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    return k.divide(*_centred(k, x, axis, eps))
+
+
+@in_float32
+def _standardize_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
+    centred, deviation = _centred(k, x, axis, eps)
+    y, g = k.divide(centred, deviation), times(k, g, weight)
+    along = k.multiply(y, k.sum(k.multiply(g, y), axis=axis, keepdims=True))
+    taken = k.divide(k.add(k.sum(g, axis=axis, keepdims=True), along), -count(x, axis))
+    return k.divide(k.add(g, taken), deviation)
+
+
+def _check_parameter(op: str, name: str, parameter: Any, x: Any, axis: Shape) -> None:
+    """A weight or bias has the lengths of the normalised axes, which are then the last ones."""
+    shape = getattr(parameter, "shape", ())
+    ndim = len(x.shape)
+    if shape and (axis != tuple(range(ndim - len(axis), ndim)) or shape != x.shape[ndim - len(axis) :]):
+        raise ShapeError(
+            f"{op}: {name} of shape {shape} does not fit an input of shape {x.shape} normalised over axes {axis}; "
+            "it must have the lengths of those axes, which must be the last ones"
+        )
+
+
+def _layer_norm_parameters(
+    x: Any, /, weight: Any = None, bias: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5
+) -> dict[str, Any]:
+    axes = axes_of("layer_norm", x, axis)
+    _check_parameter("layer_norm", "weight", weight, x, axes)
+    _check_parameter("layer_norm", "bias", bias, x, axes)
+    return {"axis": axes, "eps": float(eps)}
+
+
+@in_float32
+def _layer_norm(k: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+    y = times(k, k.standardize(x, axis=axis, eps=eps), weight)
+    return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+
+
+def _layer_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+    return k.standardize_gradient(g, x, weight, axis=axis, eps=eps)
+
+
+def _layer_norm_tangent(
+    op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float
+) -> Any:
+    """The Jacobian by `x` without the weight is its own transpose."""
+    dx, dw, db = tangents
+    return total(
+        k,
+        (
+            None if dx is None else times(k, k.standardize_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
+            None if dw is None else k.multiply(k.standardize(x, axis=axis, eps=eps), dw),
+            db,
+        ),
+    )
+
+
+def _layer_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+    return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
+
+
+@in_float32
+def _layer_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
+
+
+def _rms_norm_parameters(
+    x: Any, /, weight: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-6
+) -> dict[str, Any]:
+    axes = axes_of("rms_norm", x, axis)
+    _check_parameter("rms_norm", "weight", weight, x, axes)
+    return {"axis": axes, "eps": float(eps)}
+
+
+def _root_mean_square(k: Any, x: Any, axis: Shape, eps: float) -> Any:
+    return k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps))
+
+
+@in_float32
+def _rms_norm(k: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    return times(k, k.divide(x, _root_mean_square(k, x, axis, eps)), weight)
+
+
+def _rms_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    return k.rms_norm_gradient(g, x, weight, axis=axis, eps=eps)
+
+
+def _rms_norm_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    dx, dw = tangents
+    return total(
+        k,
+        (
+            None if dx is None else times(k, k.rms_norm_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
+            None if dw is None else k.multiply(k.rms_norm(x, 1.0, axis=axis, eps=eps), dw),
+        ),
+    )
+
+
+def _rms_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    return k.rms_norm_weight_gradient(g, x, axis=axis, eps=eps)
+
+
+@in_float32
+def _rms_norm_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
+    rms = _root_mean_square(k, x, axis, eps)
+    y, g = k.divide(x, rms), times(k, g, weight)
+    along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
+    return k.divide(k.subtract(g, along), rms)
+
+
+@in_float32
+def _rms_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    return _over_other_axes(k, k.multiply(g, k.divide(x, _root_mean_square(k, x, axis, eps))), axis)
+
+
+def _batch_norm_parameters(
+    x: Any,
+    /,
+    mean: Any = None,
+    var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    training: bool = False,
+    eps: float = 1e-5,
+) -> dict[str, Any]:
+    if len(x.shape) < 2:
+        raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
+    channels = x.shape[1:2]
+    for name, parameter in (("mean", mean), ("var", var), ("weight", weight), ("bias", bias)):
+        if getattr(parameter, "shape", ()) not in ((), channels):
+            raise ShapeError(
+                f"batch_norm: {name} of shape {parameter.shape} does not fit an input of shape {x.shape}; "
+                f"there is one number for each of its {channels[0]} channels (axis 1)"
+            )
+    return {"training": bool(training), "eps": float(eps)}
+
+
+def _by_channel(k: Any, parameter: Any, ndim: int) -> Any:
+    if is_scalar(parameter) or not parameter.shape:
+        return parameter
+    return k.reshape(parameter, shape=along_axis(parameter, 1, ndim))
+
+
+@in_float32
+def _batch_norm(k: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+    ndim = len(x.shape)
+    mean, var, weight, bias = (_by_channel(k, each, ndim) for each in (mean, var, weight, bias))
+    if training:
+        y = k.standardize(x, axis=(0, *range(2, ndim)), eps=eps)
+    else:
+        deviation = (var + eps) ** 0.5 if is_scalar(var) else k.sqrt(k.add(var, eps))
+        y = k.divide(k.subtract(x, mean), deviation)
+    y = times(k, y, weight)
+    return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+
+
+def _normalized(np: Any, x: Any, axis: Any, eps: float) -> Any:
+    return (x - np.mean(x, axis=axis, keepdims=True)) / np.sqrt(np.var(x, axis=axis, keepdims=True) + eps)
+
+
+def _batch_norm_reference(
+    np: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: bool = False, eps: float = 1e-5
+) -> Any:
+    mean, var, weight, bias = (np.reshape(each, (-1, *(1,) * (x.ndim - 2))) for each in (mean, var, weight, bias))
+    if training:
+        return _normalized(np, x, (0, *range(2, x.ndim)), eps) * weight + bias
+    return (x - mean) / np.sqrt(var + eps) * weight + bias
+
+
+def _standardize_gradient_reference(
+    np: Any, g: Any, x: Any, weight: Any = 1.0, axis: Any = -1, eps: float = 1e-5
+) -> Any:
+    y, g = _normalized(np, x, axis, eps), g * weight
+    free = g - np.mean(g, axis=axis, keepdims=True) - y * np.mean(g * y, axis=axis, keepdims=True)
+    return free / np.sqrt(np.var(x, axis=axis, keepdims=True) + eps)
+
+
+def _root(np: Any, x: Any, axis: Any, eps: float) -> Any:
+    return np.sqrt(np.mean(x**2, axis=axis, keepdims=True) + eps)
+
+
+def _rms_norm_gradient_reference(np: Any, g: Any, x: Any, weight: Any, axis: Any = -1, eps: float = 1e-6) -> Any:
+    root, g = _root(np, x, axis, eps), g * weight
+    return (g - x / root * np.mean(g * x / root, axis=axis, keepdims=True)) / root
+
+
+def _weight_gradient_reference(np: Any, product: Any, axis: Any) -> Any:
+    axis = (axis,) if isinstance(axis, int) else axis
+    kept = {each % product.ndim for each in axis}
+    return np.sum(product, axis=tuple(each for each in range(product.ndim) if each not in kept))
+
+
+_WEIGHT_GRADIENT_SAMPLES = (
+    Sample(Array((3, 4)), Array((3, 4)), eps=1e-2),
+    Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
+    Sample(Array((4,)), Array((4,)), eps=1e-2),
+)
+
+OPS = (
+    Op(
+        "softmax",
+        "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
+        parameters=_axis("softmax"),
+        accepts=FLOATING,
+        tangent=symmetric,
+        gradient=(_softmax_rule,),
+        compose=_softmax,
+        samples=_SOFTMAX_SAMPLES,
+        reference=softmax_reference,
+    ),
+    Op(
+        "softmax_gradient",
+        "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
+        operands=2,
+        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
+        accepts=FLOATING,
+        compose=_softmax_gradient,
+        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
+        reference=lambda np, g, x, axis=-1: x * (g - np.sum(g * x, axis=axis, keepdims=True)),
+    ),
+    Op(
+        "log_softmax",
+        "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
+        parameters=_axis("log_softmax"),
+        accepts=FLOATING,
+        tangent=_log_softmax_tangent,
+        gradient=(_log_softmax_rule,),
+        compose=_log_softmax,
+        samples=_SOFTMAX_SAMPLES,
+        reference=lambda np, x, axis=-1: np.log(softmax_reference(np, x, axis)),
+    ),
+    Op(
+        "log_softmax_gradient",
+        "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
+        operands=2,
+        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
+        accepts=FLOATING,
+        compose=_log_softmax_gradient,
+        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
+        reference=lambda np, g, x, axis=-1: g - np.exp(x) * np.sum(g, axis=axis, keepdims=True),
+    ),
+    Op(
+        "standardize",
+        "``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1.",
+        parameters=_standardize_parameters,
+        accepts=REAL_FLOATING,
+        tangent=symmetric,
+        gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
+        compose=_standardize,
+        samples=(
+            Sample(Array((3, 4))),
+            Sample(Array((2, 3, 2)), axis=(0, 2), eps=1e-3),
+            Sample(Array((3, 4)), axis=None),
+        ),
+        reference=lambda np, x, axis=-1, eps=1e-5: _normalized(np, x, axis, eps),
+    ),
+    Op(
+        "standardize_gradient",
+        "The vector-Jacobian product of ``standardize(x2) * weight`` with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_gradient_parameters("standardize_gradient", 1e-5),
+        accepts=REAL_FLOATING,
+        compose=_standardize_gradient,
+        samples=(
+            Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
+            Sample(Array((2, 3, 2)), Array((2, 3, 2)), 1.0, axis=(0, 2), eps=1e-2),
+            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
+        ),
+        reference=_standardize_gradient_reference,
+    ),
+    Op(
+        "layer_norm",
+        "``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016). `weight` and `bias` "
+        "have the lengths of the normalised axes.",
+        operands=3,
+        optional=(1.0, 0.0),
+        parameters=_layer_norm_parameters,
+        accepts=REAL_FLOATING,
+        tangent=_layer_norm_tangent,
+        gradient=(_layer_norm_x, _layer_norm_weight, lambda k, g, out, x, weight, bias, *, axis, eps: g),
+        gradient_aliases=True,
+        compose=_layer_norm,
+        samples=(
+            Sample(Array((3, 4)), Array((4,)), Array((4,))),
+            Sample(Array((2, 2, 3)), Array((2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-3),
+            Sample(Array((2, 3)), 1.0, 0.0),
+        ),
+        reference=lambda np, x, weight, bias, axis=-1, eps=1e-5: _normalized(np, x, axis, eps) * weight + bias,
+    ),
+    Op(
+        "rms_norm",
+        "``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019).",
+        operands=2,
+        optional=(1.0,),
+        parameters=_rms_norm_parameters,
+        accepts=REAL_FLOATING,
+        tangent=_rms_norm_tangent,
+        gradient=(_rms_norm_x, _rms_norm_weight),
+        gradient_aliases=True,
+        compose=_rms_norm,
+        samples=(
+            Sample(Array((3, 4)), Array((4,))),
+            Sample(Array((2, 2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-3),
+            Sample(Array((2, 3)), 1.0),
+        ),
+        reference=lambda np, x, weight, axis=-1, eps=1e-6: x / _root(np, x, axis, eps) * weight,
+    ),
+    Op(
+        "layer_norm_weight_gradient",
+        "The vector-Jacobian product of `layer_norm` of ``x2``, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_weight_gradient_parameters("layer_norm_weight_gradient", 1e-5),
+        accepts=REAL_FLOATING,
+        compose=_layer_norm_weight_gradient,
+        samples=_WEIGHT_GRADIENT_SAMPLES,
+        reference=lambda np, g, x, axis=-1, eps=1e-5: _weight_gradient_reference(
+            np, g * _normalized(np, x, axis, eps), axis
+        ),
+    ),
+    Op(
+        "rms_norm_gradient",
+        "The vector-Jacobian product of `rms_norm` at ``x2`` with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_gradient_parameters("rms_norm_gradient", 1e-6),
+        accepts=REAL_FLOATING,
+        compose=_rms_norm_gradient,
+        samples=(
+            Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
+            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
+        ),
+        reference=_rms_norm_gradient_reference,
+    ),
+    Op(
+        "rms_norm_weight_gradient",
+        "The vector-Jacobian product of `rms_norm` of ``x2``, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_weight_gradient_parameters("rms_norm_weight_gradient", 1e-6),
+        accepts=REAL_FLOATING,
+        compose=_rms_norm_weight_gradient,
+        samples=_WEIGHT_GRADIENT_SAMPLES,
+        reference=lambda np, g, x, axis=-1, eps=1e-6: _weight_gradient_reference(
+            np, g * x / _root(np, x, axis, eps), axis
+        ),
+    ),
+    Op(
+        "batch_norm",
+        "``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With "
+        "`training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.",
+        operands=5,
+        optional=(0.0, 1.0, 1.0, 0.0),
+        parameters=_batch_norm_parameters,
+        accepts=REAL_FLOATING,
+        compose=_batch_norm,
+        samples=(
+            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),
+            Sample(Array((3, 2, 2)), 0.0, 1.0, Array((2,)), Array((2,)), training=True, eps=1e-2),
+            Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
+        ),
+        reference=_batch_norm_reference,
+    ),
+)

@@ -1,0 +1,179 @@
+"""Poolings: each a reduction of `patches` (see `micrograd_core.ops.network.patches`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import AXES, patches_reference, windows_of
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
+
+REAL_FLOATING = REAL & FLOATING
+
+
+def _check_padding(op: str, windows: dict[str, Any]) -> dict[str, Any]:
+    """No window may see padding alone, which has no maximum."""
+    if any(2 * p > n for p, n in zip(windows["padding"], windows["kernel_size"], strict=True)):
+        raise ShapeError(
+            f"{op}: padding may be at most half the kernel {windows['kernel_size']}; got {windows['padding']}"
+        )
+    return windows
+
+
+def _max_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
+    ) -> dict[str, Any]:
+        return _check_padding(op, windows_of(op, x, kernel_size, stride, padding, dilation, rank))
+
+    return parameters
+
+
+def _max_gradient_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        g: Any, x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
+    ) -> dict[str, Any]:
+        return _check_padding(op, windows_of(op, x, kernel_size, stride, padding, dilation, rank))
+
+    return parameters
+
+
+def _average_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    def parameters(x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
+        windows = _check_padding(op, windows_of(op, x, kernel_size, stride, padding, 1, rank))
+        del windows["dilation"]
+        return windows
+
+    return parameters
+
+
+def _kernel_axes(kernel: Shape) -> Shape:
+    """Where the kernel's axes are among those of patches."""
+    return tuple(range(2, 2 + len(kernel)))
+
+
+def _max_pool(k: Any, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+    patches = k.patches(x, fill=-math.inf, kernel_size=kernel_size, **windows)
+    return k.max(patches, axis=_kernel_axes(kernel_size), keepdims=False)
+
+
+def _shares(k: Any, x: Any, **windows: Any) -> Any:
+    """For each position what each element of its patch has in the maximum: an even share of 1 if tied, else 0."""
+    kernel = _kernel_axes(windows["kernel_size"])
+    patches = k.patches(x, fill=-math.inf, **windows)
+    tied = k.astype(k.equal(patches, k.max(patches, axis=kernel, keepdims=True)), dtype=x.dtype)
+    return k.divide(tied, k.sum(tied, axis=kernel, keepdims=True))
+
+
+def _max_gradient(k: Any, g: Any, x: Any, **windows: Any) -> Any:
+    received = k.multiply(_shares(k, x, **windows), k.expand_dims(g, axis=_kernel_axes(windows["kernel_size"])))
+    return k.patches_gradient(received, size=x.shape[2:], **windows)
+
+
+def _max_gradient_rule(k: Any, g: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+    """The derivative of the maximum along `g`: from those who share in it."""
+    parts = k.multiply(_shares(k, x, **windows), k.patches(g, fill=0.0, **windows))
+    return k.sum(parts, axis=_kernel_axes(windows["kernel_size"]), keepdims=False)
+
+
+def _constant_rule(k: Any, g: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+    """Who shares in the maximum does not change, except by jumps."""
+    return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+
+
+def _first_tangent(op: Op, k: Any, tangents: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+    return None if tangents[0] is None else getattr(k, op.name)(tangents[0], x, **windows)
+
+
+def _average_pool(k: Any, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+    patches = k.patches(x, fill=0.0, kernel_size=kernel_size, dilation=(1,) * len(kernel_size), **windows)
+    return k.mean(patches, axis=_kernel_axes(kernel_size), keepdims=False)
+
+
+def _average_rule(k: Any, g: Any, out: Any, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+    share = k.expand_dims(k.multiply(g, 1 / math.prod(kernel_size)), axis=_kernel_axes(kernel_size))
+    shares = k.broadcast_to(share, shape=(*g.shape[:2], *kernel_size, *g.shape[2:]))
+    once = (1,) * len(kernel_size)
+    return k.patches_gradient(shares, size=x.shape[2:], kernel_size=kernel_size, dilation=once, **windows)
+
+
+def _reference(name: str, fill: float) -> Callable[..., Any]:
+    def reference(np: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any:
+        steps = kernel_size if stride is None else stride
+        patches = patches_reference(np, x, kernel_size, steps, padding, dilation, fill)
+        return getattr(np, name)(patches, axis=tuple(range(2, x.ndim)))
+
+    return reference
+
+
+def _max_gradient_reference(
+    np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1
+) -> Any:
+    """Each patch's share goes to the element whose number stands in its place in a grid of numbers."""
+    kernel = tuple(range(2, x.ndim))
+    windows = (kernel_size, kernel_size if stride is None else stride, padding, dilation)
+    patches = patches_reference(np, x, *windows, -math.inf)
+    tied = patches == np.max(patches, axis=kernel, keepdims=True)
+    shares = tied * np.expand_dims(g / np.sum(tied, axis=kernel), kernel)
+    places = patches_reference(np, np.arange(1.0, x.size + 1).reshape(x.shape), *windows)
+    return np.bincount(places.astype(int).ravel(), shares.ravel(), x.size + 1)[1:].reshape(x.shape)
+
+
+def _family(rank: int) -> tuple[Op, Op, Op]:
+    greatest, gradient, average = f"max_pool{rank}d", f"max_pool{rank}d_gradient", f"avg_pool{rank}d"
+    image, positions = Array((1, 2, *(3, 4)[-rank:])), Array((1, 2, *(2, 2)[-rank:]))
+    overlapping = {"kernel_size": 3, "stride": 2, "padding": 1}
+    return (
+        Op(
+            greatest,
+            f"Maximum in each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. "
+            "Tied elements share the gradient evenly.",
+            parameters=_max_parameters(greatest, rank),
+            accepts=REAL_FLOATING,
+            tangent=lambda op, k, tangents, out, x, **windows: _max_gradient_rule(
+                k, tangents[0], out, None, x, **windows
+            ),
+            gradient=(lambda k, g, out, x, **windows: getattr(k, gradient)(g, x, **windows),),
+            compose=_max_pool,
+            samples=(
+                Sample(image, kernel_size=2),
+                Sample(image, **overlapping),
+                Sample(image, kernel_size=2, stride=1, dilation=2),
+            ),
+            reference=_reference("max", -math.inf),
+        ),
+        Op(
+            gradient,
+            f"The vector-Jacobian product of `{greatest}` at ``x2`` with ``x1``.",
+            operands=2,
+            parameters=_max_gradient_parameters(gradient, rank),
+            accepts=REAL_FLOATING,
+            tangent=_first_tangent,
+            gradient=(_max_gradient_rule, _constant_rule),
+            compose=_max_gradient,
+            samples=(
+                Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2),
+                Sample(positions, image, **overlapping),
+            ),
+            reference=_max_gradient_reference,
+        ),
+        Op(
+            average,
+            f"Mean of each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. The "
+            "zeros of the padding count.",
+            parameters=_average_parameters(average, rank),
+            accepts=REAL_FLOATING,
+            tangent=linear,
+            gradient=(_average_rule,),
+            compose=_average_pool,
+            samples=(Sample(image, kernel_size=2), Sample(image, **overlapping)),
+            reference=_reference("mean", 0.0),
+        ),
+    )
+
+
+OPS = (*_family(1), *_family(2))

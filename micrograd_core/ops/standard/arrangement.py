@@ -1,0 +1,310 @@
+"""Order and repetition: rolled, tiled, repeated, padded. Compositions of the views in `movement`, and of `take`."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain, repeat
+from typing import Any, Final
+
+from micrograd_core.dtypes import DType, check_scalar, int64, pack, weak
+from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.layout import as_shape, is_integer, resolve_axes, resolve_axis
+from micrograd_core.ops.core.movement import permute_rule, requested
+from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.tangents import linear
+
+# ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
+
+
+def _moveaxis_parameters(
+    x: Any, /, source: int | tuple[int, ...], destination: int | tuple[int, ...]
+) -> dict[str, Any]:
+    ndim = len(x.shape)
+    sources, places = (resolve_axes("moveaxis", each, ndim) or () for each in (source, destination))
+    if len(sources) != len(places):
+        raise ShapeError(f"moveaxis: {len(sources)} axes {source} cannot move to {len(places)} places {destination}")
+    moved = dict(zip(places, sources, strict=True))
+    others = (axis for axis in range(ndim) if axis not in sources)
+    return {"axes": tuple(moved[place] if place in moved else next(others) for place in range(ndim))}
+
+
+def _transpose_parameters(x: Any, /) -> dict[str, Any]:
+    ndim = len(x.shape)
+    if ndim < 2:
+        raise ShapeError(f"matrix_transpose: at least two axes are needed; this tensor has shape {tuple(x.shape)}")
+    return {"axes": (*range(ndim - 2), ndim - 1, ndim - 2)}
+
+
+def _roll_parameters(
+    x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+) -> dict[str, Any]:
+    several = isinstance(shift, (tuple, list))
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,)
+    if axis is None:
+        if several:
+            raise ShapeError(f"roll: shifts {shift} need as many axes; got axis=None")
+        return {"shift": shifts, "axis": None}
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = shifts if several else shifts * len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll: {len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
+    total: dict[int, int] = {}
+    for each, places in zip(axes, shifts, strict=True):  # an axis that is named twice is rolled twice
+        at = resolve_axis("roll", each, len(x.shape))
+        total[at] = total.get(at, 0) + places
+    return {"shift": tuple(total.values()), "axis": tuple(total)}
+
+
+def _tile_parameters(x: Any, /, repetitions: int | tuple[int, ...]) -> dict[str, Any]:
+    counts = as_shape("tile", repetitions)
+    return {"repetitions": (1,) * (len(x.shape) - len(counts)) + counts}
+
+
+def _repeat_parameters(x: Any, /, repeats: Any, *, axis: int | None = None) -> dict[str, Any]:
+    """Counts in a tensor are read: the shape of the result depends on them."""
+    counts = as_shape("repeat", repeats.tolist() if hasattr(repeats, "tolist") else repeats)
+    at = None if axis is None else resolve_axis("repeat", axis, len(x.shape))
+    length = math.prod(x.shape) if at is None else x.shape[at]
+    if len(counts) not in (1, length):
+        raise ShapeError(
+            f"repeat: {len(counts)} counts do not fit {length} elements along axis {axis} of shape {tuple(x.shape)}; "
+            "give one count, or one for each"
+        )
+    return {"repeats": counts[0] if len(counts) == 1 else counts, "axis": at}
+
+
+def _pad_parameters(
+    x: Any, /, pad_width: Any, mode: str = "constant", *, constant_values: complex = 0
+) -> dict[str, Any]:
+    ndim = len(x.shape)
+    if is_integer(pad_width):
+        pad_width = ((pad_width, pad_width),)
+    elif len(pad_width) and all(map(is_integer, pad_width)):
+        pad_width = (tuple(pad_width),)
+    widths = tuple(as_shape("pad", each) for each in pad_width)
+    widths = tuple(each * 2 if len(each) == 1 else each for each in widths)
+    widths = widths * ndim if len(widths) == 1 else widths
+    if len(widths) != ndim or any(len(each) != 2 for each in widths):
+        raise ShapeError(
+            f"pad: widths {pad_width} do not fit shape {tuple(x.shape)}; give a number, a pair (before, after), or "
+            f"such a pair for each of the {ndim} axes"
+        )
+    if mode != "constant" and mode not in POSITIONS:
+        raise ValueError(f"pad: mode is {one_of(map(repr, ('constant', *POSITIONS)))}; got {mode!r}")
+    for axis, (length, width) in enumerate(zip(x.shape, widths, strict=True)):
+        if mode != "constant" and any(width) and not length:
+            raise ShapeError(f"pad: axis {axis} of shape {tuple(x.shape)} has no element for mode {mode!r} to repeat")
+    return {"pad_width": widths, "mode": mode, "constant_values": weak(constant_values)}
+
+
+# ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _roll(k: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+    if axis is None:
+        flat = k.reshape(x, shape=(math.prod(x.shape),))
+        return k.reshape(k.roll(flat, shift=shift, axis=(0,)), shape=x.shape)
+    rolled = x
+    for places, each in zip(shift, axis, strict=True):
+        length = x.shape[each]
+        cut = -places % length if length else 0
+        if cut:
+            before = tuple(slice(0, cut if i == each else n, 1) for i, n in enumerate(x.shape))
+            after = tuple(slice(cut if i == each else 0, n, 1) for i, n in enumerate(x.shape))
+            rolled = k.concat(k.getitem(rolled, key=after), k.getitem(rolled, key=before), axis=each)
+    return k.copy(x) if rolled is x else rolled
+
+
+def _roll_rule(k: Any, g: Any, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+    return k.roll(g, shift=tuple(-places for places in shift), axis=axis)
+
+
+def _tile(k: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
+    """Each axis behind a new one, along which it is broadcast; then the two are one."""
+    lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
+    x = k.reshape(x, shape=tuple(chain.from_iterable((1, length) for length in lengths)))
+    pairs = zip(repetitions, lengths, strict=True)
+    x = k.copy(k.broadcast_to(x, shape=tuple(chain.from_iterable(pairs))))
+    return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
+
+
+def _tile_rule(k: Any, g: Any, out: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
+    lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
+    g = k.reshape(g, shape=tuple(chain.from_iterable(zip(repetitions, lengths, strict=True))))
+    return k.reshape(k.sum(g, axis=tuple(range(0, 2 * len(lengths), 2)), keepdims=False), shape=x.shape)
+
+
+def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
+    """Which element each element of the result repeats."""
+    return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
+
+
+def _repeat(k: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
+    if axis is None:
+        x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
+    if isinstance(repeats, tuple):
+        return k.take(x, k.integers(values=_positions(repeats), dtype=int64), axis=axis)
+    before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    x = k.broadcast_to(k.reshape(x, shape=(*before, length, 1, *after)), shape=(*before, length, repeats, *after))
+    return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
+
+
+def _repeat_rule(k: Any, g: Any, out: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
+    shape, at = ((math.prod(x.shape),), 0) if axis is None else (x.shape, axis)
+    if isinstance(repeats, tuple):
+        zeros = k.full(shape=shape, fill_value=0, dtype=x.dtype)
+        g = k.index_add(zeros, k.integers(values=_positions(repeats), dtype=int64), g, axis=at)
+    else:
+        g = k.reshape(g, shape=(*shape[: at + 1], repeats, *shape[at + 1 :]))
+        g = k.sum(g, axis=(at + 1,), keepdims=False)
+    return k.reshape(g, shape=x.shape)
+
+
+def _reflected(length: int) -> int:
+    return max(2 * length - 2, 1)  # a reflection without the edges repeats with this period
+
+
+POSITIONS: Final = {
+    "edge": lambda i, length: min(max(i, 0), length - 1),
+    "wrap": lambda i, length: i % length,
+    "reflect": lambda i, length: length - 1 - abs(i % _reflected(length) - (length - 1)),
+    "symmetric": lambda i, length: min(i % (2 * length), -1 - i % (2 * length) + 2 * length),
+}
+"""Which element of an axis stands at position `i` of the padded axis, counted from its first element: by mode."""
+
+
+def _pad(k: Any, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: complex) -> Any:
+    if mode == "constant":
+        shape = tuple(before + length + after for length, (before, after) in zip(x.shape, pad_width, strict=True))
+        dtype = k.dtype(x)
+        fill: Any = bool(constant_values) if dtype.kind == "bool" else constant_values
+        if dtype.kind != "bool":
+            check_scalar("pad", fill, dtype)
+        return k.scatter(k.full(shape=shape, fill_value=fill, dtype=dtype), x, key=_interior(x.shape, pad_width))
+    padded = x
+    for axis, (before, after) in enumerate(pad_width):
+        length = x.shape[axis]
+        if before or after:
+            values = tuple(POSITIONS[mode](i, length) for i in range(-before, length + after))
+            padded = k.take(padded, k.integers(values=values, dtype=int64), axis=axis)
+    return k.copy(x) if padded is x else padded
+
+
+def _interior(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> tuple[slice, ...]:
+    return tuple(
+        slice(before, before + length, 1) if length else slice(0, 0, 1)
+        for length, (before, _) in zip(shape, widths, strict=True)
+    )
+
+
+def _integers(k: Any, *, values: tuple[int, ...], dtype: DType) -> Any:
+    return k.upload(pack(values, dtype), (len(values),), dtype)
+
+
+OPS = (
+    Op(
+        "moveaxis",
+        "The axes `source` moved to the places `destination`, the others in their order. A view.",
+        parameters=_moveaxis_parameters,
+        accepts=ANY,
+        tangent=linear,
+        gradient=(permute_rule,),
+        gradient_aliases=True,
+        compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
+        view=True,
+        samples=(
+            Sample(Array((2, 3, 4)), source=0, destination=-1),
+            Sample(Array((2, 3, 4)), source=(2, 0), destination=(0, 1)),
+        ),
+    ),
+    Op(
+        "matrix_transpose",
+        "The last two axes exchanged. A view.",
+        parameters=_transpose_parameters,
+        accepts=ANY,
+        tangent=linear,
+        gradient=(permute_rule,),
+        gradient_aliases=True,
+        compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
+        view=True,
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 3, 4)))),
+    ),
+    Op(
+        "roll",
+        "Elements moved `shift` places along `axis` (in the flattened tensor for ``None``), the last ones first.",
+        parameters=_roll_parameters,
+        accepts=ANY,
+        tangent=linear,
+        gradient=(_roll_rule,),
+        compose=_roll,
+        samples=(
+            Sample(Array((2, 3)), shift=2),
+            Sample(Array((2, 3)), shift=-4, axis=1),
+            Sample(Array((2, 3, 2)), shift=(1, 1, 2), axis=(0, -1, 1)),
+            Sample(Array((0, 3)), shift=1, axis=0),
+            Sample(Array(()), shift=1),
+        ),
+    ),
+    Op(
+        "tile",
+        "Copies of the tensor side by side, `repetitions` along each axis, counted from the last.",
+        parameters=_tile_parameters,
+        accepts=ANY,
+        tangent=linear,
+        gradient=(_tile_rule,),
+        compose=_tile,
+        samples=(
+            Sample(Array((2, 3)), repetitions=(2, 1)),
+            Sample(Array((2, 3)), repetitions=(2, 1, 3)),
+            Sample(Array((2, 3)), repetitions=(2,)),
+            Sample(Array((2,)), repetitions=(0,)),
+            Sample(Array(()), repetitions=()),
+        ),
+        reference=lambda np, x, repetitions: np.tile(x, repetitions),
+    ),
+    Op(
+        "repeat",
+        "Each element (each slice along `axis`) repeated `repeats` times, or as often as its count in `repeats` says.",
+        parameters=_repeat_parameters,
+        accepts=ANY,
+        tangent=linear,
+        gradient=(_repeat_rule,),
+        compose=_repeat,
+        samples=(
+            Sample(Array((2, 3)), repeats=2),
+            Sample(Array((2, 3)), repeats=2, axis=-1),
+            Sample(Array((2, 3)), repeats=(2, 0, 1), axis=1),
+            Sample(Array((2, 2)), repeats=(0, 1, 2, 3)),
+            Sample(Array((2, 3)), repeats=0, axis=0),
+            Sample(Array(()), repeats=3),
+        ),
+    ),
+    Op(
+        "pad",
+        "Elements added around the tensor: `pad_width` before and after each axis (a number, a pair, or a pair per "
+        "axis), which are `constant_values`, or continue it by ``'edge'``, ``'wrap'``, ``'reflect'`` (about the edge) "
+        "or ``'symmetric'`` (including the edge). Source: ``numpy.pad``.",
+        parameters=_pad_parameters,
+        accepts=ANY,
+        compose=_pad,
+        samples=(
+            Sample(Array((2, 3)), pad_width=1),
+            Sample(Array((2, 3)), pad_width=((1, 0), (0, 2)), constant_values=2),
+            Sample(Array((2, 3)), pad_width=(4, 5), mode="edge"),
+            Sample(Array((2, 3)), pad_width=(4, 5), mode="wrap"),
+            Sample(Array((1, 3)), pad_width=(4, 5), mode="reflect"),
+            Sample(Array((1, 3)), pad_width=(4, 5), mode="symmetric"),
+            Sample(Array((0, 3), dtype="bool"), pad_width=1, constant_values=1),
+            Sample(Array(()), pad_width=1),
+        ),
+        reference=lambda np, x, pad_width, mode="constant", **params: np.pad(x, pad_width, mode, **params),
+    ),
+    Op(
+        "integers",
+        "A 1-d tensor of the given integers.",
+        operands=0,
+        result=requested,
+        gradient="it has no operands",
+        compose=_integers,
+    ),
+)

@@ -1,0 +1,183 @@
+"""Complex numbers: their parts, conjugate, modulus and phase; and what their gradients mean.
+
+Inside a sweep cotangents are *bilinear*: ``g`` stands for the change ``Re(g dz)`` of a real result. A holomorphic
+function then has the same rule as on the real line, ``g f'(z)``, with nothing conjugated, and one table serves both.
+At the ends users see the convention of PyTorch: ``z.grad`` is the conjugate, ``dL/dRe(z) + i dL/dIm(z)``, the direction
+of steepest ascent (K. Kreutz-Delgado, The Complex Gradient Operator and the CR-Calculus, 2009).
+
+The rules below are of functions that are not holomorphic: each is ``Re(g df)`` written as ``Re(... dz)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
+from micrograd_core.errors import UnsupportedOp
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample
+from micrograd_core.ops.shared import arrays
+from micrograd_core.ops.tangents import linear
+
+
+def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
+    """That of a part of a number: of real ones their own."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def complex_dtype(dtype: DType, params: Any = None) -> DType:
+    """The one whose parts are of a real dtype; a complex one itself."""
+    return COMPLEX_OF.get(dtype, dtype)
+
+
+def as_complex(k: Any, x: Any) -> Any:
+    """`x` with an imaginary part of 0, if it is real."""
+    dtype = k.dtype(x)
+    return x if dtype.is_complex else k.astype(x, dtype=COMPLEX_OF[dtype])
+
+
+def _needs_complex(name: str, otherwise: Any) -> Any:
+    """The composition for real dtypes; complex numbers can be taken apart by a kernel only."""
+
+    def compose(k: Any, x: Any) -> Any:
+        if k.dtype(x).is_complex:
+            raise UnsupportedOp(name, k.device, because="complex numbers need a kernel of that name")
+        return otherwise(k, x)
+
+    return compose
+
+
+def _complex(k: Any, x: Any, y: Any) -> Any:
+    x, y = (as_complex(k, each) for each in arrays(k, x, y))
+    return k.add(x, k.multiply(y, 1j))
+
+
+def _complex_reference(np: Any, x: Any, y: Any) -> Any:
+    result = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, np.complex64))
+    result.real, result.imag = x, y  # a sum would spoil infinities and the sign of zero
+    return result
+
+
+def _in_dtype_of(k: Any, x: Any, part: Any) -> Any:
+    """Half precision has no complex numbers of its own: those of float32 stand for them."""
+    return part if part.dtype == x.dtype else k.astype(part, dtype=x.dtype)
+
+
+def _real_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    return k.astype(g, dtype=x.dtype)
+
+
+def _imag_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    return k.multiply(k.astype(g, dtype=x.dtype), -1j)
+
+
+def _abs(k: Any, x: Any) -> Any:
+    if k.dtype(x).is_complex:
+        return k.hypot(k.real(x), k.imag(x))
+    if k.dtype(x).kind == "unsigned integer":  # whose negative wraps
+        return k.add(x, 0)
+    return k.add(k.maximum(x, k.negative(x)), 0)  # -0.0 + 0 is 0.0
+
+
+def _abs_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    """``g conj(z) / |z|``, and 0 at 0."""
+    if k.dtype(x).is_complex:
+        return k.multiply(k.astype(g, dtype=x.dtype), k.conj(k.sign(x)))
+    return k.multiply(g, k.sign(x))
+
+
+def _abs_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+    """``Re(conj(z) dz) / |z|``, and 0 at 0."""
+    (t,) = tangents
+    return k.real(k.multiply(k.conj(k.sign(x)), t))
+
+
+def _sign(k: Any, x: Any) -> Any:
+    """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
+    if not k.dtype(x).is_complex:
+        positive = k.where(k.less(0, x), 1, x)
+        return positive if k.dtype(x).kind == "unsigned integer" else k.where(k.less(x, 0), -1, positive)
+    largest = k.maximum(k.abs(k.real(x)), k.abs(k.imag(x)))
+    scaled = k.divide(x, as_complex(k, k.where(k.equal(largest, 0), 1, largest)))
+    modulus = k.abs(scaled)
+    return k.divide(scaled, as_complex(k, k.where(k.equal(largest, 0), 1, modulus)))
+
+
+def _sign_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+    """``(g - Re(g s) conj(s)) / |z|`` with ``s = sign(z)``: only turning changes it. Steps have derivative 0."""
+    if not k.dtype(x).is_complex:
+        return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+    modulus = k.abs(x)
+    along = k.multiply(as_complex(k, k.real(k.multiply(g, out))), k.conj(out))
+    turn = k.divide(k.subtract(g, along), as_complex(k, k.where(k.equal(modulus, 0), 1, modulus)))
+    return k.where(k.equal(modulus, 0), 0, turn)
+
+
+_SAMPLES = (Sample(Array((2, 3))), Sample(Array(())), Sample(Array((0, 2))))
+
+OPS = (
+    Op(
+        "abs",
+        "Absolute value, or modulus; the gradient at 0 is 0.",
+        result=real_dtype,
+        tangent=_abs_tangent,
+        gradient=(_abs_rule,),
+        compose=_abs,
+        samples=_SAMPLES,
+    ),
+    Op(
+        "sign",
+        "-1, 0 or 1; of complex numbers ``z / |z|``, or 0; NaN for NaN.",
+        gradient=(_sign_rule,),
+        compose=_sign,
+        samples=_SAMPLES,
+    ),
+    Op(
+        "real",
+        "Real part; real numbers as they are.",
+        result=real_dtype,
+        tangent=linear,
+        gradient=(_real_rule,),
+        compose=_needs_complex("real", lambda k, x: k.positive(x)),
+        samples=_SAMPLES,
+    ),
+    Op(
+        "imag",
+        "Imaginary part of complex numbers.",
+        accepts=COMPLEX,
+        result=real_dtype,
+        tangent=linear,
+        gradient=(_imag_rule,),
+        compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
+        samples=(Sample(Array((2, 3), dtype="complex128")),),
+    ),
+    Op(
+        "complex",
+        "The complex number of real part ``x1`` and imaginary part ``x2``, as torch's.",
+        operands=2,
+        accepts=FLOATING,
+        result=complex_dtype,
+        check=broadcast_shapes,
+        tangent=linear,
+        gradient=(
+            lambda k, g, out, x, y: _in_dtype_of(k, x, k.real(g)),
+            lambda k, g, out, x, y: _in_dtype_of(k, y, k.negative(k.imag(g))),
+        ),
+        compose=_complex,
+        capability="complex",
+        samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array(()), Array(()))),
+        reference=_complex_reference,
+    ),
+    Op(
+        "conj",
+        "Complex conjugate; real numbers as they are.",
+        tangent=linear,
+        gradient=(lambda k, g, out, x: k.conj(g),),
+        compose=lambda k, x: (
+            k.subtract(as_complex(k, k.real(x)), k.multiply(as_complex(k, k.imag(x)), 1j))
+            if k.dtype(x).is_complex
+            else k.positive(x)
+        ),
+        samples=_SAMPLES,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Gradients in float16: a scaled loss, so that small ones do not vanish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.ground.assignments import assign_all
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
+    from micrograd_core.optim.optimizers import Optimizer
+
+
+class GradScaler:
+    """Multiplies the loss, so that small gradients do not vanish in float16, and divides the gradients again.
+
+    ::
+
+        scaler.scale(loss).backward()
+        scaler.step(rule)               # leaves the step out where a gradient is infinite or NaN
+        scaler.update()                 # then halves the scale, and doubles it after a while without
+        rule.zero_grad()
+
+    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling. An interrupt finds
+    all gradients of a rule unscaled or none, and `update` done or not begun; for its step see `Optimizer.step`.
+
+    Parameters
+    ----------
+    scale : float
+        To start with.
+    growth, backoff : float
+        Factors of the scale, above and below 1.
+    interval : int
+        Steps without an infinite gradient before it grows.
+
+    Raises
+    ------
+    ValueError
+    """
+
+    def __init__(
+        self, scale: float = 2.0**16, *, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
+    ) -> None:
+        if not (scale > 0 and growth > 1 and 0 < backoff < 1 and interval >= 1):
+            raise ValueError(
+                "GradScaler: scale must be positive, growth above 1, backoff between 0 and 1, and interval at least 1; "
+                f"got {scale}, {growth}, {backoff} and {interval}"
+            )
+        self.factor, self.growth, self.backoff, self.interval = scale, growth, backoff, interval
+        self.good_steps = 0
+        self._finite: bool | None = None  # of the gradients since the last update
+        self._unscaled: list[Any] = []
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """``loss * factor``."""
+        return loss * self.factor  # type: ignore[no-any-return]
+
+    def unscale(self, rule: Optimizer) -> None:
+        """Divide the gradients now, to look at them or clip them before `step`. Once between two updates."""
+        if any(each is rule for each in self._unscaled):
+            raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
+        finite: dict[Any, Any] = {}
+        changes: list[tuple[Any, str, Any]] = [(self, "_unscaled", [*self._unscaled, rule])]
+        for p in rule.params:
+            g = p.grad
+            if g is not None:
+                unscaled = g * (1 / self.factor)
+                fine = finite_everywhere(unscaled)
+                finite[p.device] = fine & finite[p.device] if p.device in finite else fine
+                changes.append((p, "_grad", unscaled))
+        changes.append((self, "_finite", all(each.item() for each in finite.values()) and self._finite is not False))
+        assign_all(changes)
+
+    def step(self, rule: Optimizer) -> bool:
+        """Step, unless a gradient is infinite or NaN. Whether it did."""
+        if not any(each is rule for each in self._unscaled):
+            self.unscale(rule)
+        if self._finite:
+            rule.step()
+        return bool(self._finite)
+
+    def update(self) -> None:
+        """Set the factor for the next step."""
+        if self._finite is None:
+            raise ValueError("GradScaler: call step() before update()")
+        good_steps, factor = (self.good_steps + 1, self.factor) if self._finite else (0, self.factor * self.backoff)
+        if good_steps == self.interval:
+            good_steps, factor = 0, factor * self.growth
+        self.good_steps, self.factor, self._finite, self._unscaled = good_steps, factor, None, []
+
+
+def finite_everywhere(x: Tensor) -> Tensor:
+    """Whether all elements are finite: a 0-d tensor, still on the device."""
+    isfinite, everywhere = FUNCTIONS["isfinite"], FUNCTIONS["all"]
+    return everywhere(isfinite(x.detach()))

@@ -1,0 +1,177 @@
+"""Between Values and tensors, in both directions and inside the graph.
+
+`stack` makes a tensor whose record ends in a `Leaf` that names the values: what reaches it goes on through them.
+`unstack` makes values whose `Block` refers to the tensor's record: what reaches the block goes on through the record.
+So each engine meets the other as one node of its own, and neither recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.device import Device
+from micrograd_core.dtypes import DType, pack, unpack
+from micrograd_core.engine.apply import apply
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.backward import deposit
+from micrograd_core.engine.graph import Leaf, count_consumers
+from micrograd_core.engine.ingest import flatten, read
+from micrograd_core.engine.modes import is_grad_enabled
+from micrograd_core.engine.sweep import sweep
+from micrograd_core.errors import DeviceMismatch, DTypeError
+from micrograd_core.layout import Shape, nest
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.scalar.device_value import DeviceValue, widest
+from micrograd_core.scalar.sweep import Block
+from micrograd_core.scalar.sweep import sweep as sweep_values
+from micrograd_core.scalar.value import Value, leaf, results
+from micrograd_core.tables.floats import number
+
+STACK = Op("stack of Values", "The numbers of Values.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
+UNSTACKED = "tensor"
+
+
+def stack(values: Any) -> Tensor:
+    """A tensor of Values, in their graph: `Value.stack`.
+
+    Parameters
+    ----------
+    values : Value, or nested sequences of Values and numbers
+        All on one device. One Value gives a tensor of shape ``()``.
+
+    Returns
+    -------
+    Tensor
+        Of float64, or float32 where the device has no other.
+
+    Raises
+    ------
+    DeviceMismatch, ShapeError, TypeError
+    """
+    flat, shape = flatten(values) if isinstance(values, (list, tuple)) else ([values], ())
+    inputs = [x if isinstance(x, Value) else None for x in flat]
+    found = [x for x in inputs if x is not None]
+    places = {x._place(): x for x in found}
+    if len(places) > 1:
+        raise DeviceMismatch("stack", [(place, ()) for place in places])
+    device = found[0].device if found else Device("cpu")
+    dtype = found[0]._data.dtype if found and isinstance(found[0], DeviceValue) else widest(device)
+    numbers = [number(x, "stack") if value is None else value._data for x, value in zip(flat, inputs, strict=True)]
+    handle = upload(device.kernels, numbers, shape, dtype)
+    record = entry(device.kernels, handle, inputs) if found and is_grad_enabled() else None
+    return wrap(Tensor, handle, device.kernels, dtype, record)
+
+
+def entry(kernels: Any, handle: Any, inputs: list[Value | None]) -> list[Any]:
+    """The record of a tensor that was made from values."""
+    return [STACK, kernels, {}, handle, Leaf.of_values(kernels, inputs, carry_on), handle]
+
+
+def unstack(tensor: Tensor) -> Any:
+    """The elements of a tensor as Values, in its graph: `Value.unstack`, the inverse of `stack`.
+
+    Returns
+    -------
+    Value for a tensor of shape ``()``, nested lists for others
+        Their ``backward()`` goes on into the tensor's graph, and leaves that graph as it is.
+
+    Raises
+    ------
+    DTypeError
+        When the tensor is not of real floating dtype.
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"unstack takes a Tensor; got {type(tensor).__name__} {tensor!r}")
+    if tensor.dtype.kind != "real floating":
+        way = "real(x) and imag(x)" if tensor.dtype.is_complex else "x.astype('float64')"
+        raise DTypeError(f"Values are real floating-point numbers; the tensor is {tensor.dtype}. Use {way}")
+    kernels, shape, on_host = tensor._kernels, tensor.shape, tensor.device.is_cpu()
+    kind: type[Value] = Value if on_host else DeviceValue
+    numbers = numbers_of(kernels, tensor._handle, tensor.dtype)
+    if tensor._record is None:
+        return nest([leaf(x, kind) for x in numbers], shape)
+    return nest(results(Elements(tensor._record, kernels, shape, tensor.dtype), numbers, kind), shape)
+
+
+class Elements(Block):
+    """The elements of a tensor. Their gradients become its cotangent, and what that leads to."""
+
+    __slots__ = ("dtype", "entries", "kernels", "record", "shape")
+
+    def __init__(self, record: Any, kernels: Any, shape: Shape, dtype: DType, entries: Any = None) -> None:
+        self.record, self.kernels, self.shape, self.dtype = record, kernels, shape, dtype
+        self.entries: list[Leaf] = _entries(record) if entries is None else entries
+        width = 1
+        for length in shape:
+            width *= length
+        super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
+
+    def prepare(self) -> Sequence[Any]:  # noqa: D102
+        if self.record.__class__ is list:
+            count_consumers(self.record)
+        return super().prepare()
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        handle = upload(self.kernels, gradients, self.shape, self.dtype)
+        record = self.record
+        found = [(record, handle)] if record.__class__ is Leaf else sweep(record, handle, True)
+        reached = {id(leaf): g for leaf, g in deposit(found, False)}
+        return [d for leaf in self.entries for d in _numbers(leaf, reached.get(id(leaf)))]
+
+
+def _entries(record: Any) -> list[Leaf]:
+    """The leaves of values that a record leads to."""
+    seen, found, waiting = {id(record)}, [], [record]
+    while waiting:
+        each = waiting.pop()
+        if each.__class__ is Leaf and each.values is not None:
+            found.append(each)
+        for parent in each[4::2] if each.__class__ is list else ():
+            if parent.__class__ in (list, Leaf) and id(parent) not in seen:
+                seen.add(id(parent))
+                waiting.append(parent)
+    return found
+
+
+def _numbers(leaf: Leaf, g: Any) -> list[Any]:
+    """The elements of the cotangent of a leaf of values, as its values keep numbers."""
+    if g is None:
+        return [0.0] * len(leaf.values)
+    return numbers_of(leaf.kernels, g, leaf.kernels.dtype(g))
+
+
+def numbers_of(kernels: Any, handle: Any, dtype: DType) -> list[Any]:
+    """The elements of a handle, as values on its device keep numbers: floats, or tensors that record nothing."""
+    if kernels.device.is_cpu():
+        return unpack(read(kernels, handle, dtype), dtype)
+    flat = wrap(Tensor, handle, kernels, dtype, None).reshape(-1)
+    return [flat[i] for i in range(flat.size)]
+
+
+def carry_on(found: list[tuple[Leaf, Any]]) -> None:
+    """Carry cotangents that a sweep over tensors found at leaves of values on through the values."""
+    numbers = [d for leaf, g in found for d in _numbers(leaf, g)]
+    sweep_values(Start([x for leaf, _ in found for x in leaf.values or ()], numbers))
+
+
+class Start(Block):
+    """The root of a sweep that starts from many values at once."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, inputs: list[Value | None], numbers: list[Any]) -> None:
+        super().__init__("start", inputs, 0)
+        self.numbers = numbers
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        return self.numbers
+
+
+def upload(kernels: Any, numbers: list[Any], shape: Shape, dtype: DType) -> Any:
+    """A handle with numbers that may be tensors on the device already."""
+    if not any(isinstance(x, Tensor) for x in numbers):
+        return kernels.upload(pack(numbers, dtype), shape, dtype)
+    rows = tuple(asarray(x, dtype=dtype, device=kernels.device) for x in numbers)
+    return apply(TABLE["stack"], rows, {"axis": 0}).detach().reshape(shape)._handle

@@ -1,0 +1,219 @@
+"""The scalar parameters of a layer: each a view of one element of its matrix, or of its bias.
+
+Reading is reading the matrix; assigning is writing into it, and never into what somebody else still holds: a graph that
+was recorded with the old numbers keeps them. On the host elements are read and written in place, through the buffer
+protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from sys import getrefcount
+from types import SimpleNamespace
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.dtypes import unpack
+from micrograd_core.engine.array import wrap
+from micrograd_core.engine.ingest import read
+from micrograd_core.layout import resolve_key
+from micrograd_core.scalar.bridge import Elements, upload
+from micrograd_core.scalar.device_value import DeviceValue
+from micrograd_core.scalar.value import Value
+
+
+class Window:
+    """The elements of a tensor's handle, by position, for as long as it has that handle."""
+
+    __slots__ = ("elements", "handle", "shared")
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.elements: Any = None  # a flat memoryview, or None where the handle shows no memory
+        self.shared = True  # writing there might be seen elsewhere
+
+    def look(self, handle: Any, format: Any) -> Any:
+        """The elements of `handle`."""
+        if handle is not self.handle:
+            self.handle, self.elements, self.shared = handle, None, True
+            try:
+                self.elements = memoryview(handle).cast("B").cast(format)
+            except (TypeError, ValueError, BufferError):
+                return None
+            self.shared = self.elements.readonly or getattr(handle, "base", None) is not None
+        return self.elements
+
+    def read(self, tensor: Tensor, i: int) -> float:
+        """Element number `i`."""
+        elements = self.look(tensor._handle, tensor.dtype.format)
+        return elements[i] if elements is not None else float(tensor.detach().reshape(-1)[i].item())
+
+    def write(self, tensor: Tensor, i: int, x: float) -> None:
+        """Set element number `i`: in place if nobody but the tensor holds its handle, else in a copy."""
+        handle = tensor._handle
+        elements = self.elements if handle is self.handle else self.look(handle, tensor.dtype.format)
+        if elements is None or self.shared:
+            key = resolve_key(i if tensor.ndim == 1 else divmod(i, tensor.shape[1]), tensor.shape)
+            tensor._handle, tensor._storage = tensor._kernels.scatter(handle, x, key=key), None
+            return
+        if getrefcount(handle) > ALONE:
+            tensor._handle, tensor._storage = tensor._kernels.copy(handle), None
+            elements = self.look(tensor._handle, tensor.dtype.format)
+        elements[i] = x
+
+
+def _alone() -> int:
+    tensor, window = SimpleNamespace(_handle=bytearray(8)), Window()
+    window.look(tensor._handle, "d")
+    handle = tensor._handle
+    return getrefcount(handle)
+
+
+ALONE = _alone()  # the references of a handle that only a tensor and a window on it hold
+
+
+class Matrix(Elements):
+    """A tensor's elements as the ends of scalar graphs."""
+
+    __slots__ = ("numbers", "slopes", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(tensor._record, tensor._kernels, tensor.shape, tensor.dtype, [])
+        self.tensor, self.numbers, self.slopes = tensor, Window(), Window()
+        self.label = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Matrix, (self.tensor,)
+
+    def prepare(self) -> Sequence[Any]:  # noqa: D102
+        self._follow()
+        return super().prepare()
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        return super().pull(gradients) if self.record is not None else ()
+
+    def _follow(self) -> None:
+        """The tensor may have been moved, or converted, since."""
+        tensor = self.tensor
+        self.record, self.kernels, self.dtype = tensor._record, tensor._kernels, tensor.dtype
+
+    # all at once, for compiled functions
+
+    def all_data(self) -> list[float]:
+        """The numbers, row by row."""
+        self._follow()
+        return unpack(read(self.kernels, self.tensor._handle, self.dtype), self.dtype)
+
+    def set_all_data(self, numbers: list[float]) -> None:
+        """Replace them; what was recorded with the old ones keeps them."""
+        self._follow()
+        self.tensor._handle, self.tensor._storage = upload(self.kernels, numbers, self.shape, self.dtype), None
+
+    def all_slopes(self) -> list[float]:
+        """The gradient, row by row."""
+        self._follow()
+        grad = self.tensor.grad
+        return [0.0] * self.width if grad is None else unpack(read(self.kernels, grad._handle, self.dtype), self.dtype)
+
+    def set_all_slopes(self, numbers: list[float]) -> None:
+        """Replace it."""
+        self._follow()
+        self.tensor.grad = wrap(
+            Tensor, upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None
+        )
+
+    # one by one
+
+    def slope(self, i: int) -> float:
+        """The gradient by element number `i`."""
+        grad = self.tensor.grad
+        return 0.0 if grad is None else self.slopes.read(grad, i)
+
+    def set_slope(self, i: int, x: float) -> None:
+        """Assign it."""
+        tensor = self.tensor
+        if tensor.grad is None:
+            kernels = tensor._kernels
+            zeros = kernels.full(shape=tensor.shape, fill_value=0, dtype=tensor.dtype)
+            tensor.grad = wrap(Tensor, zeros, kernels, tensor.dtype, None)
+        self.slopes.write(tensor.grad, i, x)
+
+
+class Parameter(Value):
+    """A scalar that is one element of a matrix."""
+
+    __slots__ = ()
+
+    @property
+    def _data(self) -> Any:
+        matrix = self._a
+        tensor, window = matrix.tensor, matrix.numbers
+        if window.handle is tensor._handle and window.elements is not None:  # the usual case, without a call
+            return window.elements[self._da]
+        return window.read(tensor, self._da)
+
+    def _assign(self, x: float) -> None:
+        self._a.numbers.write(self._a.tensor, self._da, x)
+
+    def _gradient(self) -> Any:
+        matrix = self._a
+        grad, window = matrix.tensor._grad, matrix.slopes
+        if grad is not None and window.handle is grad._handle and window.elements is not None:
+            return window.elements[self._da]
+        return matrix.slope(self._da)
+
+    def _assign_gradient(self, x: float) -> None:
+        self._a.set_slope(self._da, x)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _view, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
+
+
+class DeviceParameter(DeviceValue):
+    """A scalar that is one element of a matrix on another device."""
+
+    __slots__ = ()
+
+    @property
+    def _data(self) -> Any:
+        return self._a.tensor.detach().reshape(-1)[self._da]
+
+    _assign = Parameter._assign
+    _gradient = Parameter._gradient
+    _assign_gradient = Parameter._assign_gradient
+    __reduce__ = Parameter.__reduce__
+
+
+class Cells:
+    """The scalar parameters of a layer. They do not refer to it, so that there is no cycle."""
+
+    __slots__ = ("_kernels", "_listed", "bias", "weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self.weight, self.bias, self._kernels = Matrix(weight), Matrix(bias), weight._kernels
+        self._listed: list[Value] = []
+
+    def fits(self, weight: Tensor, bias: Tensor) -> bool:
+        """Whether these are the cells of these tensors, where they are now."""
+        return self.weight.tensor is weight and self.bias.tensor is bias and self._kernels is weight._kernels
+
+    def parameters(self) -> list[Value]:
+        """Row by row the weights, then the bias: always the same objects."""
+        if not self._listed:
+            kind: type[Value] = Parameter if self._kernels.device.is_cpu() else DeviceParameter
+            nout, nin = self.weight.shape
+            for row in range(nout):
+                self._listed += [_view(kind, self.weight, i) for i in range(row * nin, (row + 1) * nin)]
+                self._listed.append(_view(kind, self.bias, row))
+        return self._listed.copy()
+
+    def of_row(self, row: int) -> list[Value]:
+        """Those of one neuron."""
+        width = self.weight.shape[1] + 1
+        return self.parameters()[row * width : (row + 1) * width]
+
+
+def _view(kind: type[Value], matrix: Matrix, i: int) -> Any:
+    view = object.__new__(kind)
+    view._a, view._da, view._b, view._db, view._name, view._uses, view._depth = matrix, i, None, None, "", 0, 0
+    return view

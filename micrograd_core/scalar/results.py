@@ -1,0 +1,169 @@
+"""The results of a compiled function of scalars, and what a sweep does at them. See `scalar.jit`.
+
+A function of one result computes its derivatives on the way. Of several, a sweep decides which take part: what leads
+back from these is compiled when they are first swept together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from micrograd_core.scalar.sweep import Block, underway
+from micrograd_core.tables.expressions import Expression, Expressions, Operand, needed_for, source
+from micrograd_core.tables.floats import Floats, divide, power, sigmoid, sign
+
+FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
+EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
+SHARED = {"sigmoid": sigmoid, "sign": sign, "inf": math.inf, "nan": math.nan}
+KEPT = 128
+"""Programs that are kept, of one function."""
+
+
+class Compiled:
+    """Expressions as a Python function of a list: fast, and another where that fails."""
+
+    def __init__(self, k: Expressions, wanted: list[Operand], state: Any) -> None:
+        self._parts = k, wanted, state
+        self.source, self._fast = self._compile(False)
+        self._exact: Callable[[list[Any]], Any] | None = None
+
+    def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
+        text = source(*self._parts, exact)
+        scope = {**SHARED, **(EXACT if exact else FAST), **self._parts[2].names}
+        exec(compile(text, "<jit>", "exec"), scope)
+        return text, scope.pop("run")  # which refers to the scope
+
+    def __call__(self, flat: list[Any]) -> Any:
+        """Run it."""
+        try:
+            return self._fast(flat)
+        except (ArithmeticError, ValueError):  # where Python raises, IEEE 754 goes on
+            if self._exact is None:
+                _, self._exact = self._compile(True)
+            return self._exact(flat)
+
+
+class Slopes(Block):
+    """The one result of a compiled function, with its derivatives by all inputs."""
+
+    __slots__ = ("slopes",)
+
+    def __init__(self, inputs: list[Any], slopes: tuple[float, ...]) -> None:
+        super().__init__("jit", inputs, 1)
+        self.slopes = slopes
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+        (g,) = gradients
+        return [g * d for d in self.slopes]
+
+
+class Reverse:
+    """The gradients of the inputs from those of some results, compiled for each choice of results that are swept.
+
+    Only these take part, as in a sweep over the graph itself: what nobody swept may have an infinite derivative. It
+    runs on the gradients, one for each result, and the `saved` numbers, which the function itself has computed.
+    """
+
+    def __init__(self, k: Expressions, roots: dict[int, Operand], leaves: list[Expression]) -> None:
+        self.k, self.roots, self.leaves = k, roots, leaves
+        self.width = max(roots, default=-1) + 1
+        self.given = Given(len(k.order))
+        needed = needed_for(list(self._gradients(roots).values()), self.given.has)
+        self.saved = [x for x in needed if self.given.has(x) and x.name != "cotangent"]
+        self.given.positions = {x: self.width + i for i, x in enumerate(self.saved)}
+        self._compiled: dict[int, tuple[list[int], Compiled]] = {}
+
+    def _gradients(self, rows: Iterable[int]) -> dict[Expression, Operand]:
+        return self.k.gradients([(self.roots[row], self.k.input("cotangent", row)) for row in rows], self.leaves)
+
+    def __call__(self, rows: int, gradients: list[Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
+        """Columns of inputs, each with its gradient. A bit of `rows` for each result that was swept."""
+        compiled = self._compiled.get(rows)
+        if compiled is None:
+            if len(self._compiled) >= KEPT:
+                self._compiled.clear()
+            found = self._gradients(row for row in self.roots if rows >> row & 1)
+            columns = [column for column, leaf in enumerate(self.leaves) if leaf in found]
+            compiled = columns, Compiled(self.k, [found[self.leaves[i]] for i in columns], self.given)
+            self._compiled[rows] = compiled
+        columns, run = compiled
+        return zip(columns, run([*gradients, *saved]), strict=True)
+
+
+class Given:
+    """What a compiled `Reverse` reads: gradients, and what was computed before expression number `end`."""
+
+    names: dict[str, Any] = {}  # noqa: RUF012
+    writes = ()
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.positions: dict[Expression, int] = {}
+
+    def has(self, x: Expression) -> bool:
+        """Whether an expression is read, not computed."""
+        return x.name == "cotangent" or (x.number < self.end and x.name != "detach")
+
+    def read(self, inputs: dict[str, Expression]) -> list[str]:
+        """Lines that fill the inputs, by name of their local variable."""
+        return [f"{local} = flat[{self.positions.get(x, x.operands[0])}]" for local, x in inputs.items()]
+
+    def write(self, text: Callable[[Operand], str]) -> list[str]:
+        """No lines: nothing is assigned."""
+        return []
+
+
+class Call:
+    """What the results of one call share."""
+
+    __slots__ = ("inputs", "reverse", "saved", "swept")
+
+    def __init__(self, reverse: Reverse, inputs: list[Any], saved: tuple[float, ...]) -> None:
+        self.reverse, self.inputs, self.saved = reverse, inputs, saved
+        self.swept: Swept | None = None
+
+
+class Swept:
+    """Which results of a call a sweep comes to, and what it has brought them by now."""
+
+    __slots__ = ("gradients", "reached", "rows", "sweep", "waiting")
+
+    def __init__(self, sweep: Any, width: int) -> None:
+        self.sweep, self.waiting, self.rows = sweep, 0, 0
+        self.reached: set[int] = set()
+        self.gradients: list[Any] = [None] * width
+
+
+class Result(Block):
+    """One result of a call. The last of those that are swept carries on what came to all of them."""
+
+    __slots__ = ("call", "columns", "row", "swept")
+
+    swept: Swept
+
+    def __init__(self, call: Call, row: int, columns: list[int]) -> None:
+        super().__init__("jit", [call.inputs[column] for column in columns], 1)
+        self.call, self.row, self.columns = call, row, columns
+
+    def prepare(self) -> list[Any]:  # noqa: D102
+        super().prepare()
+        call = self.call
+        swept = call.swept
+        if swept is None or swept.sweep is not underway[-1]:  # the first that this sweep comes to
+            swept = call.swept = Swept(underway[-1], call.reverse.width)
+        self.swept = swept
+        swept.waiting += 1
+        swept.rows |= 1 << self.row
+        new = [column for column in self.columns if column not in swept.reached]
+        swept.reached.update(new)
+        return [call.inputs[column] for column in new]
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        call, swept = self.call, self.swept
+        (swept.gradients[self.row],) = self.gradients
+        swept.waiting -= 1
+        if swept.waiting:
+            return []
+        return [(call.inputs[column], d) for column, d in call.reverse(swept.rows, swept.gradients, call.saved)]

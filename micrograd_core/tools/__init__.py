@@ -1,0 +1,1 @@
+"""The command ``micrograd``: the doctor, a new backend's scaffold, and training."""

@@ -1,0 +1,442 @@
+"""What operations do to batches, for `vmap`: they see the batch as one more axis.
+
+Inside a function under `vmap` a tensor's handle is a `Batched`: a tensor of the level below with the batch in front, of
+which only the shape without it shows. Its kernel table, a `BatchTable`, says what each operation does to such handles.
+Everything else (promotion, recording, sweeps, writes) works as on any device: gradients inside and outside `vmap`
+compose.
+
+Rules are not written per operation but follow from the structure of its record (see `_rule`); where none follows, the
+operation's composition is run on batches, and where there is none, a loop, with one warning that names the operation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.dtypes import DType
+from micrograd_core.engine.apply import create, recorded
+from micrograd_core.engine.array import wrap
+from micrograd_core.errors import TransformError
+from micrograd_core.ground.context import depth, during, levels
+from micrograd_core.layout import Layout, Shape, broadcast_shapes
+from micrograd_core.ops import TABLE, Op
+
+
+class Level:
+    """One call of a function under `vmap`: the length of its batch, and what random numbers do in it."""
+
+    __slots__ = ("randomness", "size")
+
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        self.size, self.randomness = size, randomness
+
+    def table(self, root: Any, depth: int) -> BatchTable:
+        """The kernel table of tensors at the depth that this call is at."""
+        return BatchTable.over(root, depth)
+
+
+class Batched:
+    """A handle: `value` with the batch of `level` as its first axis, or without one (``None``): the same for all."""
+
+    __slots__ = ("dtype", "level", "shape", "value")
+
+    def __init__(self, value: Tensor, level: Level | None) -> None:
+        self.value, self.level, self.dtype = value, level, value.dtype
+        self.shape: Shape = value.shape if level is None else value.shape[1:]
+
+
+class BatchTable:
+    """What `Kernels` is to a device, for the tensors of one depth of `vmap` on it."""
+
+    def __init__(self, root: Any, depth: int) -> None:
+        self.root, self.depth, self.device, self.backend = root, depth, root.device, root.backend
+
+    @classmethod
+    def over(cls, root: Any, depth: int) -> BatchTable:
+        """The table of a device's kernels, made once for each depth."""
+        tables: dict[int, BatchTable] = root.__dict__.setdefault("batched", {})
+        if depth not in tables:
+            tables[depth] = cls(root, depth)
+        return tables[depth]
+
+    def __getattr__(self, name: str) -> Any:
+        op = TABLE.get(name)
+        if op is None:
+            return getattr(self.root, name)
+        function = partial(_run, op, _rule(op), self)
+        setattr(self, name, function)
+        return function
+
+    @property
+    def below(self) -> Any:
+        """The table of the tensors that these handles hold."""
+        return self.root if self.depth == 1 else BatchTable.over(self.root, self.depth - 1)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """A tensor of a lower level as one of this level, the same for the whole batch.
+
+        A call of `vmap` that a derivative goes back into may be at a greater depth than it was: see `reentered`.
+        """
+        level = x._handle.level if x._kernels.depth else None
+        place = x._kernels.depth if level is None else _place_of(level, "vmap")
+        if place != x._kernels.depth:
+            x = wrap(Tensor, Batched(x._handle.value, level), BatchTable.over(self.root, place), x.dtype, None)
+        return x if place == self.depth else wrap(Tensor, Batched(x, None), self, x.dtype, None)
+
+    def beside(self, kernels: Any) -> BatchTable:
+        """The table of this depth on the device of `kernels`."""
+        return BatchTable.over(kernels.root, self.depth)
+
+    def plain(self, handle: Any) -> Batched:
+        """A handle of the device itself, the same for the whole batch."""
+        return Batched(wrap(Tensor, handle, self.root, self.root.dtype(handle), None), None)
+
+    # what `Kernels` has beside the table: see there
+
+    def dtype(self, x: Batched) -> DType:  # noqa: D102
+        return x.dtype
+
+    def native(self, dtype: Any) -> Any:  # noqa: D102
+        self.root.native(dtype)
+        return dtype
+
+    def constant(self, values: Any, shape: Shape, dtype: Any) -> Batched:  # noqa: D102
+        return self.plain(self.root.constant(values, shape, dtype))
+
+    def upload(self, data: Any, shape: Shape, dtype: DType) -> Batched:  # noqa: D102
+        return self.plain(self.root.upload(data, shape, dtype))
+
+    def one(self, dtype: DType) -> Batched:  # noqa: D102
+        return self.plain(self.root.one(dtype))
+
+    def transfer(self, x: Batched, *, source: Any, target: Any) -> Batched:  # noqa: D102
+        return Batched(x.value.to(target.device), x.level)
+
+    def layout(self, x: Batched) -> Layout:  # noqa: D102
+        return Layout.contiguous(x.shape)
+
+    def shares_memory(self, x: Any, y: Any) -> bool:  # noqa: D102
+        return x is y
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:  # noqa: D102
+        return False
+
+    def detach(self, x: Batched) -> Batched:
+        """The same numbers outside the graphs of all depths."""
+        return Batched(x.value.detach(), x.level)
+
+    def to_host(self, x: Batched) -> Any:  # noqa: D102
+        raise TransformError(
+            "inside vmap a tensor stands for the whole batch, so its numbers cannot be read by bool(), item(), "
+            "tolist() or numpy(); choose with where(condition, a, b), or read them outside"
+        )
+
+
+def _place_of(level: Level, name: str) -> int:
+    """The depth that a call of `vmap` is at in this context."""
+    around = levels.get()
+    if level not in around:
+        raise TransformError(
+            f"{name}: a tensor has left the function under vmap that it was made in, where it stood for "
+            f"{level.size} examples; return it from that function instead of storing it"
+        )
+    return around.index(level) + 1
+
+
+def lifted(x: Tensor) -> Tensor:
+    """A tensor as one of the innermost level."""
+    deeper = depth()
+    return x if x._kernels.depth == deeper else BatchTable.over(x._kernels.root, deeper).lift(x)
+
+
+# ── an operation on batches ──────────────────────────────────────────────────────────────────────────────────
+
+RANDOMNESS = ("error", "different", "same")
+Rule = Callable[[Op, BatchTable, list[Any], list[bool], dict[str, Any], int], Any]
+
+
+class NoRuleError(Exception):
+    """Raised by a rule that does not cover a call."""
+
+
+def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -> Any:
+    """One kernel of a `BatchTable`."""
+    level = None
+    values, batched = [], []
+    for x in operands:
+        if x.__class__ is not Batched:  # a scalar
+            values.append(x)
+            batched.append(False)
+            continue
+        if x.level is not None and x.level is not level:
+            if level is not None:
+                raise TransformError(f"{op.name}: its operands are of different calls of vmap")
+            level = x.level
+            _place_of(level, op.name)
+        values.append(x.value)
+        batched.append(x.level is not None)
+    if "block" in params:  # random numbers: each level between here and the device has a say
+        values = [x if x._kernels.depth == table.depth - 1 else table.below.lift(x) for x in values]
+        if levels.get()[table.depth - 1].randomness == "different":
+            return _drawn(op, table, values, batched, params)
+    if not op.operands:
+        return Batched(create(Tensor, op, table.below, *operands, **params), None)
+    if level is None:
+        return _handles(perform(op, values, params), None)
+    try:
+        made = rule(op, table, values, batched, params, level.size)
+    except NoRuleError:
+        made = _one_by_one(op, table, values, batched, params, level.size)
+    return _handles(made, level)
+
+
+def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any]) -> Batched:
+    """Random numbers of which each example has its own: the first axis of a greater draw."""
+    level = levels.get()[table.depth - 1]
+    if values:
+        return Batched(perform(op, [materialized(values[0], batched[0], level.size)], params), level)
+    if op.name != "random_permutation":
+        return Batched(create(Tensor, op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
+    inner = math.prod(each.size for each in levels.get()[: table.depth - 1] if each.randomness == "different")
+    blocks = inner * -(-params["shape"][0] // 4)
+    rows = [
+        create(Tensor, op, table.below, **{**params, "block": params["block"] + i * blocks}) for i in range(level.size)
+    ]
+    return Batched(_call("stack", *rows, axis=0), level)
+
+
+def _handles(made: Any, level: Level | None) -> Any:
+    return Batched(made, level) if made.__class__ is Tensor else tuple(Batched(each, level) for each in made)
+
+
+def perform(op: Op, values: list[Any], params: dict[str, Any]) -> Any:
+    """An operation on tensors of the level below, recorded there."""
+    return recorded(Tensor, op)(*values, **params)
+
+
+def _call(name: str, *values: Any, **params: Any) -> Tensor:
+    return perform(TABLE[name], list(values), params)  # type: ignore[no-any-return]
+
+
+def _with_axes(x: Any, batched: bool, ndim: int) -> Any:
+    """A batched operand with axes of length 1 after the batch, so that all operands broadcast from the right."""
+    missing = ndim + 1 - len(x.shape) if batched else 0
+    return x if missing < 1 else _call("reshape", x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))
+
+
+def materialized(x: Any, batched: bool, size: int) -> Any:
+    """An operand with a batch, even if the same for all."""
+    return x if batched else _call("broadcast_to", x, shape=(size, *x.shape))
+
+
+def _ndim(x: Any, batched: bool) -> int:
+    return len(x.shape) - batched if x.__class__ is Tensor else 0
+
+
+def _elementwise(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    if len(values) == 1:
+        made = perform(op, values, params)
+        if made.shape != values[0].shape:  # not elementwise after all
+            raise NoRuleError
+        return made
+    ndim = max(map(_ndim, values, batched))
+    return perform(op, [_with_axes(x, each, ndim) for x, each in zip(values, batched, strict=True)], params)
+
+
+def _leading(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, params)
+
+
+def _along_axis(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """The axes it works along are one further back."""
+    axis = params["axis"]
+    if axis is None and op.compose is None:
+        axis = tuple(range(len(values[0].shape) - 1))
+    if axis is None:
+        return _composed(op, table, values, batched, params, size)
+    axis = axis + 1 if isinstance(axis, int) else tuple(each + 1 for each in axis)
+    return perform(op, values, {**params, "axis": axis})
+
+
+def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    if params["axis"] is None:
+        return _composed(op, table, values, batched, params, size)
+    full = [materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
+    return perform(op, full, {**params, "axis": params["axis"] + 1})
+
+
+def _composed(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """The composition, run on batches."""
+    level = levels.get()[table.depth - 1]
+    operands = [
+        Batched(x, level if each else None) if x.__class__ is Tensor else x
+        for x, each in zip(values, batched, strict=True)
+    ]
+    assert op.compose is not None
+    try:
+        made = op.compose(table, *operands, **params)
+    except TransformError as error:  # it looks at numbers
+        raise NoRuleError from error
+    results = (made,) if made.__class__ is Batched else made
+    full = tuple(materialized(each.value, each.level is not None, size) for each in results)
+    return full[0] if made.__class__ is Batched else full
+
+
+def _one_by_one(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    warnings.warn(
+        f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    rows = [
+        perform(op, [x[i] if each else x for x, each in zip(values, batched, strict=True)], params) for i in range(size)
+    ]
+    if len({row.shape for row in rows if row.__class__ is Tensor}) > 1:
+        raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
+    if rows[0].__class__ is Tensor:
+        return _call("stack", *rows, axis=0)
+    return tuple(_call("stack", *column, axis=0) for column in zip(*rows, strict=True))
+
+
+def _reshape(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "shape": (size, *params["shape"])})
+
+
+def _broadcast(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    x = _with_axes(values[0], True, len(params["shape"]))
+    return perform(op, [x], {**params, "shape": (size, *params["shape"])})
+
+
+def _permute(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "axes": (0, *(axis + 1 for axis in params["axes"]))})
+
+
+def _getitem(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    return perform(op, values, {**params, "key": (slice(0, size, 1), *params["key"])})
+
+
+def _scatter(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    x, value = values
+    place = Layout.contiguous(x.shape[batched[0] :]).index(params["key"]).shape
+    value = _with_axes(value, batched[1], len(place))
+    x = materialized(x, batched[0], size)
+    return perform(op, [x, value], {**params, "key": (slice(0, size, 1), *params["key"])})
+
+
+def _products(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+    """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
+    row, column = (_ndim(x, each) == 1 for x, each in zip(values, batched, strict=True))
+    x, y = values
+    x = _call("reshape", x, shape=(*x.shape[:-1], 1, x.shape[-1])) if row else x
+    y = _call("reshape", y, shape=(*y.shape, 1)) if column else y
+    ndim = max(_ndim(x, batched[0]), _ndim(y, batched[1]))
+    made = perform(op, [_with_axes(x, batched[0], ndim), _with_axes(y, batched[1], ndim)], params)
+    shape = made.shape[:-1] if column else made.shape
+    if row:
+        shape = shape[:-1] if column else (*shape[:-2], shape[-1])
+    return _call("reshape", made, shape=shape) if row or column else made
+
+
+_RULES: dict[str, Rule] = {
+    "astype": _leading,
+    "broadcast_to": _broadcast,
+    "concat": _joined,
+    "getitem": _getitem,
+    "matmul": _products,
+    "permute_dims": _permute,
+    "reshape": _reshape,
+    "scatter": _scatter,
+    "solve": _products,
+    "spread": _broadcast,
+    "stack": _joined,
+}
+
+
+def _rule(op: Op) -> Rule:
+    """How an operation treats batches, by the structure of its record."""
+    if op.name in _RULES:
+        return _RULES[op.name]
+    if op.parameters is None and (op.operands == 1 or op.check is broadcast_shapes):
+        return _elementwise
+    names = () if op.parameters is None else inspect.signature(op.parameters).parameters
+    if op.operands == 1 and "axis" in names:
+        return _along_axis
+    if op.operands == 1 and op.extension == "linalg":
+        return _leading  # stacks of matrices
+    return _composed if op.compose is not None else _one_by_one
+
+
+# ── derivatives of a whole batch ─────────────────────────────────────────────────────────────────────────────
+
+
+def reentered(level: Level) -> during:
+    """Within ``with``, a derivative is computed inside a call of `vmap` that has returned.
+
+    It may be computed for a batch itself by now, as the rows of a Jacobian are: the call goes on top of what is there.
+    """
+    return during(levels, (*levels.get(), level))
+
+
+def joining(x: Tensor, level: Level | None) -> Tensor:
+    """A tensor whose first axis is the batch of the innermost `level`, as one inside it; ``None``: it has no such."""
+    if level is None:
+        return x
+    return wrap(Tensor, Batched(x, level), BatchTable.over(x._kernels.root, depth()), x.dtype, None)
+
+
+def settled(x: Tensor, at: int) -> Tensor:
+    """A tensor that is the same for all examples of the levels above a depth, as one of that depth."""
+    while x._kernels.depth > at:
+        if x._handle.level is not None:
+            raise TransformError("a derivative depends on the examples of a vmap that it was not computed for")
+        x = beneath(x)
+    return x
+
+
+def beneath(x: Tensor) -> Tensor:
+    """A tensor inside `vmap` as one of the level below, with the batch as its first axis if it has one."""
+    value, table = x._handle.value, x._kernels.below
+    return value if value._kernels.depth == table.depth else table.lift(value)  # type: ignore[no-any-return]
+
+
+def batch_of(x: Tensor, level: Level) -> Tensor:
+    """A tensor inside `vmap` that has the batch, even if it is the same for all examples."""
+    batch = x._handle
+    if batch.level is not None:
+        return x
+    return wrap(Tensor, Batched(materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
+
+
+def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
+    """A derivative inside the innermost level as that of the whole batch, from the levels of operand and result.
+
+    It is summed over the batch for an operand without, which all examples of a result with one share.
+    """
+    x, level = lifted(x), levels.get()[-1]
+    if operand is not None or result is not None:
+        x = batch_of(x, level)
+    value = x._handle.value
+    if x._handle.level is None:
+        return value  # type: ignore[no-any-return]
+    return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
+
+
+__all__ = [
+    "RANDOMNESS",
+    "BatchTable",
+    "Batched",
+    "Level",
+    "batch_of",
+    "beneath",
+    "joining",
+    "lifted",
+    "of_batch",
+    "reentered",
+    "settled",
+]

@@ -1,0 +1,149 @@
+"""`checkpoint`: a function that is computed once more for its gradient, so that nothing on the way has to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+from micrograd_core import random
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.engine.array import unrecorded
+from micrograd_core.engine.graph import Leaf, Version
+from micrograd_core.engine.hooks import HOOKED
+from micrograd_core.engine.modes import records_at
+from micrograd_core.errors import GraphError
+from micrograd_core.ground import trees
+from micrograd_core.ground.context import depth
+from micrograd_core.ops import Op
+from micrograd_core.transforms.batching import lifted
+from micrograd_core.transforms.custom import node_of, one_tensor, rule
+from micrograd_core.transforms.grad import IDENTITY, variable
+from micrograd_core.transforms.linearized import Linearized
+
+CHECKPOINT = Op(
+    "checkpoint", "A function that is computed again for its gradient.", gradient=rule, gradient_aliases=True
+)
+computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
+"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
+
+CHANGED = (
+    "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
+    "longer what it was: its numbers were replaced, or its graph was freed. Write to it after backward(), and pass to "
+    "checkpoint(f, ...) as arguments what was computed outside"
+)
+
+
+def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """``f(*args, **kwargs)``, of which only arguments and result are kept: for its gradient it is computed once more.
+
+    Saves the memory of what `f` computes on the way, at the price of its time. Random numbers are the same the second
+    time, whichever generators they come from, and running averages of `nn.BatchNorm` move the first time only. May be
+    nested, and differentiated to any order.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors, and dicts, lists and tuples of them, and anything else, returning one tensor. It must compute the
+        same the second time. Parameters that it uses without getting them as arguments receive their gradients, too;
+        what was computed outside should be an argument. Called inside `vmap`, it saves no memory.
+
+    Raises
+    ------
+    TypeError
+        When `f` does not return one tensor.
+    GraphError
+        From the sweep, when a tensor that `f` uses has changed in between.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, checkpoint
+    >>> x = Tensor([1.0, 2.0])
+    >>> checkpoint(lambda x: x.exp().log().exp(), x).sum().backward()
+    >>> [round(g, 3) for g in x.grad.tolist()]
+    [2.718, 7.389]
+    """
+    if not records_at(depth()):
+        return f(*args, **kwargs)
+    leaves, rebuild = trees.flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
+    inputs = [lifted(leaves[i]) for i in places]
+    rest = [None if i in places else x for i, x in enumerate(leaves)]  # inputs are held by the record alone
+
+    def record(operands: Sequence[Tensor]) -> tuple[list[Tensor], Tensor, list[Tensor], list[Version]]:
+        """`f` on new variables; its result; and what that depends on besides them."""
+        variables = [variable("checkpoint", x, "an argument") for x in operands]
+        filled = list(rest)
+        for i, x in zip(places, variables, strict=True):
+            filled[i] = x
+        again, named = rebuild(filled)
+        value = one_tensor("checkpoint", f(*again, **named))
+        return variables, value, *_ends(value, {id(x._record) for x in variables})
+
+    def record_again(operands: Sequence[Tensor]) -> Any:
+        computing_again.set(True)  # in a context that nobody enters again: there is nothing to set back
+        random.rewind(states)
+        return record(operands)
+
+    context = copy_context()  # grad mode, default device and generator, the level of vmap
+    states: dict[random.Generator, random.State] = {}
+    with random.watch(states):
+        _, value, others, versions = record(list(map(unrecorded, inputs)))
+    if value._record is None:
+        return value
+    identities = [id(x._record) for x in others]
+
+    def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+        variables, value, found, _ = context.copy().run(record_again, operands[: len(places)])
+        saved = operands[len(places) :]  # and what stands for versions
+        if [id(x._record) for x in found] != identities or any(
+            x._handle is not before._handle for x, before in zip(found, saved, strict=False)
+        ):
+            raise GraphError(CHANGED)
+        create = records_at(value._kernels.depth)
+        again = Linearized("checkpoint", [value], [*variables, *found], create)
+        again.larger = create
+        return again.pull([g])
+
+    out = node_of(CHECKPOINT, value, [*inputs, *others], pull)
+    for version in versions:  # a write to what the function used shows at the start of the sweep
+        out._record += (version, out._handle)
+    return out
+
+
+def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
+    """What a tensor was computed from besides its `own` nodes.
+
+    That is leaves, and variables of transforms around this one; and the states of memory that records nothing.
+    """
+    tensors, versions, seen = [], [], set(own)
+    stack = [[None] * 4 + [value._record]]
+    while stack:
+        record = stack.pop()
+        if not record:
+            raise GraphError(CHANGED)
+        for parent in record[4::2]:
+            if parent is None or id(parent) in seen:
+                continue
+            seen.add(id(parent))
+            if parent.__class__ is Version:
+                versions.append(parent)
+                continue
+            owner = _owner(parent)
+            if owner is not None and owner._record is parent:
+                tensors.append(owner)
+            elif parent.__class__ is list:
+                stack.append(parent)
+    return tensors, versions
+
+
+def _owner(node: Any) -> Tensor | None:
+    """The tensor that a leaf, or the identity of a variable, stands for, if it is still there."""
+    if node.__class__ is Leaf:
+        return node.owner()
+    if node and node[0].name == HOOKED.name:
+        node = node[4]
+    return node[2]["variable"]() if node and node[0].name == IDENTITY.name else None
+
+
+__all__ = ["checkpoint"]

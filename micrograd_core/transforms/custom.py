@@ -1,0 +1,268 @@
+"""Functions with a gradient, or a tangent, that the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.array import storage, unrecorded, wrap
+from micrograd_core.engine.hooks import conjugate
+from micrograd_core.engine.modes import recording, records_at
+from micrograd_core.errors import ShapeError
+from micrograd_core.ground import trees
+from micrograd_core.ground.context import levels
+from micrograd_core.ops import Op
+from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
+from micrograd_core.transforms.linearized import Linearized, zero_leaf
+
+Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
+"""From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
+Push = Callable[[Sequence[Tensor]], Tensor]
+"""From the tangents of the operands to that of the result."""
+
+
+class _Once:
+    """A pullback of several operands, for rules of one each: what it gave for a cotangent is kept for the next rule."""
+
+    __slots__ = ("_last", "pull")
+
+    def __init__(self, pull: Pull) -> None:
+        self.pull = pull
+        self._last: tuple[Any, Sequence[Any]] = (None, ())
+
+    def __call__(self, k: Any, g: Any, operands: Sequence[Any], position: int) -> Any:
+        seen, found = self._last
+        if seen is not g:
+            found = self._run(k, g, operands)
+            self._last = (g, found)
+        return found[position]
+
+    def _run(self, k: Any, g: Any, operands: Sequence[Any]) -> list[Any]:
+        if g.__class__ is Tensor:
+            return [conjugate(_gradient(d, x)) for d, x in self._pairs(g, operands)]
+        tensors = [wrap(Tensor, x, k, k.dtype(x), None) for x in operands]
+        cotangent = wrap(Tensor, g, k, k.dtype(g), None)
+        storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
+        with recording(False, k.depth):
+            return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
+
+    def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
+        return zip(self.pull(conjugate(g), operands), operands, strict=False)
+
+
+def _gradient(d: Any, x: Tensor) -> Tensor:
+    """A gradient of `x`; ``None`` is zero."""
+    if d is None:
+        d = wrap(Tensor, x._kernels.full(shape=x.shape, fill_value=0, dtype=x.dtype), x._kernels, x.dtype, None)
+    return d  # type: ignore[no-any-return]
+
+
+def rule(position: int) -> Any:
+    """The gradient rule of one operand, for records whose derivative is a pullback of all of them."""
+    return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
+
+
+def node_of(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
+    """`value` as the result of one operation on `inputs`."""
+    out = wrap(Tensor, value._handle, value._kernels, value.dtype, None)
+    params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
+    out._record = [op, out._kernels, params, out._handle]
+    for x in inputs:
+        out._record += (x._record if x._record is not None else storage(x).version(), x._handle)
+    storage(value).tracked = True  # the record has saved its memory
+    out._storage = value._storage
+    return out
+
+
+def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
+    """`node_of` wherever an input records: at the depth of `vmap` where the tensors are, and at those below.
+
+    At those below, `pull` and `push` are what they are for the whole batch: they run inside the call of `vmap` again.
+    """
+    table = value._kernels
+    if table.depth:
+        level = levels.get()[table.depth - 1]
+        places = [x._handle.level for x in inputs]
+        place = level if any(places) else None
+        if place:
+            value = batch_of(value, level)
+
+        def pull_below(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+            with reentered(level):
+                found = pull(joining(g, place), list(map(joining, operands, places)))
+                return [None if d is None else of_batch(d, at, place) for d, at in zip(found, places, strict=True)]
+
+        def push_below(tangents: Sequence[Tensor]) -> Tensor:
+            assert push is not None
+            with reentered(level):
+                return of_batch(push(list(map(joining, tangents, places))), place, place)
+
+        below = _at_each_depth(
+            op, beneath(value), list(map(beneath, inputs)), pull_below, None if push is None else push_below
+        )
+        value = wrap(Tensor, Batched(below, place), table, value.dtype, None)
+    if records_at(table.depth) and any(x.requires_grad for x in inputs):
+        return node_of(op, value, inputs, pull, push)
+    return unrecorded(value)
+
+
+def one_tensor(name: str, value: Any) -> Tensor:
+    """What a function returned, if it is one tensor, at the innermost level of `vmap`."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: the function must return one Tensor; it returned {type(value).__name__}")
+    return lifted(value)
+
+
+# ── a gradient given by the user ─────────────────────────────────────────────────────────────────────────────
+
+
+def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
+    """A function with the gradient that it says it has.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors and anything else, returning a pair: the result, one tensor; and a function from its cotangent to a
+        tuple of gradients, one for each argument that is a floating-point tensor (or a single gradient, if there is
+        one such argument; ``None`` stands for zero). What the second function uses of the first, it closes over. Both
+        are written in operations that record, so that second and higher derivatives follow; write
+        ``g.detach()`` in the second to have none.
+
+    Returns
+    -------
+    function
+        That returns the result alone.
+
+    Raises
+    ------
+    TypeError, ShapeError
+        When it does not return such a pair, or the number or the shapes of the gradients do not fit.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, custom_gradient, maximum, minimum
+    >>> @custom_gradient
+    ... def clipped(x):  # the identity, whose gradient stays between -1 and 1
+    ...     return x * 1, lambda g: maximum(minimum(g, 1.0), -1.0)
+    >>> x = Tensor([1.0, 2.0])
+    >>> (clipped(x) * Tensor([0.5, 30.0])).sum().backward()
+    >>> x.grad.tolist()
+    [0.5, 1.0]
+    """
+    name = getattr(f, "__name__", "function")
+    op = Op(name, f.__doc__ or "", gradient=rule, gradient_aliases=True)
+
+    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
+        return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
+
+    return _custom(f, name, "custom_gradient", "its result and a function of the cotangent", node)
+
+
+def _custom(f: Callable[..., Any], name: str, decorator: str, pair_of: str, node: Any) -> Callable[..., Tensor]:
+    """`f`, whose result is made a `node` with the derivative that it returned beside."""
+
+    @wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Tensor:
+        pair = f(*args, **kwargs)
+        if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
+            raise TypeError(f"{name}: a function under {decorator} returns a pair, {pair_of}; it returned {pair!r}")
+        value = one_tensor(name, pair[0])
+        leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
+        return node(value, list(map(lifted, leaves)), pair[1]) if value.dtype.is_floating else value
+
+    return function
+
+
+def _checked(name: str, found: Any, operands: Sequence[Tensor]) -> Sequence[Any]:
+    """Gradients as the user's function returned them, one for each operand."""
+    gradients = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(gradients) != len(operands):
+        raise TypeError(
+            f"{name}: its gradient returned {len(gradients)} for {len(operands)} arguments that are tensors of floats"
+        )
+    for i, (d, x) in enumerate(zip(gradients, operands, strict=True)):
+        if d is None:
+            continue
+        if not isinstance(d, Tensor):
+            d = gradients[i] = asarray(d, dtype=x.dtype, device=x.device)
+        if d.shape != x.shape:
+            raise ShapeError(f"{name}: the gradient of argument {i} has shape {d.shape}, the argument {x.shape}")
+        gradients[i] = d if d.dtype is x.dtype else d.astype(x.dtype)
+    return gradients
+
+
+# ── a tangent given by the user ──────────────────────────────────────────────────────────────────────────────
+
+
+def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
+    """A function with the tangent that it says it has.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors and anything else, returning a pair: the result, one tensor; and a function from tangents, one for
+        each argument that is a floating-point tensor, to the tangent of the result. It must be linear in them, and
+        written in operations that record: reverse mode transposes it, and higher derivatives follow.
+
+    Returns
+    -------
+    function
+        That returns the result alone.
+
+    Raises
+    ------
+    TypeError, ShapeError
+        When it does not return such a pair, or the tangent does not have the shape of the result.
+
+    Examples
+    --------
+    >>> from micrograd_core import Tensor, custom_jvp, grad, jvp
+    >>> @custom_jvp
+    ... def cube(x):
+    ...     return x**3, lambda t: 3 * x**2 * t
+    >>> jvp(cube, [Tensor(2.0)], [Tensor(1.0)])[1].item(), grad(cube)(Tensor(2.0)).item()
+    (12.0, 12.0)
+    """
+    name = getattr(f, "__name__", "function")
+    op = Op(name, f.__doc__ or "", gradient=rule, tangent=_pushed, gradient_aliases=True)
+
+    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
+        def push(tangents: Sequence[Tensor]) -> Tensor:
+            t = derivative(*tangents)
+            if not isinstance(t, Tensor):
+                raise TypeError(f"{name}: the tangent of its result is a Tensor; got {type(t).__name__}")
+            if t.shape != value.shape:
+                raise ShapeError(f"{name}: the tangent has shape {t.shape}, the result {value.shape}")
+            return t if t.dtype is value.dtype else t.astype(value.dtype)
+
+        def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
+            table = max((x._kernels for x in operands), key=lambda kernels: kernels.depth)
+            create = records_at(table.depth)
+            with recording(True, table.depth):
+                variables = [zero_leaf(x if x._kernels.depth == table.depth else table.lift(x)) for x in operands]
+                transposed = Linearized(name, [push(variables)], variables, create)
+            transposed.larger = create
+            return transposed.pull([g])
+
+        return _at_each_depth(op, value, inputs, pull, push)
+
+    return _custom(f, name, "custom_jvp", "its result and a function of the tangents", node)
+
+
+def _pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
+    """The user's function on tangents; those that are zero are filled in."""
+    if out.__class__ is Tensor:
+        return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)])
+    filled = [
+        _gradient(None if t is None else wrap(Tensor, t, k, k.dtype(t), None), wrap(Tensor, x, k, k.dtype(x), None))
+        for t, x in zip(tangents, operands, strict=True)
+    ]
+    for t in filled:
+        storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
+    with recording(False, k.depth):
+        return settled(push(filled), k.depth)._handle
+
+
+__all__ = ["custom_gradient", "custom_jvp"]

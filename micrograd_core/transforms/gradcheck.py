@@ -1,0 +1,169 @@
+"""`gradcheck` and `gradgradcheck`: the definition of a correct gradient, as a test.
+
+The derivative of a random projection of ``f`` along every input coordinate, by central differences, must equal what
+reverse mode says; a complex input has two, its real and its imaginary part. The error of a central difference is
+O(eps**2) truncation plus O(u / eps) rounding (u = 2**-53), least near ``eps = u**(1/3)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.dtypes import complex128, float64
+from micrograd_core.engine.apply import apply
+from micrograd_core.engine.modes import enable_grad
+from micrograd_core.errors import DTypeError, GradcheckError
+from micrograd_core.layout import nest
+from micrograd_core.ops import TABLE
+from micrograd_core.transforms.grad import value_and_grad
+
+
+def gradcheck(
+    f: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: float = 1e-5, atol: float = 1e-6, rtol: float = 1e-5
+) -> bool:
+    """Compare the gradients of `f` with finite differences, at every element of every float64 or complex128 input.
+
+    Parameters
+    ----------
+    f : function
+        Of the inputs, returning a floating tensor of any shape.
+    inputs : Tensor, or sequence
+        Those that are float64 or complex128 tensors and require gradients are varied; the others are passed on as
+        they are.
+    eps : float
+        Half the step of the central difference.
+    atol, rtol : float
+        ``|analytic - numeric| <= atol + rtol |numeric|``.
+
+    Returns
+    -------
+    bool
+        ``True``.
+
+    Raises
+    ------
+    GradcheckError
+        At the first element that differs; ``.facts`` holds input, element, both numbers.
+    DTypeError
+        When no input is a float64 or complex128 tensor that requires a gradient: finite differences need the precision.
+    """
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    varied = _varied(inputs)
+    if not varied:
+        raise DTypeError(
+            "gradcheck varies float64 and complex128 tensors that require gradients; make one with "
+            "Tensor(data, dtype='float64')"
+        )
+    with enable_grad():
+        projection, gradients = _analytic(f, inputs, varied)
+    for i, gradient in zip(varied, gradients, strict=True):
+        x = inputs[i]
+        values = _flat(x)
+        analytic = _flat(gradient)
+        for position in range(len(values)):
+            numeric = sum(
+                direction
+                * (
+                    _project(f, _moved(inputs, i, values, position, eps * direction), projection)
+                    - _project(f, _moved(inputs, i, values, position, -eps * direction), projection)
+                )
+                / (2 * eps)
+                for direction in ((1, 1j) if x.dtype.is_complex else (1,))
+            )
+            if not abs(analytic[position] - numeric) <= atol + rtol * abs(numeric):
+                raise GradcheckError(
+                    input=i,
+                    shape=x.shape,
+                    element=position,
+                    analytic=analytic[position],
+                    numeric=numeric,
+                    eps=eps,
+                    atol=atol,
+                    rtol=rtol,
+                )
+    return True
+
+
+def gradgradcheck(
+    f: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: float = 1e-5, atol: float = 1e-5, rtol: float = 1e-4
+) -> bool:
+    """`gradcheck` of the gradient of `f`: that second derivatives are right. Parameters and errors as there."""
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    varied = _varied(inputs)
+
+    def gradient(*args: Any) -> Tensor:
+        fresh = [x * 1.0 if i in varied else x for i, x in enumerate(args)]
+        _, gradients = _analytic(f, args, varied, create_graph=True, through=fresh)
+        total: Any = 0.0
+        for i, g in enumerate(gradients):
+            total = _real((g * _random(g, seed=i + 1)).sum()) + total
+        return total  # type: ignore[no-any-return]
+
+    return gradcheck(gradient, inputs, eps=eps, atol=atol, rtol=rtol)
+
+
+def _analytic(
+    f: Callable[..., Any],
+    inputs: Sequence[Any],
+    varied: list[int],
+    *,
+    create_graph: bool = False,
+    through: Sequence[Any] | None = None,
+) -> tuple[Tensor, list[Tensor]]:
+    """A random projection for the result of `f`, and the gradients of the projected result."""
+    projection: list[Tensor] = []
+
+    def projected(*args: Any) -> Any:
+        out = f(*args)
+        if not isinstance(out, Tensor) or not out.dtype.is_floating:
+            raise DTypeError(f"gradcheck: the function must return a floating-point tensor; it returned {out!r}")
+        projection.append(_random(out))
+        return _real((out * projection[-1]).sum())
+
+    start = list(through or inputs)
+    if not create_graph:
+        start = [x.detach() if i in varied else x for i, x in enumerate(start)]
+    _, gradients = value_and_grad(projected, varied)(*start)
+    return projection[-1], list(gradients)
+
+
+def _varied(inputs: Sequence[Any]) -> list[int]:
+    """Positions of the inputs to differentiate by."""
+    precise = (float64, complex128)
+    return [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and x.dtype in precise]
+
+
+def _real(x: Tensor) -> Tensor:
+    return apply(TABLE["real"], (x,)) if x.dtype.is_complex else x
+
+
+def _random(like: Tensor, seed: int = 0) -> Tensor:
+    import random
+
+    rng = random.Random(seed)
+    values: list[complex] = [rng.uniform(0.5, 1.5) for _ in range(math.prod(like.shape))]
+    if like.dtype.is_complex:
+        values = [complex(value, rng.uniform(-1.5, -0.5)) for value in values]
+    return asarray(values, dtype=like.dtype, device=like.device).reshape(like.shape)
+
+
+def _flat(x: Tensor) -> list[Any]:
+    return list(x.reshape((-1,)).tolist()) if x.size else []
+
+
+def _moved(inputs: Sequence[Any], which: int, values: list[Any], position: int, step: complex) -> list[Any]:
+    """The inputs with one element of one of them moved by `step`; layout and device stay those of contiguous data."""
+    moved = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+    changed = [*values]
+    changed[position] += step
+    x = inputs[which]
+    moved[which] = asarray(nest(changed, x.shape), dtype=x.dtype, device=x.device)
+    return moved
+
+
+def _project(f: Callable[..., Any], inputs: list[Any], projection: Tensor) -> float:
+    out = f(*inputs)
+    return float(_real((out * projection.detach()).sum()).item())

@@ -1,0 +1,183 @@
+"""The plan of the house: rooms are layers, no rings, an evening's reading, and doors that stay where they were."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import micrograd_core
+from micrograd_core.moved import MOVED
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+import evening
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "micrograd_core"
+PICKLES: dict[str, str] = json.loads((ROOT / "tests" / "pickles_before_the_rooms.json").read_text())
+
+
+def modules(core: Path) -> dict[str, Path]:
+    """Files by the name of the module."""
+    found = {}
+    for path in sorted(core.rglob("*.py")):
+        parts = (core.name, *path.relative_to(core).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All imports, late ones included; not those for types only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for each in node.orelse:
+                yield from imports(ast.Module([each], []))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        else:
+            yield from imports(node)
+
+
+def graph(core: Path) -> dict[str, set[str]]:
+    """Which modules of a package each of them imports."""
+    known, found = modules(core), {}
+    for name, path in known.items():
+        targets = set()
+        for node in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                targets |= {each.name for each in node.names}
+            else:
+                assert not node.level, f"{name} imports relatively"
+                base = node.module or ""
+                targets |= {inner if (inner := f"{base}.{each.name}") in known else base for each in node.names}
+        found[name] = targets & known.keys()
+    return found
+
+
+def rings(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules of which each leads to each other one."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for each in edges[waiting.pop()] - seen:
+                seen.add(each)
+                waiting.append(each)
+        return seen
+
+    leads = {name: reached(name) for name in edges}
+    found = {frozenset(other for other in leads[name] if name in leads[other]) for name in edges if name in leads[name]}
+    return [set(each) for each in found]
+
+
+def test_no_ring_has_more_than_three_files() -> None:
+    found = rings(graph(CORE))
+    assert found, "backend and tables/raw know each other"  # the test sees late imports
+    assert max(map(len, found)) <= 3, sorted(max(found, key=len))
+
+
+def test_a_ring_would_be_seen(tmp_path: Path) -> None:
+    core = tmp_path / "core"
+    core.mkdir()
+    (core / "__init__.py").touch()
+    for i in range(4):  # one of them late, one under a condition
+        line = f"from core import m{(i + 1) % 4}"
+        (core / f"m{i}.py").write_text({0: f"def f():\n    {line}\n", 1: f"if f:\n    {line}\n"}.get(i, line + "\n"))
+    assert rings(graph(core)) == [{f"core.m{i}" for i in range(4)}]
+    (core / "m2.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from core import m3\n")
+    assert rings(graph(core)) == []
+
+
+def assigned_elsewhere(source: str) -> list[str]:
+    """Assignments to attributes of modules that a file imports."""
+    tree = ast.parse(source)
+    imported = {
+        (each.asname or each.name).partition(".")[0]
+        for node in imports(tree)
+        for each in node.names
+        if isinstance(node, ast.Import) or (each.asname or each.name).islower()
+    }
+    found = []
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in imported:
+                    found.append(ast.unparse(each))
+    return found
+
+
+def test_no_module_sets_a_global_of_another() -> None:
+    found = {name: assigned_elsewhere(path.read_text(encoding="utf-8")) for name, path in modules(CORE).items()}
+    assert not {name: each for name, each in found.items() if each}
+    assert assigned_elsewhere("from core import dispatch\ndispatch.Tensor, y = 1, 2") == ["dispatch.Tensor"]
+
+
+def test_nobody_below_imports_the_package_itself() -> None:
+    importers = {name.split(".")[1] for name, targets in graph(CORE).items() if "micrograd_core" in targets}
+    assert importers <= {"tools", "conformance"}
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    rooms = [path for path in CORE.rglob("*") if path.is_dir() and list(path.glob("*.py"))]
+    assert len(rooms) > 12
+    for room in rooms:
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), room
+
+
+def test_the_core_reads_in_an_evening() -> None:
+    printed, total = evening.table()
+    assert total <= evening.LIMIT, printed
+    listed = set(evening.READING)
+    rooms = {f"{room}/{path.name}" for room in ("ops/core", "engine") for path in (CORE / room).glob("*.py")}
+    assert {name for name in rooms if not name.endswith("__init__.py")} <= listed
+
+
+def test_files_are_short() -> None:
+    """Files over 500 lines want a reason, and there is none so far."""
+    lengths = {path: len(path.read_text().splitlines()) for path in CORE.rglob("*.py")}
+    assert max(lengths.values()) <= 500, max(lengths, key=lambda path: lengths[path])
+
+
+# ── what was made before ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_pickles_made_before_the_rooms_load(name: str) -> None:
+    loaded: Any = pickle.loads(base64.b64decode(PICKLES[name]))
+    again = pickle.loads(pickle.dumps(loaded))
+    assert type(again) is type(loaded)
+    if name == "tensor":
+        assert (loaded.tolist(), loaded.grad.tolist()) == ([1.0, 2.0], [0.5, 0.25])
+    if name == "model":
+        model, rule, schedule = loaded
+        assert rule.params[0] is next(iter(model.parameters()))
+        assert schedule.optimizer is rule
+        model(micrograd_core.ones((4, 2))).sum().backward()
+        rule.step()
+        schedule.step()
+    if name == "scalars":
+        assert [type(each).__name__ for each in loaded] == ["Parameter", "Parameter"]
+
+
+def test_modules_that_moved_are_one_with_what_they_became() -> None:
+    for old, new in MOVED.items():
+        module = __import__(old, fromlist=["*"])
+        assert module is __import__(new, fromlist=["*"])
+        assert module.__spec__.name == module.__name__ == new
+
+
+def test_public_doors_stay_where_they_were() -> None:
+    doors = (
+        "adapters.array_api adapters.strided amp backend conformance device dtypes errors fft layout linalg nn optim"
+    )
+    for name in [*doors.split(), "plugins", "random"]:
+        assert __import__(f"micrograd_core.{name}", fromlist=["*"]).__name__ == f"micrograd_core.{name}"
