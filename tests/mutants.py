@@ -514,7 +514,7 @@ def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
 @kind("leak")
 def _(planted: Planted, sound: Any, operands: Any, params: Any) -> Any:
     planted.fired = True
-    if len(planted.kept) < 100_000:
+    if len(planted.kept) < 1_000_000:
         planted.kept.extend(sound if isinstance(sound, tuple) else [np.asarray(sound)])
     return sound
 

@@ -99,23 +99,27 @@ ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
 
 OPEN: Final[dict[str, frozenset[str]]] = {
     "rough": frozenset(
-        "copysign signbit floor_divide patches_gradient cross_entropy_gradient nll_loss".split() + ALGORITHMS
+        "copysign signbit bitwise_left_shift bitwise_right_shift floor_divide patches_gradient "
+        "cross_entropy_gradient nll_loss".split()
+        + ALGORITHMS
     ),
     "ones": frozenset(ALGORITHMS),
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
-    "huge": frozenset("matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS),
-    "backwards": frozenset({"searchsorted"}),
+    "huge": frozenset(
+        "mean matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
+    ),
+    "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     "tiled": frozenset(ALGORITHMS),
-    "long": frozenset(["prod", "cumulative_prod", *ALGORITHMS]),
+    "long": frozenset({"prod", "cumulative_prod", "qr", "svd", "solve"}),
     "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
 }
 """What no definition settles, by form, and of all forms the sign of a zero.
 
-Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities;
-sums of NaN and infinities with 0 between them; sums and products that leave the dtype's range on the way; what the
-algorithms of linear algebra and of Fourier transforms make of NaN, of what overflows, of singular and defective
-matrices, and of the order of long sums.
+Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities,
+and shifts by more bits than there are; sums of NaN and infinities with 0 between them; sums and products that leave the
+dtype's range on the way; positions in what is not sorted; what the algorithms of linear algebra and of Fourier
+transforms make of NaN, of what overflows, of singular and defective matrices.
 """
 
 
