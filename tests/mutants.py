@@ -1105,6 +1105,12 @@ def write(found: list[Judged]) -> None:
     PAGE.write_text(f"{page}\n\n{section(found)}", encoding="utf-8")
 
 
+def listed() -> set[tuple[str, str]]:
+    """Operation and kind of those that the page says nobody notices."""
+    rows = re.findall(r"^\| (.*?) \|(?: \d+ \|){4} ([\w, ]+): ", PAGE.read_text(encoding="utf-8"), re.M)
+    return {(name, kind) for kind, names in rows for name in names.split(", ")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Which planted faults does the conformance suite notice?")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N of them, drawn with --seed")
