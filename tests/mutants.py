@@ -299,9 +299,17 @@ of_result("last element wrong", last_wrong)
 of_result("only the first element right", first_repeated)
 of_result("an axis too many in the shape", lambda x: np.asarray(x)[None])
 of_result("NaN lost", replaced(np.isnan, lambda x: 0))
-of_result("infinity lost", replaced(np.isinf, lambda x: np.finfo(x.dtype).max * np.where(x.real < 0, -1, 1)))
+of_result(
+    "infinity lost",
+    replaced(
+        lambda x: np.isinf(x) & (x.dtype.kind == "f"), lambda x: np.finfo(x.dtype).max * np.where(x.real < 0, -1, 1)
+    ),
+)
 of_result("sign of zero lost", replaced(lambda x: (x == 0) & (x.dtype.kind == "f"), lambda x: 0))
-of_result("subnormal numbers flushed", replaced(lambda x: np.abs(x) < np.finfo(x.dtype).tiny, lambda x: 0))
+of_result(
+    "subnormal numbers flushed",
+    replaced(lambda x: (np.abs(x) < np.finfo(x.dtype).tiny) & (x.dtype.kind == "f"), lambda x: 0),
+)
 of_result("100 ulp off", scaled(lambda epsilon: 1 + 100 * epsilon))
 of_result("computed in half precision", lambda x: (
     np.asarray(x).astype("float16").astype(x.dtype) if dtype_name(x) in ("float32", "float64") else x
@@ -1043,19 +1051,37 @@ def mutants(operations: Iterable[str] = (), kinds: Iterable[str] = ()) -> list[t
 SURVIVED = ("looked past", "never called for")
 
 FORMS = {
-    "NaN lost": "rough", "infinity lost": "rough", "infinite operands give NaN": "rough",
-    "sign of zero lost": "sign of zero", "subnormal numbers flushed": "subnormal",
-    "broadcast memory read as if it were full": "tiled",
+    "NaN lost": ("rough",), "infinity lost": ("rough", "huge"), "infinite operands give NaN": ("rough",),
+    "sign of zero lost": ("sign of zero",), "subnormal numbers flushed": ("subnormal",),
+    "broadcast memory read as if it were full": ("tiled",), "operands swapped": ("sign of zero",),
 }  # fmt: skip
-"""Kinds of fault that show in some form of operands alone, which the suite leaves open for some operations."""
+"""Kinds of fault that show in some forms of operands alone, which the suite leaves open for some operations."""
 
-REASONS: dict[str, str] = {}
+REASONS = {
+    "NaN lost": "no sample brings NaN there",
+    "infinity lost": "an infinite weight or cotangent is not tried, and gives NaN beside it",
+    "sign of zero lost": "no sample brings a negative zero there",
+    "subnormal numbers flushed": "no sample of theirs has such a result",
+    "negative strides read forward": "other results only by the rounding of a sum in another order",
+    "broadcast memory read as if it were full": "its samples have cotangents of full size",
+    "operands swapped": "other results only in the bits of NaN",
+    "broadcasting wrong": "indices and values turn together: the same sums in another order",
+    "one operand twice is wrong": "logits are never targets",
+    "an operand returned as a fresh result": "only of a matrix of a single 1, or where the count is the number",
+    "parameters ignored: their defaults taken": "the test looks at what is determined, the same for every shape of Q",
+    "parameters kept from the first call": "the test looks at what is determined, the same for every shape of Q",
+    "not thread-safe": "their results are the same for all numbers that the threads have",
+    "a later write to an operand overtakes it": "numbers written later leave it undefined, or alike",
+    "wrong in arrays above 1000 elements": "samples that long overflow, take too long, or fit no parameter",
+    "wrong in arrays above 40 elements": "samples that long take too long, or fit no parameter",
+    "infinite operands give NaN": "an infinite operand gives NaN nearly everywhere",
+}
 """Why the suite does not notice faults of a kind in the operations where it does not."""
 
 
 def is_open(judged: Judged) -> bool:
     """Whether the fault breaks no promise: the suite leaves open what the operation makes of such operands."""
-    return judged.verdict in SURVIVED and judged.op in OPEN.get(FORMS.get(judged.kind, ""), ())
+    return judged.verdict in SURVIVED and any(judged.op in OPEN[form] for form in FORMS.get(judged.kind, ()))
 
 
 def table(found: list[Judged]) -> str:

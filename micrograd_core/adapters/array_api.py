@@ -343,6 +343,8 @@ class ArrayAPIBackend:
 
         def casting(x: Any, *others: Any, **params: Any) -> Any:
             result = kernel(x, *others, **params)
+            if result is NotImplemented:
+                return result
             wanted = x.dtype if isinstance(told, str) else self.dtypes[told(core[x.dtype], params).name]
             return result if result.dtype == wanted else convert(result, dtype=wanted)  # type: ignore[misc]
 
@@ -353,6 +355,8 @@ class ArrayAPIBackend:
 
         def promising(*operands: Any, **params: Any) -> Any:
             result = kernel(*operands, **params)
+            if result is NotImplemented:
+                return result
             for each in result if isinstance(result, tuple) else (result,):
                 try:
                     self._promised.append(weakref.ref(each))

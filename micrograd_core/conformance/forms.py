@@ -13,7 +13,7 @@ from micrograd_core.ops import TABLE
 HOST: Final = {"bfloat16": "float32"}
 """NumPy has no bfloat16: the judge keeps its numbers in the next wider dtype."""
 
-ROUGH: Final = (np.nan, np.inf, 0.0, -0.0, 1.5, -np.inf, -2.5, 2.5, -1.0, 3.0, 0.5)
+ROUGH: Final = (np.nan, np.inf, 3.0, -0.0, 1.5, -np.inf, np.nan, -2.5, 0.0, 2.5, -1.0, 0.5)
 """NaN, infinities and zeros of both signs, among halves that round to either side."""
 
 ROUGH_COMPLEX: Final = (complex(np.nan, np.nan), 0, -0.0, 1.5j, -2.5 - 1j, -1, 3 + 4j, 0.5)
@@ -51,6 +51,14 @@ def _subnormal(x: Any, dtype: str) -> Any:
     return _filled([sign * facts.smallest_normal / part for part in (2, 8, 32) for sign in (1, -1)], x)
 
 
+def _small(x: Any, dtype: str) -> Any:
+    """Floats whose products and powers are subnormal."""
+    if DTYPES[dtype].kind != "real floating":
+        return x
+    tiny = float(np.finfo(HOST.get(dtype, dtype)).smallest_normal)
+    return _filled([tiny**0.5 / 4, np.log(tiny / 8), 1.0, -(tiny**0.5) / 8, np.log(tiny / 32)], x)
+
+
 def _huge(x: Any, dtype: str) -> Any:
     """Floats whose sums, squares and products leave the range."""
     if DTYPES[dtype].kind != "real floating":
@@ -71,6 +79,7 @@ NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "zeros": _zeros,
     "ones": lambda x, dtype: np.ones_like(x),
     "subnormal": _subnormal,
+    "small": _small,
     "huge": _huge,
     "backwards": _backwards,
 }
@@ -92,8 +101,8 @@ FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
 SELECTIONS: Final = "clip maximum minimum max min sort"
 ADDITIONS: Final = (
-    "cumulative_sum linear softmax_gradient standardize_gradient layer_norm cross_entropy_gradient embedding_gradient "
-    "nll_loss"
+    "cumulative_sum linear cross_entropy nll_loss layer_norm softmax_gradient standardize_gradient "
+    "cross_entropy_gradient embedding_gradient"
 )
 ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
 
@@ -106,8 +115,9 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "ones": frozenset(ALGORITHMS),
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
+    "small": frozenset(["silu", "silu_gradient", "standardize_gradient", *ALGORITHMS]),
     "huge": frozenset(
-        "mean matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
+        "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     TWICE: frozenset({"bitwise_left_shift", "bitwise_right_shift"}),
@@ -118,8 +128,8 @@ OPEN: Final[dict[str, frozenset[str]]] = {
 """What no definition settles, by form, and of all forms the sign of a zero.
 
 Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities,
-and shifts by more bits than there are; sums of NaN and infinities with 0 between them; sums and products that leave the
-dtype's range on the way; positions in what is not sorted; what the algorithms of linear algebra and of Fourier
+and shifts by more bits than there are; sums of NaN and infinities with 0 between them; sums, powers and products that
+leave the dtype's range on the way; positions in what is not sorted; what the algorithms of linear algebra and Fourier
 transforms make of NaN, of what overflows, of singular and defective matrices.
 """
 
