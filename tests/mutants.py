@@ -1061,7 +1061,7 @@ REASONS = {
     "NaN lost": "no sample brings NaN there",
     "infinity lost": "an infinite weight or cotangent is not tried, and gives NaN beside it",
     "sign of zero lost": "no sample brings a negative zero there",
-    "subnormal numbers flushed": "no sample of theirs has such a result",
+    "subnormal numbers flushed": "NumPy's own loses it in the dtype, or no sample has such a result",
     "negative strides read forward": "other results only by the rounding of a sum in another order",
     "broadcast memory read as if it were full": "its samples have cotangents of full size",
     "operands swapped": "other results only in the bits of NaN",

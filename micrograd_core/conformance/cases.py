@@ -130,7 +130,7 @@ class Case(NamedTuple):
                 array = rounded(changed(array, self.form, dtype, position, own=self._is_apart(position)), dtype)
             found.append(array)
         if self.form == TWICE:
-            found[1] = found[0]
+            found[0] = found[1]
         return found
 
     def tensors(self, device: Device, *, requires_grad: bool = False) -> list[Any]:
@@ -146,7 +146,7 @@ class Case(NamedTuple):
                 tensor.requires_grad = True
             found.append(tensor)
         if self.form == TWICE:
-            found[1] = found[0]
+            found[0] = found[1]
         return found
 
     def call(self, operands: list[Any], **changed: Any) -> Tensor:

@@ -120,9 +120,8 @@ OPEN: Final[dict[str, frozenset[str]]] = {
         "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
-    TWICE: frozenset({"bitwise_left_shift", "bitwise_right_shift"}),
     "tiled": frozenset(ALGORITHMS),
-    "long": frozenset({"prod", "cumulative_prod", "qr", "svd", "solve"}),
+    "long": frozenset({"prod", "cumulative_prod", "qr", "svd"}),
     "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
 }
 """What no definition settles, by form, and of all forms the sign of a zero.
