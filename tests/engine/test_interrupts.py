@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -38,9 +37,9 @@ from micrograd_core.ground import context
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
 from micrograd_core.transforms import checkpoint as checkpoints
+from tests.interrupts import EXHAUSTIVE, each_line
 
 HOME = str(Path(mg.__file__).parent)
-EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
 
 Reaction = Callable[[], None]
 
@@ -71,28 +70,20 @@ def at_line(number: int, react: Reaction, file: str = HOME) -> Iterator[list[str
     last: dict[FrameType, int] = {}
     seen = 0
 
-    def local(frame: FrameType, event: str, argument: Any) -> Any:
+    def count(frame: FrameType) -> None:
         nonlocal seen
-        line = frame.f_lineno
-        if event == "line" and not reached:
-            name = frame.f_code.co_filename
-            if line not in calm(name) and last.get(frame) not in blocks(name).get(line, ()):
-                if seen == number:
-                    reached.append(f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}")
-                    react()
-                seen += 1
-            last[frame] = line
-        return local
+        if reached:
+            return
+        name, line = frame.f_code.co_filename, frame.f_lineno
+        if line not in calm(name) and last.get(frame) not in blocks(name).get(line, ()):
+            if seen == number:
+                reached.append(f"{name}:{line} {frame.f_code.co_name}")
+                react()
+            seen += 1
+        last[frame] = line
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        return local if frame.f_code.co_filename.startswith(file) else None
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with each_line(count, lambda frame: frame.f_code.co_filename.startswith(file)):
         yield reached
-    finally:
-        sys.settrace(before)
 
 
 def raising(error: type[BaseException]) -> Reaction:

@@ -6,11 +6,10 @@ interrupted the last time that it runs, and in the others some are.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from micrograd_core import Value, is_grad_enabled, jit
 from micrograd_core.ground.trees import flatten
 from micrograd_core.scalar.sweep import reachable, sweeping, underway
 from micrograd_core.scalar.value import tracing
+from tests.interrupts import EXHAUSTIVE, each_line
 
-EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
 HERE = str(Path(micrograd_core.__file__).parent)
 Action = Callable[[], Any]
 
@@ -33,18 +32,14 @@ class Interrupt:
         self.at, self.error, self.lines, self.where = at, error, 0, ""
         self.last: dict[str, int] = {}
 
-    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        if not (frame.f_code.co_filename.startswith(HERE) or frame.f_code.co_filename == "<jit>"):
-            return None
-        if event == "line":
-            where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            if frame.f_code.co_filename != "<jit>":
-                self.last[where] = self.lines
-            self.lines += 1
-            if self.lines == self.at + 1:
-                self.where = where
-                raise self.error
-        return self
+    def count(self, frame: FrameType) -> None:
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if frame.f_code.co_filename != "<jit>":
+            self.last[where] = self.lines
+        self.lines += 1
+        if self.lines == self.at + 1:
+            self.where = where
+            raise self.error
 
     def choose(self, every: int) -> list[int]:
         """Which lines to interrupt, after one that was not: of different ones, every so many."""
@@ -52,14 +47,11 @@ class Interrupt:
 
     def run(self, action: Action) -> bool:
         """Whether it was interrupted."""
-        before = sys.gettrace()
         try:
-            sys.settrace(self)
-            action()
+            with each_line(self.count, lambda frame: frame.f_code.co_filename.startswith((HERE, "<jit>"))):
+                action()
         except self.error:
             return True
-        finally:
-            sys.settrace(before)
         return False
 
 
