@@ -9,7 +9,9 @@ import random
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import micrograd_core
@@ -23,6 +25,27 @@ ERRORS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError)
 Subject = TypeVar("Subject")
 
 
+@contextmanager
+def each_line(react: Callable[[FrameType], None], ours: Callable[[FrameType], bool]) -> Iterator[None]:
+    """Inside the block, `react` before each line of frames that are `ours`; what it raises, the line raises."""
+    here = each_line.__wrapped__.__code__  # type: ignore[attr-defined]
+
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            react(frame)
+        return local
+
+    def enter(frame: FrameType, event: str, argument: Any) -> Any:
+        return local if frame.f_code is not here and ours(frame) else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 def lines(call: Callable[[], Any], stop: int | None = None, error: type[BaseException] | None = None) -> list[str]:
     """The files of the lines of this project that a call runs through, one after the other.
 
@@ -30,26 +53,22 @@ def lines(call: Callable[[], Any], stop: int | None = None, error: type[BaseExce
     """
     seen: list[str] = []
 
-    def at(frame: Any, event: str, argument: Any) -> Any:
-        if event == "line":
-            if len(seen) == stop:
-                seen.append(frame.f_code.co_filename)
-                assert error is not None
-                raise error
-            seen.append(frame.f_code.co_filename)
-        return at
+    def react(frame: FrameType) -> None:
+        seen.append(frame.f_code.co_filename)
+        if len(seen) - 1 == stop:
+            assert error is not None
+            raise error
 
-    def enter(frame: Any, event: str, argument: Any) -> Any:
+    def ours(frame: FrameType) -> bool:
+        assert frame.f_back is not None
         finalizes = frame.f_back.f_code.co_filename == weakref.__file__  # what raises there Python only reports
-        return at if frame.f_code.co_filename.startswith(OURS) and not finalizes else None
+        return frame.f_code.co_filename.startswith(OURS) and not finalizes
 
-    before = sys.gettrace()
     gc.disable()  # it would run the finalizers of others in between
-    sys.settrace(enter)
     try:
-        call()
+        with each_line(react, ours):
+            call()
     finally:
-        sys.settrace(before)
         gc.enable()
     return seen
 

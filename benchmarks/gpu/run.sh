@@ -48,7 +48,7 @@ step() {
 parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
 pytest=("$python" -m pytest -q -p no:cacheprovider)
-own=(tests/cuda/test_gpu.py tests/cuda/test_rows.py tests/cuda/test_linalg.py tests/cuda/test_special_values.py)
+own=(backends/cuda/tests/test_{gpu,rows,linalg,special_values}.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
@@ -66,7 +66,7 @@ elif [[ "$steps" == *" memcheck "* ]]; then
   summary+=("memcheck|left out: compute-sanitizer is not on the PATH")
 fi
 step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}"
-step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" tests --ignore tests/cuda "${parallel[@]}"
+step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" tests "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome
 for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done

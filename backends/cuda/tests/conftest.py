@@ -1,0 +1,44 @@
+"""Without the package there is nothing to test here; without g++ there is no host to play a GPU on."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # what the tests share lies beside them
+collect_ignore_glob = [] if find_spec("micrograd_cuda") else ["test_*.py"]  # uv sync --group cuda
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Of the suite played on the host only what the cuda backend computes itself: the rest would test NumPy."""
+    if not find_spec("micrograd_cuda") or not items:
+        return
+    from micrograd_core import Device
+
+    own = Device("played").kernels.backend.own if _played() else ()
+    others = [
+        item
+        for item in items
+        if getattr(item.cls, "device", "") == "played:0"
+        and "case" in getattr(getattr(item, "callspec", None), "params", {})
+        and item.callspec.params["case"].op.name not in own
+    ]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
+
+
+def _played() -> bool:
+    import host
+
+    return host.COMPILER is not None
+
+
+def pytest_configure(config: Any) -> None:
+    """Make ``Device("played")`` known, also to the process that only controls parallel workers."""
+    if find_spec("micrograd_cuda"):
+        import played
+
+        if _played():
+            played.register()

@@ -1,0 +1,188 @@
+"""Kernels of rows, of columns and of elements, in sizes that samples do not have: on a GPU, or played on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import host
+from cases import NO_COMPILER
+from micrograd_core import Device, Tensor
+from micrograd_core.array.functions import FUNCTIONS
+
+DEVICE = "cuda" if Device.is_cuda_available() else "played"
+pytestmark = pytest.mark.skipif(DEVICE == "played" and host.COMPILER is None, reason=NO_COMPILER)
+
+TOLERANCE = {"float16": 2e-3, "float32": 5e-6, "float64": 1e-12}
+
+
+class Launches:
+    """Those of the device from now on; only the played one keeps a list."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        if DEVICE == "played":
+            self.found = Device(DEVICE).kernels.backend.runtime.launched
+            del self.found[:]
+
+    def are(self, *families: str, leaving_out: str = "") -> bool:
+        return DEVICE != "played" or [x.family for x in self.found if x.family != leaving_out] == list(families)
+
+
+def near(found: Tensor, expected: Any, dtype: str, scale: float = 1.0) -> None:
+    assert str(found.dtype) == dtype
+    tolerance = TOLERANCE[dtype] * scale
+    np.testing.assert_allclose(np.asarray(found.tolist()), expected, rtol=tolerance, atol=tolerance)
+
+
+# ── elements anywhere in memory ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("length", [1, 3, 8, 29])
+def test_packs_start_and_end_anywhere(length: int, dtype: str) -> None:
+    base = np.random.default_rng(0).uniform(1, 2, 64).astype(dtype)
+    x = Tensor(base, device=DEVICE, requires_grad=False)
+    for first in range(9):
+        for second in (0, first, 3):
+            a, b = base[first : first + length], base[second : second + length]
+            ours = x[first : first + length], x[second : second + length]
+            assert (ours[0] + ours[1]).tolist() == (a + b).tolist()
+        assert (ours[0] * 2.0).tolist() == (a * 2).tolist()
+        assert (-ours[0]).tolist() == (-a).tolist()
+
+
+@pytest.mark.parametrize("offset", range(5))
+@pytest.mark.parametrize("columns", [4, 6, 7])
+def test_rows_of_a_larger_matrix_may_start_anywhere(columns: int, offset: int) -> None:
+    base = np.arange(5 * 12, dtype="float32").reshape(5, 12)
+    view = base[1:, offset : offset + columns]
+    x = Tensor(base, device=DEVICE, requires_grad=False)[1:, offset : offset + columns]
+    bias = Tensor(base[0, 1 : 1 + columns], device=DEVICE, requires_grad=False)
+    assert (x + bias).tolist() == (view + base[0, 1 : 1 + columns]).tolist()
+    assert (bias - x).tolist() == (base[0, 1 : 1 + columns] - view).tolist()
+
+
+@pytest.mark.parametrize("first", [0, 1, 4])
+@pytest.mark.parametrize(("source", "target"), [("float32", "float16"), ("float16", "float32")])
+def test_casts_are_one_launch_and_round_as_numpy_does(source: str, target: str, first: int) -> None:
+    with np.errstate(over="ignore"):
+        base = np.concatenate([np.random.default_rng(0).normal(size=50), [1e6, -np.inf, np.nan, 1e-7]]).astype(source)
+    x = Tensor(base, device=DEVICE, requires_grad=False)[first:]
+    launched = Launches()
+    found = x.astype(target)
+    assert launched.are("unary")
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(np.asarray(found.tolist()), base[first:].astype(target).astype("float64"))
+
+
+# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("rows", "columns"), [(1, 5), (3, 128), (257, 7), (1030, 36), (600, 258)])
+def test_sums_over_rows_in_one_launch_or_two(rows: int, columns: int, dtype: str) -> None:
+    a = np.random.default_rng(0).normal(size=(rows, columns)).astype(dtype)
+    x = Tensor(a, device=DEVICE, requires_grad=False)
+    launched = Launches()
+    near(x.sum(axis=0), a.astype("float64").sum(axis=0), dtype, 40)
+    assert launched.are(*["column_sum"] * (1 if rows <= 256 else 2))
+
+
+# ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def weight_gradient(name: str, g: Any, x: Any, eps: float) -> Any:
+    x = x - x.mean(axis=1, keepdims=True) if name == "layer_norm" else x
+    return (g * x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps)).sum(axis=0)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize(("rows", "columns"), [(3, 1), (70, 10), (300, 33), (3, 12_000)])
+def test_the_gradient_of_a_norms_weight_reads_each_operand_once(rows: int, columns: int, name: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    g, a = (rng.normal(size=(rows, columns)).astype(dtype) for _ in range(2))
+    x = Tensor(a, device=DEVICE, requires_grad=False)
+    weight = Tensor(np.ones(columns, dtype), device=DEVICE)
+    out = FUNCTIONS[name](x, weight, eps=1e-3)
+    launched = Launches()
+    out.backward(Tensor(g, device=DEVICE, requires_grad=False))
+    assert launched.are("norm_weight_gradient", leaving_out="column_sum")
+    assert weight.grad is not None
+    near(weight.grad, weight_gradient(name, g.astype("float64"), a.astype("float64"), 1e-3), dtype, 40)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_a_norm_and_its_gradients_are_those_of_the_composition(name: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [rng.normal(size=shape) for shape in ((4, 6, 20), (6, 20), (6, 20))]
+    given = numbers if name == "layer_norm" else numbers[:2]
+    found = []
+    for device in (DEVICE, "cpu"):
+        operands = [Tensor(each, device=device) for each in given]
+        out = FUNCTIONS[name](*operands, axis=(-2, -1))
+        (out * out * out).sum().backward()
+        found.append([out, *(each.grad for each in operands)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(np.asarray(ours.tolist()), np.asarray(theirs.tolist()), rtol=1e-10, atol=1e-10)
+
+
+# ── cross-entropy ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_cross_entropy_is_two_launches_forwards_and_two_backwards(reduction: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, numbers = rng.normal(size=(1500, 10)).astype(dtype), rng.integers(10, size=1500)
+    numbers[::3] = -100
+    x, targets = Tensor(a, device=DEVICE), Tensor(numbers, device=DEVICE)
+    launched = Launches()
+    loss = FUNCTIONS["cross_entropy"](x, targets, reduction=reduction)
+    assert launched.are("cross_entropy", "total_loss")
+    launched = Launches()
+    loss.backward()
+    share = ["loss_share"] * (reduction == "mean")
+    assert launched.are(*share, "cross_entropy_gradient")
+    wide, kept, numbers = a.astype("float64"), numbers >= 0, np.maximum(numbers, 0)
+    p = np.exp(wide) / np.exp(wide).sum(axis=1, keepdims=True)
+    losses = -np.log(p[np.arange(1500), numbers])[kept]
+    gradient = (p - np.eye(10)[numbers]) * kept[:, None] / (kept.sum() if reduction == "mean" else 1)
+    near(loss, getattr(losses, reduction)(), dtype, 10)
+    assert x.grad is not None
+    near(x.grad, gradient, dtype)
+
+
+def test_the_mean_of_no_losses_is_nan_and_moves_nothing() -> None:
+    x, targets = Tensor(np.ones((3, 4), "float32"), device=DEVICE), Tensor([-100] * 3, device=DEVICE)
+    loss = FUNCTIONS["cross_entropy"](x, targets)
+    assert np.isnan(loss.item())
+    loss.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0.0] * 4] * 3
+
+
+# ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("offset", [0, 1, 4])
+def test_an_optimiser_steps_tensors_that_start_and_end_anywhere(offset: int, dtype: str) -> None:
+    from micrograd_core import optim
+
+    start = np.random.default_rng(0).normal(size=4200).astype(dtype)
+    for size in (1, 5, 4099):
+        found = []
+        for device in (DEVICE, "cpu"):
+            base = Tensor(start, device=device, requires_grad=False)
+            p = base[offset : offset + size].detach()
+            p.requires_grad = True
+            rule = optim.Adam([p], lr=0.5, weight_decay=0.1)
+            for step in range(3):
+                p.grad = base[offset + step : offset + step + size].detach()
+                rule.step()
+            found.append(np.asarray(p.tolist()))
+        np.testing.assert_allclose(found[0], found[1], rtol=TOLERANCE[dtype] * 3, atol=TOLERANCE[dtype] * 3)

@@ -1,0 +1,137 @@
+"""Every CUDA source compiles, for every element type, with warnings as errors; and what it costs in registers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import nvrtc
+from micrograd_cuda import geometry, kernels, units
+from micrograd_cuda.geometry import Place
+from micrograd_cuda.runtime import OPTIONS
+from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
+
+pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason=nvrtc.MISSING)
+ARCHITECTURES = ("sm_80", "sm_90")
+REPORT: list[str] = []
+
+
+def elementwise_units(dtype: str) -> Iterator[Unit]:
+    """Each function in packs; each way of walking with one function."""
+    matrix, across = Place((64, 64), (64, 1), 16), Place((64, 64), (1, 64), 16)
+    apart, anywhere = Place((2,) * 8, tuple(3**i << 30 for i in range(8)), 16), Place((64, 63), (64, 1), 16)
+    for functor in {*kernels.UNARY.values(), "Gelu", "GeluTanh"}:
+        yield _elementwise(functor, dtype, "", matrix)
+    for functor in {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}:
+        yield _elementwise(functor, dtype, "NEITHER", matrix, matrix)
+    for place in (across, apart, anywhere, matrix._replace(alignment=geometry.ITEMSIZE[dtype])):
+        yield _elementwise("Exp", dtype, "", place)
+        yield _elementwise("Add", dtype, "NEITHER", place, Place(place.shape[-1:], (1,), 16))
+    yield _elementwise("Add", dtype, "FIRST", None, matrix)
+    yield _elementwise("Add", dtype, "SECOND", anywhere, None)
+    for result in {"float16", "bfloat16", "float32"} - {dtype}:
+        if dtype != "float64":
+            yield _elementwise("Copy", dtype, "", matrix, result=result)
+
+
+def _elementwise(functor: str, dtype: str, scalar: str, *places: Place | None, result: str = "") -> Unit:
+    found = geometry.elementwise(functor, dtype, scalar, places, result)
+    assert found is not None
+    return found.unit
+
+
+def row_units(dtype: str) -> Iterator[Unit]:
+    """Rows in part of a warp, in a block, too long for registers, and not aligned."""
+    families = [name for name, family in FAMILIES.items() if family.file == "rows" and name not in ALONE]
+    for family, columns in itertools.product(families, (10, 4096, 100_000, 4097)):
+        operands = RESIDENT.get(family, 1)
+        launch = geometry.row_launch(1000, columns, dtype, operands, 16)
+        index = "Long" if "cross_entropy" in family else ""
+        centered = [str(columns != 10).lower()] if family.startswith("norm") else []
+        yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
+
+
+ALONE = ("total_loss", "loss_share")
+RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 3}
+
+
+def other_units(dtype: str) -> Iterator[Unit]:
+    """All that have no shape among their arguments, and sums of columns."""
+    element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
+    total = "float64" if dtype == "float64" else "float32"
+    for name, family in FAMILIES.items():
+        if family.file not in ("elementwise", "rows", "columns") and name not in UNTYPED:
+            index = "Long" if name in ("gather", "scatter_add") else ""
+            packs = [str(16 // itemsize)] if name in ("gather", "sgd", "adam") else []
+            counters = ("int", "Long") if name in ("im2col", "col2im") else ("",)
+            for counter in counters:
+                arguments = (element, *filter(None, (index, counter)), *packs)
+                yield Unit(name, arguments, 256, element, index, (("Index", counter),))
+    for name in ALONE:
+        yield Unit(name, (element, "Long", "1024"), 1024, element, "Long")
+    for columns in (4096, 4097):
+        for rows, kind, result, whole in (
+            (100_000, dtype, total, False),
+            (100, dtype, dtype, False),
+            (100, total, dtype, True),
+        ):
+            launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
+            yield geometry.column_unit(launch, ELEMENT[kind], ELEMENT[result])
+
+
+UNTYPED = {
+    "marked": [Unit("marked", (), 256)],
+    "integers": [Unit("integers", (index,), 256, "", index) for index in units.INDEX.values()],
+}
+
+
+def all_units() -> dict[str, Unit]:
+    found = [*itertools.chain(*UNTYPED.values())]
+    for dtype in ELEMENT:
+        found += [*elementwise_units(dtype), *row_units(dtype), *other_units(dtype)]
+    return {f"{units.call(unit)}@{unit.block}": unit for unit in found}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _report() -> Iterator[None]:
+    yield
+    if REPORT:
+        print("\nkernel, architecture: registers, bytes spilled, bytes of shared memory", *REPORT, sep="\n")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None:
+    """Without a warning. Nothing is spilled, but for the slow path of float64 functions."""
+    found = {name: unit for name, unit in all_units().items() if unit.family == family}
+    assert found
+    for name, unit in found.items():
+        if architecture == "sm_80" and "Half" not in unit.arguments and unit.family in ("unary", "binary"):
+            continue  # one type of each function is enough for the older one
+        made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
+        REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
+        assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
+        if unit.element != "double":
+            assert made.spilled == 0, f"{name} spills {made.spilled} bytes"
+
+
+@pytest.mark.parametrize("dtype", ELEMENT)
+def test_packs_travel_in_16_bytes(dtype: str) -> None:
+    place = Place((1024, 1024), (2048, 1), 16)
+    ptx = nvrtc.compile_text(units.text(_elementwise("Add", dtype, "NEITHER", place, place)), "sm_90", OPTIONS).ptx
+    wide = re.findall(r"(ld|st)\.global\.(v\w+\.\w+)", ptx)
+    assert [direction for direction, _ in wide] == ["ld", "ld", "st"]
+    assert {width for _, width in wide} <= {"v4.f32", "v4.u32", "v2.f64"}
+    assert not re.findall(r"st\.global\.[a-u]", ptx)  # loads of an element that a whole pack repeats remain
+
+
+def test_a_mistake_in_a_source_is_seen() -> None:
+    unit = Unit("marked", (), 256)
+    with pytest.raises(RuntimeError, match="undefined"):
+        nvrtc.compile_text(units.text(unit).replace("= philox(", "= philos("), "sm_90", OPTIONS)
+    unused = units.text(unit).replace("{ marked(", "{ int unused; marked(")
+    with pytest.raises(RuntimeError, match="never used|never referenced"):
+        nvrtc.compile_text(unused, "sm_90", OPTIONS)

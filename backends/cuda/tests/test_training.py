@@ -1,0 +1,92 @@
+"""Optimisers with the kernel that steps all parameters at once, against the rules written with operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import played_only
+from micrograd_core import Device, Tensor, nn, optim
+
+pytestmark = played_only
+
+RULES: list[Callable[[Any], optim.Optimizer]] = [
+    lambda params: optim.SGD(params, lr=0.1),
+    lambda params: optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.01),
+    lambda params: optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
+    lambda params: optim.SGD(params, lr=0.1, momentum=0.5, dampening=0.2),
+    lambda params: optim.Adam(params, lr=0.01),
+    lambda params: optim.Adam(params, lr=0.01, betas=(0.5, 0.9), weight_decay=0.1),
+    lambda params: optim.AdamW(params, lr=0.1, weight_decay=0.3),
+    lambda params: optim.RMSprop(params, lr=0.01),
+]
+
+
+def trained(device: str, rule: Callable[[Any], optim.Optimizer], dtype: str) -> list[Any]:
+    rng = np.random.default_rng(0)
+    shapes = [(3, 5), (5,), (), (1, 1), (4097,)]
+    params = [Tensor(rng.normal(size=shape).astype(dtype), device=device) for shape in shapes]
+    wanted = [Tensor(rng.normal(size=shape).astype(dtype), device=device, requires_grad=False) for shape in shapes]
+    stepper = rule(params)
+    for step in range(4):
+        stepper.zero_grad()
+        loss = sum(((p - t) ** 2).sum() for p, t in zip(params[step == 1 :], wanted[step == 1 :], strict=True))
+        loss.backward()  # the first parameter has no gradient in the second step
+        stepper.step()
+    return [np.asarray(p.tolist()) for p in params]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rule", RULES, ids=range(len(RULES)))
+def test_the_kernel_steps_as_the_rule_does(rule: Callable[[Any], optim.Optimizer], dtype: str) -> None:
+    ours, reference = trained("played", rule, dtype), trained("cpu", rule, dtype)
+    for x, y in zip(ours, reference, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-7)
+
+
+def test_all_parameters_move_in_one_launch() -> None:
+    device = Device("played")
+    launched = device.kernels.backend.runtime.launched
+    params = [Tensor(np.ones((n, 3), "float32"), device=device) for n in range(1, 49)]
+    rule = optim.Adam(params)
+    for p in params:
+        p.grad = Tensor(np.ones(p.shape, "float32"), device=device, requires_grad=False)
+    del launched[:]
+    rule.step()
+    assert [unit.family for unit in launched] == ["adam"]
+    params.append(Tensor(np.ones(3, "float32"), device=device))
+    rule = optim.Adam(params)
+    params[-1].grad = params[-1].detach()
+    del launched[:]
+    rule.step()
+    assert [unit.family for unit in launched] == ["adam", "adam"]  # a launch takes 48 of them
+
+
+def test_what_was_recorded_before_the_step_keeps_its_numbers() -> None:
+    w = Tensor([2.0, 3.0], device="played")
+    y = (w * w).sum()
+    w.grad = Tensor([1.0, 1.0], device="played", requires_grad=False)
+    optim.SGD([w], lr=1.0).step()
+    assert w.tolist() == [1.0, 2.0]
+    w.zero_grad()
+    y.backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [4.0, 6.0]
+
+
+def test_a_network_learns() -> None:
+    import random
+
+    model = nn.Sequential(nn.Linear(2, 16, generator=random.Random(0)), nn.ReLU(), nn.Linear(16, 2)).to("played")
+    x = Tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype="float32", device="played", requires_grad=False)
+    t = Tensor([0, 1, 1, 0], device="played")
+    rule = optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(60):
+        rule.zero_grad()
+        loss = nn.cross_entropy(model(x), t)
+        loss.backward()
+        rule.step()
+    assert loss.item() < 0.05

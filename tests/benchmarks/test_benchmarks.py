@@ -1,0 +1,123 @@
+"""The benchmark runner: what it keeps, and that it times nobody who computes something else. Nothing here is timed."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import benchmark_value, cases, check, peers, report, run, timing
+
+QUICK = ["--repeat", "2", "--seconds", "0.001"]
+
+
+def kept(folder: Path) -> Any:
+    """The one record in a folder."""
+    (path,) = folder.glob("*.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_run_keeps_timings_ratios_and_where_it_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--peers", "numpy", "micrograd", "--cases", "add", "multiply-sum", "--out", str(tmp_path)]
+    assert run.main([*QUICK, *chosen]) == 0
+    record = kept(tmp_path)
+    assert set(record["cases"]) == {"add", "multiply-sum"}
+    for case in record["cases"].values():
+        assert set(case["peers"]) == {"numpy", "micrograd"}
+        for timed in case["peers"].values():
+            assert 0 < timed["q1_us"] <= timed["median_us"] <= timed["q3_us"]
+            assert timed["inner"] >= 1
+        assert case["peers"]["micrograd"]["ratio_to"]["numpy"] > 0
+    assert record["settings"] == {"repeat": 2, "seconds": 0.001}
+    assert {"date", "processor", "python", "commit", "dirty", "variables", "load_average"} <= set(record["environment"])
+    assert "x + y, (4, 4)" in capsys.readouterr().out
+
+
+def test_no_write_leaves_nothing_and_markdown_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--peers", "numpy", "--cases", "sum", "--out", str(tmp_path), "--no-write", "--markdown"]
+    assert run.main([*QUICK, *chosen]) == 0
+    assert not list(tmp_path.iterdir())
+    assert capsys.readouterr().out.startswith("| µs | numpy |\n|---|---:|\n| sum(x), (4, 4) | ")
+
+
+class Wrong(peers.Micrograd):
+    """Doubles every array that it is asked for."""
+
+    name = "micrograd"
+
+    def host(self, x: Any) -> Any:
+        found = super().host(x)
+        return found * 2 if found.ndim else found
+
+
+@pytest.mark.parametrize("case", ["multiply-sum", "mlp-small-sgd"])
+def test_a_peer_that_computes_other_numbers_is_named_and_stops_the_run(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(peers.PEERS, "micrograd", Wrong)
+    assert run.main([*QUICK, "--peers", "numpy", "micrograd", "--cases", case, "--out", str(tmp_path)]) == 1
+    assert f"stopped: {case}: micrograd and numpy disagree about" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_peer_is_left_out_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers.MyGrad, "module", "a_library_nobody_has")
+    chosen = ["--peers", "numpy", "mygrad", "--cases", "add", "--out", str(tmp_path)]
+    assert run.main([*QUICK, *chosen]) == 0
+    assert "mygrad is left out: No module named 'a_library_nobody_has'\n" in capsys.readouterr().err
+    assert set(kept(tmp_path)["left_out"]) == {"mygrad"}
+
+
+def test_an_unknown_case_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--cases", "ad"])
+    assert "no case or group is named ad; there are cases add, multiply" in capsys.readouterr().err
+
+
+def test_numpy_and_micrograd_agree_in_every_case_both_run() -> None:
+    opened, _ = run.open_peers(["numpy", "micrograd"])
+    for case in cases.TABLE:
+        if case.name != "mlp-large-sgd":  # as mlp-small-sgd, and slow to set up
+            prepared = {name: peer.prepare(case, case.arrays()) for name, peer in opened.items() if peer.runs(case)}
+            check.check(case, prepared)
+
+
+def test_every_round_calls_everyone_and_ratios_pair_the_rounds() -> None:
+    calls: list[str] = []
+    runs = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
+    found = timing.interleave(runs, repeat=3, seconds=1e-4)
+    assert set(calls) == {"a", "b"}
+    assert len(found["a"].samples) == len(found["b"].samples) == 3
+    assert timing.Timing(1, (2.0, 40.0, 6.0)).ratio(timing.Timing(1, (1.0, 20.0, 1.0))) == 2.0
+
+
+def test_a_record_names_neither_user_nor_host() -> None:
+    text = json.dumps(report.environment())
+    assert str(Path.home()) not in text
+    assert platform.node() not in text.split()
+
+
+def test_the_scalars_agree_and_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark_value, "NODES", 1000)
+    chosen = ["--peers", "value", "jit", "--out", str(tmp_path)]
+    assert benchmark_value.main([*QUICK, *chosen]) == 0
+    record = kept(tmp_path)
+    assert set(record["cases"]) == set(benchmark_value.ABOUT)
+    assert set(record["cases"]["readme"]["peers"]) == {"value", "jit"}
+    assert record["cases"]["chain"]["peers"]["value"]["median_us"] > 0
+    assert "| expression in micrograd's README, and gradients | " in capsys.readouterr().out
+
+
+def test_scalars_that_disagree_stop_the_run() -> None:
+    with pytest.raises(SystemExit, match="stopped: readme: the peers disagree"):
+        benchmark_value.compare("readme", {"a": lambda: 1.0, "b": lambda: 2.0})
