@@ -121,6 +121,11 @@ def test_no_module_sets_a_global_of_another() -> None:
     assert assigned_elsewhere("from core import dispatch\ndispatch.Tensor, y = 1, 2") == ["dispatch.Tensor"]
 
 
+def test_context_variables_have_one_home() -> None:
+    makers = {name for name, path in modules(CORE).items() if "] = ContextVar(" in path.read_text(encoding="utf-8")}
+    assert makers == {"micrograd_core.ground.context"}
+
+
 def test_nobody_below_imports_the_package_itself() -> None:
     importers = {name.split(".")[1] for name, targets in graph(CORE).items() if "micrograd_core" in targets}
     assert importers <= {"tools", "conformance"}

@@ -9,19 +9,17 @@ These float32 "master weights" are what the optimiser moves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from typing import Any, Final
 
-from micrograd_core.dtypes import DType, bfloat16, float16, float32
+from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, one_of
-from micrograd_core.ground.context import during
+from micrograd_core.ground.context import during, half_types, precisions
 
 # ── products of float32 ──────────────────────────────────────────────────────────────────────────────────────
 
 PRECISIONS: Final = ("highest", "high", "medium")
-_precision: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
-matmul_precision = _precision.get
+matmul_precision = precisions.get
 """What `set_matmul_precision` set, for backends to read at each product."""
 
 
@@ -41,7 +39,7 @@ def set_matmul_precision(precision: str) -> None:
     """
     if precision not in PRECISIONS:
         raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
-    _precision.set(precision)
+    precisions.set(precision)
 
 
 # ── autocast ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,8 +60,7 @@ POLICY: Final[dict[str, str]] = {
 }
 """Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
 
-_dtype: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
-autocast_dtype = _dtype.get
+autocast_dtype = half_types.get
 """The half type of this context, or None."""
 contexts: Final[list[bool]] = []
 """Not empty once there was any `autocast`. Until then operations do not look into the policy: it costs nothing."""
@@ -93,18 +90,18 @@ class autocast(during):  # noqa: N801
         if chosen not in (float16, bfloat16):
             raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
         self.dtype = chosen if enabled else None
-        super().__init__(_dtype, self.dtype)
+        super().__init__(half_types, self.dtype)
         contexts[:] = [True]
 
 
 def suspended() -> during:
     """Nothing is cast inside: what an operation or a gradient rule computes has the dtypes it was begun with."""
-    return during(_dtype, None)
+    return during(half_types, None)
 
 
 def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:
     """The operands of an operation as `POLICY` wants them in this context; float64, integers, numbers as they are."""
-    half, policy = _dtype.get(), POLICY.get(name)
+    half, policy = half_types.get(), POLICY.get(name)
     if half is None or policy is None:
         return tuple(operands)
     wanted = half if policy is HALF else float32

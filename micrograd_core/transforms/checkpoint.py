@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any
 
 from micrograd_core import random
@@ -14,7 +14,7 @@ from micrograd_core.engine.hooks import HOOKED
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
 from micrograd_core.ground import trees
-from micrograd_core.ground.context import depth
+from micrograd_core.ground.context import computing_again, depth
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import lifted
 from micrograd_core.transforms.custom import node_of, one_tensor, rule
@@ -24,8 +24,6 @@ from micrograd_core.transforms.linearized import Linearized
 CHECKPOINT = Op(
     "checkpoint", "A function that is computed again for its gradient.", gradient=rule, gradient_aliases=True
 )
-computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
-"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
 
 CHANGED = (
     "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
