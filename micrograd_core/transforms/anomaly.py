@@ -10,6 +10,7 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
+from micrograd_core.engine.graph import is_node, made_by, parents_of, replace_op
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import AnomalyError
 from micrograd_core.ground.context import during
@@ -74,12 +75,12 @@ def _line(frame: FrameType | None) -> str:
 
 def _locate(frame: FrameType, event: str, result: Any) -> None:
     """A profile function: marks the record of each tensor that a function of this package returns."""
-    if event != "return" or result.__class__ is not Tensor or result._record.__class__ is not list:
+    if event != "return" or result.__class__ is not Tensor or not is_node(result._record):
         return
     record: Any = result._record
-    while record.__class__ is list and record and record[0].__class__ is Op:
-        record[0] = LocatedOp(record[0], _line(frame))
-        record = record[4] if record[0].name == "part" else None
+    while is_node(record) and record and (op := made_by(record)[0]).__class__ is Op:
+        replace_op(record, LocatedOp(op, _line(frame)))
+        record = parents_of(record)[0] if op.name == "part" else None
 
 
 _PROFILER: Any = SimpleNamespace(get=sys.getprofile, set=sys.setprofile)

@@ -8,6 +8,7 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.array import storage, unrecorded, wrap
+from micrograd_core.engine.graph import Version, new_record
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import ShapeError
@@ -64,13 +65,20 @@ def rule(position: int) -> Any:
     return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
 
 
-def node_of(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
-    """`value` as the result of one operation on `inputs`."""
+def node_of(
+    op: Op,
+    value: Tensor,
+    inputs: Sequence[Tensor],
+    pull: Pull,
+    push: Push | None = None,
+    versions: Sequence[Version] = (),
+) -> Tensor:
+    """`value` as the result of one operation on `inputs`. A write to memory of which it saves `versions` is noticed."""
     out = wrap(Tensor, value._handle, value._kernels, value.dtype, None)
     params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
-    out._record = [op, out._kernels, params, out._handle]
-    for x in inputs:
-        out._record += (x._record if x._record is not None else storage(x).version(), x._handle)
+    parents = [x._record if x._record is not None else storage(x).version() for x in inputs]
+    handles = [x._handle for x in inputs] + [out._handle] * len(versions)
+    out._record = new_record(op, out._kernels, params, out._handle, [*parents, *versions], handles)
     storage(value).tracked = True  # the record has saved its memory
     out._storage = value._storage
     return out

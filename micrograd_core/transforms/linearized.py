@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import unrecorded, wrap
-from micrograd_core.engine.graph import Leaf, Parts
+from micrograd_core.engine.graph import Leaf, Parts, new_record
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.engine.sweep import push, sweep
 from micrograd_core.errors import DTypeError, ShapeError
@@ -105,8 +105,8 @@ class Linearized:
 def joined(outputs: Sequence[Tensor]) -> list[Any]:
     """The root of a sweep from all of them."""
     first = outputs[0]
-    links = [part for y in outputs for part in (y._record, y._handle)]
-    return [JOIN, first._kernels, {}, first._handle, *links]
+    records, handles = [y._record for y in outputs], [y._handle for y in outputs]
+    return new_record(JOIN, first._kernels, {}, first._handle, records, handles)
 
 
 def _fitting(name: str, what: str, g: Any, like: Tensor) -> Tensor:
