@@ -1,4 +1,4 @@
-"""Precision: in what products are computed, and which operations run in a half type.
+"""`autocast`: which operations run in a half type.
 
 `POLICY` says what `autocast` does with each operation. Operations that it does not name take their operands as they
 come: where a half type meets float32, promotion makes it float32. Parameters stay as they are, float32 as a rule: what
@@ -13,36 +13,8 @@ from typing import Any, Final
 
 from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DTypeError, one_of
-from micrograd_core.ground.context import during, half_types, precisions
-
-# ── products of float32 ──────────────────────────────────────────────────────────────────────────────────────
-
-PRECISIONS: Final = ("highest", "high", "medium")
-matmul_precision = precisions.get
-"""What `set_matmul_precision` set, for backends to read at each product."""
-
-
-def set_matmul_precision(precision: str) -> None:
-    """Set in what float32 matrix products may be computed, in this context (threads and tasks do not see each other's).
-
-    Parameters
-    ----------
-    precision : str
-        ``"highest"``: float32, the default. ``"high"``: TF32 where the device has it, with 10 bits of mantissa for the
-        factors. ``"medium"``: bfloat16 where the device has it, with 7. Sums are float32 in all three. Devices without
-        such units compute in float32.
-
-    Raises
-    ------
-    ValueError
-    """
-    if precision not in PRECISIONS:
-        raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
-    precisions.set(precision)
-
-
-# ── autocast ─────────────────────────────────────────────────────────────────────────────────────────────────
+from micrograd_core.errors import DTypeError
+from micrograd_core.ground.context import during, half_types
 
 HALF, FULL = "half", "float32"
 POLICY: Final[dict[str, str]] = {

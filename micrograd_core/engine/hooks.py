@@ -13,6 +13,7 @@ from micrograd_core.ops import TABLE, Op
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
+    from micrograd_core.tables.table import Table
 
 Hook = Callable[[Any], Any]
 on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
@@ -31,7 +32,7 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
+def _seen(k: Table, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
     """The cotangent after all hooks."""
     if g.__class__ is kind:
         return run(hooks, g)

@@ -6,7 +6,7 @@ import linecache
 import sys
 from functools import partial
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
@@ -15,6 +15,9 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import AnomalyError
 from micrograd_core.ground.context import during
 from micrograd_core.ops import Op
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -35,7 +38,7 @@ class LocatedOp(Op):
 
 
 def _checked(name: str, line: str, rule: Any) -> Any:
-    def checked(k: Any, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+    def checked(k: Table, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
         d = rule(k, g, out, *operands, **params)
         if _has_nan(k, d):
             reason = (
@@ -49,7 +52,7 @@ def _checked(name: str, line: str, rule: Any) -> Any:
     return checked
 
 
-def _has_nan(k: Any, x: Any) -> bool:
+def _has_nan(k: Table, x: Any) -> bool:
     """Whether a handle, a tensor, or one of several, holds a NaN."""
     if x is None:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.array import storage, unrecorded, wrap
@@ -17,6 +17,9 @@ from micrograd_core.ground.context import levels
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.transforms.linearized import Linearized, zero_leaf
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
@@ -33,7 +36,7 @@ class _Once:
         self.pull = pull
         self._last: tuple[Any, Sequence[Any]] = (None, ())
 
-    def __call__(self, k: Any, g: Any, operands: Sequence[Any], position: int) -> Any:
+    def __call__(self, k: Table, g: Any, operands: Sequence[Any], position: int) -> Any:
         seen, found = self._last
         if seen is not g:
             found = self._run(k, g, operands)

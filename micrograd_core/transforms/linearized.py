@@ -9,7 +9,7 @@ vector products", 2017).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
@@ -30,6 +30,9 @@ from micrograd_core.transforms.grad import (
     variables_of,
     with_aux,
 )
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # The root of a sweep that starts from several tensors: its cotangent is the list of theirs.
 JOIN = Op("join", "Several tensors.", gradient=lambda i: lambda k, g, out, *xs: g[i], gradient_aliases=True)
@@ -146,7 +149,7 @@ def linearized(
     return point, rebuilds, rebuild_output, out_of_graph(aux, point.wanted, outer)[0]
 
 
-def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
+def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
     if not isinstance(k, Recorded):
         given, result, xs = (_tensors(k, each) for each in (list(tangents), out, operands))
@@ -154,7 +157,7 @@ def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any
     return _transposed(op, k, tangents, out, operands, params)
 
 
-def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
+def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
     rules = op.gradient if isinstance(op.gradient, tuple) else map(op.gradient, range(len(operands)))  # type: ignore[arg-type]
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
@@ -186,7 +189,7 @@ def zero_leaf(y: Tensor) -> Tensor:
     return zero
 
 
-def _tensors(k: Any, x: Any) -> Any:
+def _tensors(k: Table, x: Any) -> Any:
     """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
     if isinstance(x, (list, tuple)):
         return type(x)(_tensors(k, each) for each in x)
