@@ -15,9 +15,9 @@ LIMIT = 4000
 CORE = Path(__file__).parents[1] / "micrograd_core"
 READING = (
     "errors.py dtypes.py layout.py ops/record.py ops/core/elementwise.py ops/core/movement.py ops/core/reductions.py "
-    "ops/core/matmul.py backend.py tables/raw.py engine/apply.py engine/array.py engine/graph.py engine/sweep.py "
-    "engine/modes.py engine/autocast.py engine/explain.py engine/ingest.py engine/backward.py engine/hooks.py "
-    "engine/keys.py engine/write.py array/operators.py array/tensor.py"
+    "ops/core/matmul.py backend.py tables/table.py tables/raw.py engine/apply.py engine/array.py engine/graph.py "
+    "engine/sweep.py engine/backward.py engine/modes.py engine/autocast.py engine/explain.py engine/ingest.py "
+    "engine/hooks.py engine/keys.py engine/write.py array/operators.py array/tensor.py"
 ).split()
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from micrograd_core.engine.autocast import (
-    FULL,
-    HALF,
-    POLICY,
-    PRECISIONS,
-    autocast,
-    autocast_dtype,
-    matmul_precision,
-    set_matmul_precision,
-)
+from typing import Final
+
+from micrograd_core.engine.autocast import FULL, HALF, POLICY, autocast, autocast_dtype
+from micrograd_core.errors import one_of
+from micrograd_core.ground.context import precisions
 from micrograd_core.optim.scaling import GradScaler
+
+PRECISIONS: Final = ("highest", "high", "medium")
+matmul_precision = precisions.get
+"""What `set_matmul_precision` set, for backends to read at each product."""
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Set in what float32 matrix products may be computed, in this context (threads and tasks do not see each other's).
+
+    Parameters
+    ----------
+    precision : str
+        ``"highest"``: float32, the default. ``"high"``: TF32 where the device has it, with 10 bits of mantissa for the
+        factors. ``"medium"``: bfloat16 where the device has it, with 7. Sums are float32 in all three. Devices without
+        such units compute in float32.
+
+    Raises
+    ------
+    ValueError
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
+    precisions.set(precision)
+
 
 __all__ = [
     "FULL", "HALF", "POLICY", "PRECISIONS", "GradScaler", "autocast", "autocast_dtype", "matmul_precision",

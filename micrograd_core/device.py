@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core.dtypes import DType
@@ -18,7 +17,7 @@ from micrograd_core.errors import (
     DTypeError,
     MicrogradError,
 )
-from micrograd_core.ground.context import during
+from micrograd_core.ground.context import default_devices, during
 from micrograd_core.ground.locks import lock
 
 if TYPE_CHECKING:
@@ -254,8 +253,6 @@ def refuse_dtype(spec: Any) -> None:
 
 # ── the default device ───────────────────────────────────────────────────────────────────────────────────────
 
-_default: ContextVar[Device | None] = ContextVar("micrograd_default_device", default=None)
-
 
 def default_device() -> Device:
     """Where tensors are made when nobody says: what `use_device` or `set_default_device` set, else the environment's.
@@ -263,7 +260,7 @@ def default_device() -> Device:
     The environment variable is ``MICROGRAD_DEVICE``; without it the device is the cpu. The setting
     belongs to the context: threads and asyncio tasks do not see each other's.
     """
-    device = _default.get()
+    device = default_devices.get()
     if device is None:
         chosen = os.environ.get("MICROGRAD_DEVICE") or "cpu"
         try:
@@ -277,14 +274,14 @@ def default_device() -> Device:
 
 def set_default_device(device: str | Device | None) -> None:
     """Set the default device of this context; ``None`` returns to the environment's."""
-    _default.set(None if device is None else Device(device))
+    default_devices.set(None if device is None else Device(device))
 
 
 class use_device(during):  # noqa: N801
     """The default device inside a ``with`` block, or a decorated function; ``as`` gives it."""
 
     def __init__(self, device: str | Device) -> None:
-        super().__init__(_default, device)
+        super().__init__(default_devices, device)
 
     def _recreate_cm(self) -> use_device:
         return use_device(self._value)

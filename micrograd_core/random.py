@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import operator
 import os
-from contextvars import ContextVar
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor
@@ -24,7 +23,7 @@ from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, in
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import at_depth, draws, during
+from micrograd_core.ground.context import at_depth, draws, during, forking, generators, rewound, watched_draws
 from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
@@ -34,8 +33,6 @@ _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other
 _lock = lock()
 
 State = tuple[int, int, int]
-_watched: ContextVar[tuple[dict[Generator, State], ...]] = ContextVar("micrograd_draws", default=())
-_rewound: ContextVar[dict[Generator, Generator] | None] = ContextVar("micrograd_rewound", default=None)
 
 
 class Generator:
@@ -104,12 +101,12 @@ class Generator:
 
     def _stream(self) -> Generator:
         """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""
-        rewound = _rewound.get()
-        return self if rewound is None else rewound.get(self, self)
+        others = rewound.get()
+        return self if others is None else others.get(self, self)
 
     def _noted(self) -> Generator:
         """The same; and each `watch` is told where it stands."""
-        for seen in _watched.get():
+        for seen in watched_draws.get():
             seen.setdefault(self, self.state)
         return self._stream()
 
@@ -135,12 +132,11 @@ def _restore(*state: int) -> Generator:
 # ── the default generator ────────────────────────────────────────────────────────────────────────────────────
 
 _process = Generator()
-_chosen: ContextVar[Generator | None] = ContextVar("micrograd_generator", default=None)
 
 
 def default_generator() -> Generator:
     """Where numbers come from when nobody says: see the module."""
-    return _chosen.get() or _process
+    return generators.get() or _process
 
 
 def chosen_generator(generator: Generator | None) -> Generator:
@@ -166,7 +162,7 @@ class use_generator(during):  # noqa: N801
     """The default generator inside a ``with`` block: the one given, or a new one with a seed; ``as`` gives it."""
 
     def __init__(self, generator: Generator | int) -> None:
-        super().__init__(_chosen, generator)
+        super().__init__(generators, generator)
 
     def _recreate_cm(self) -> use_generator:  # a decorated function begins with the seed at each call
         return use_generator(self._value)
@@ -178,8 +174,6 @@ class use_generator(during):  # noqa: N801
 
 # ── in forked children ───────────────────────────────────────────────────────────────────────────────────────
 
-_forking: ContextVar[list[tuple[Generator, int]]] = ContextVar("micrograd_forking")
-
 
 def _before_fork() -> None:
     """Give the child that is about to be a number."""
@@ -187,12 +181,12 @@ def _before_fork() -> None:
     for generator in {_process, default_generator()}:
         number, generator._forks = generator._forks, generator._forks + 1
         numbered.append((generator, number))
-    _forking.set(numbered)
+    forking.set(numbered)
 
 
 def _in_child() -> None:
     """Let default generators go on with a stream of the child's own."""
-    for generator, number in _forking.get():
+    for generator, number in forking.get():
         generator._restart(_descendant(generator._key, _FORKS + number))
 
 
@@ -204,12 +198,12 @@ if hasattr(os, "register_at_fork"):
 
 def watch(seen: dict[Generator, State]) -> during:
     """Collect in `seen` the generators that are drawn from inside a ``with`` block, and where each stood before."""
-    return during(_watched, (*_watched.get(), seen))
+    return during(watched_draws, (*watched_draws.get(), seen))
 
 
 def rewind(states: dict[Generator, State]) -> None:
     """From here on in this context, generators start from `states`. Nobody outside of it sees them elsewhere."""
-    _rewound.set({generator: _restore(*state) for generator, state in states.items()})
+    rewound.set({generator: _restore(*state) for generator, state in states.items()})
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────

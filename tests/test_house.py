@@ -7,8 +7,9 @@ import base64
 import json
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -119,6 +120,63 @@ def test_no_module_sets_a_global_of_another() -> None:
     found = {name: assigned_elsewhere(path.read_text(encoding="utf-8")) for name, path in modules(CORE).items()}
     assert not {name: each for name, each in found.items() if each}
     assert assigned_elsewhere("from core import dispatch\ndispatch.Tensor, y = 1, 2") == ["dispatch.Tensor"]
+
+
+def readers(source: str) -> list[str]:
+    """Where a file indexes records, or looks at how they are made."""
+    found = []
+    for each in ast.walk(ast.parse(source)):
+        if isinstance(each, ast.Subscript):
+            name = ast.unparse(each.value).rpartition(".")[2]
+            place = ast.unparse(each.slice)
+            if place in ("4::2", "5::2") or (place[0] in "-:0123456789" and name in ("record", "_record", "parent")):
+                found.append(ast.unparse(each))
+    return found
+
+
+def test_one_file_knows_how_a_record_is_laid_out() -> None:
+    found = {name: readers(path.read_text(encoding="utf-8")) for name, path in modules(CORE).items()}
+    assert {name for name, each in found.items() if each} == {"micrograd_core.engine.graph"}
+    assert readers("x._record[4], f(record[:4]), params['key']") == ["x._record[4]", "record[:4]"]
+    assert readers("each[4::2]") == ["each[4::2]"]
+
+
+def files_of(work: Callable[[], Any]) -> set[str]:
+    """The files of the core whose functions run in `work`."""
+    seen = set()
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(CORE)):
+            seen.add(Path(frame.f_code.co_filename).relative_to(CORE).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+def test_an_operation_and_its_gradient_are_followed_in_six_files() -> None:
+    x, y = micrograd_core.Tensor([1.0, 2.0]), micrograd_core.Tensor([3.0, 4.0])
+    for _ in range(100):  # kernels that are new are looked at, in other files
+        (x * y).sum().backward()
+    found = files_of(lambda: (x * y).sum().backward())
+    assert found == {
+        "engine/apply.py",  # the operator, the method; their records
+        "engine/array.py",  # a tensor around a handle
+        "engine/backward.py",  # from the tensor to the sweep, and from there to .grad
+        "engine/sweep.py",
+        "ops/core/elementwise.py",  # the rule of multiply
+        "ops/core/reductions.py",  # the rule of sum
+    }
+    assert len(files_of(lambda: micrograd_core.Tensor([1.0]).softmax())) > len(found)
+
+
+def test_context_variables_have_one_home() -> None:
+    makers = {name for name, path in modules(CORE).items() if "] = ContextVar(" in path.read_text(encoding="utf-8")}
+    assert makers == {"micrograd_core.ground.context"}
 
 
 def test_nobody_below_imports_the_package_itself() -> None:

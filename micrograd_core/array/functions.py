@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.array.operators import accumulated
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.engine.apply import SCALARS, apply, apply_parts, apply_single, recorded
+from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_parts, apply_single, recorded
 from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator

@@ -8,21 +8,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.device import Device
-from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply_single, binary
 from micrograd_core.engine.array import BaseTensor, refuse_leaf
 from micrograd_core.engine.write import write
 from micrograd_core.errors import GraphError, UnsupportedOp
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops import TABLE, Op
-from micrograd_core.ops.core.reductions import accumulator
+from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 
 # ── methods made from the op table ───────────────────────────────────────────────────────────────────────────
 
@@ -47,32 +44,6 @@ def unary(name: str) -> Callable[[Any], Tensor]:
 
     def method(x: Tensor) -> Tensor:
         return apply_single(op, x)
-
-    method.__doc__ = op.doc
-    return method
-
-
-def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
-    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
-    assert op.parameters is not None
-    wanted = None if dtype is None else as_dtype(dtype)
-    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
-    return out if wanted in (None, out.dtype) else out.astype(wanted)
-
-
-def reduction(name: str) -> Callable[..., Tensor]:
-    """A method that reduces over axes; over all of them by default."""
-    op = TABLE[name]
-    parameters = op.parameters
-    assert parameters is not None
-    always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
-
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
-        if axis is None and not keepdims and not others and always_defined:
-            return apply_single(op, x, ALL_AXES)
-        if op.cast is accumulator and "dtype" in others:
-            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
-        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
 
     method.__doc__ = op.doc
     return method

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from micrograd_core import errors
-from micrograd_core.array.operators import Operators, along, reduction, unary
+from micrograd_core.array.operators import Operators, along, unary
 from micrograd_core.array.printing import describe
 from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
-from micrograd_core.engine.apply import NO_PARAMS, TRANSFER, apply, apply_single
+from micrograd_core.engine.apply import NO_PARAMS, TRANSFER, apply, apply_single, reduction
 from micrograd_core.engine.array import share, share_view, storage, wrap
 from micrograd_core.engine.backward import backward
-from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.hooks import hook_leaf, register_hook
 from micrograd_core.engine.ingest import as_array, elements, read
 from micrograd_core.engine.keys import At, getitem
@@ -116,7 +116,7 @@ class Tensor(Operators):
     @property
     def is_leaf(self) -> bool:
         """Whether this tensor was not computed by a recorded operation."""
-        return self._record.__class__ is not list
+        return not is_node(self._record)
 
     @property
     def grad(self) -> Tensor | None:
@@ -136,25 +136,7 @@ class Tensor(Operators):
         if self._record.__class__ is Leaf:
             self._grad = None
 
-    def backward(self, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False) -> None:
-        """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
-
-        Parameters
-        ----------
-        gradient : Tensor of this shape, optional
-            The cotangent to start from; 1 for a tensor of shape ``()``, required for any other.
-        retain_graph : bool, optional
-            Keep the graph for another sweep; by default it is freed, unless `create_graph`.
-        create_graph : bool
-            Record the sweep itself, so that the gradients can be differentiated again.
-
-        Raises
-        ------
-        GraphError
-            When nothing was recorded, the graph was freed, or a saved operand was written to.
-        """
-        backward(self, gradient, retain_graph, create_graph)
-
+    backward = backward
     register_hook = register_hook
 
     def detach(self) -> Tensor:

@@ -11,15 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
 from micrograd_core.engine.autocast import POLICY, autocast_dtype, cast, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
-from micrograd_core.engine.graph import Leaf, Parts, Record, Version
+from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import to_bool
 from micrograd_core.ops.tangents import linear
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
+ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 
 
@@ -235,14 +238,12 @@ class Recorded:
         if parent is None:
             return handle
         if handle.__class__ is Parts:
-            return _taken_apart(self._kind, handle, parent[1], parent)
+            return _taken_apart(self._kind, handle, kernels_of(parent), parent)
         if parent.__class__ is Version:  # what is recorded now must notice a write as well
             plain = wrap(self._kind, handle, self._kernels, self._kernels.dtype(handle), None)
             plain._storage = Storage.of(parent)
             return plain
-        kernels = (
-            parent[1] if parent.__class__ is list else parent.kernels if parent.__class__ is Leaf else self._kernels
-        )
+        kernels = kernels_of(parent)
         return wrap(self._kind, handle, kernels, kernels.dtype(handle), parent)
 
     def dtype(self, x: Tensor) -> DType:
@@ -393,3 +394,29 @@ def _general(op: Op, x: Any, y: Any) -> Any:
         if not isinstance(operand, (BaseTensor, *SCALARS)) and not hasattr(operand, "__array__"):
             return NotImplemented
     return apply(op, (x, y))
+
+
+def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
+    """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
+    assert op.parameters is not None
+    wanted = None if dtype is None else as_dtype(dtype)
+    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
+    return out if wanted in (None, out.dtype) else out.astype(wanted)
+
+
+def reduction(name: str) -> Callable[..., Tensor]:
+    """A method that reduces over axes; over all of them by default."""
+    op = TABLE[name]
+    parameters = op.parameters
+    assert parameters is not None
+    always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
+
+    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
+        if axis is None and not keepdims and not others and always_defined:
+            return apply_single(op, x, ALL_AXES)
+        if op.cast is accumulator and "dtype" in others:
+            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
+        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
+
+    method.__doc__ = op.doc
+    return method

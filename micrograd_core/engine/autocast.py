@@ -1,4 +1,4 @@
-"""Precision: in what products are computed, and which operations run in a half type.
+"""`autocast`: which operations run in a half type.
 
 `POLICY` says what `autocast` does with each operation. Operations that it does not name take their operands as they
 come: where a half type meets float32, promotion makes it float32. Parameters stay as they are, float32 as a rule: what
@@ -9,42 +9,12 @@ These float32 "master weights" are what the optimiser moves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from typing import Any, Final
 
-from micrograd_core.dtypes import DType, bfloat16, float16, float32
+from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import DTypeError, one_of
-from micrograd_core.ground.context import during
-
-# ── products of float32 ──────────────────────────────────────────────────────────────────────────────────────
-
-PRECISIONS: Final = ("highest", "high", "medium")
-_precision: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
-matmul_precision = _precision.get
-"""What `set_matmul_precision` set, for backends to read at each product."""
-
-
-def set_matmul_precision(precision: str) -> None:
-    """Set in what float32 matrix products may be computed, in this context (threads and tasks do not see each other's).
-
-    Parameters
-    ----------
-    precision : str
-        ``"highest"``: float32, the default. ``"high"``: TF32 where the device has it, with 10 bits of mantissa for the
-        factors. ``"medium"``: bfloat16 where the device has it, with 7. Sums are float32 in all three. Devices without
-        such units compute in float32.
-
-    Raises
-    ------
-    ValueError
-    """
-    if precision not in PRECISIONS:
-        raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
-    _precision.set(precision)
-
-
-# ── autocast ─────────────────────────────────────────────────────────────────────────────────────────────────
+from micrograd_core.errors import DTypeError
+from micrograd_core.ground.context import during, half_types
 
 HALF, FULL = "half", "float32"
 POLICY: Final[dict[str, str]] = {
@@ -62,8 +32,7 @@ POLICY: Final[dict[str, str]] = {
 }
 """Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
 
-_dtype: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
-autocast_dtype = _dtype.get
+autocast_dtype = half_types.get
 """The half type of this context, or None."""
 contexts: Final[list[bool]] = []
 """Not empty once there was any `autocast`. Until then operations do not look into the policy: it costs nothing."""
@@ -93,18 +62,18 @@ class autocast(during):  # noqa: N801
         if chosen not in (float16, bfloat16):
             raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
         self.dtype = chosen if enabled else None
-        super().__init__(_dtype, self.dtype)
+        super().__init__(half_types, self.dtype)
         contexts[:] = [True]
 
 
 def suspended() -> during:
     """Nothing is cast inside: what an operation or a gradient rule computes has the dtypes it was begun with."""
-    return during(_dtype, None)
+    return during(half_types, None)
 
 
 def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:
     """The operands of an operation as `POLICY` wants them in this context; float64, integers, numbers as they are."""
-    half, policy = _dtype.get(), POLICY.get(name)
+    half, policy = half_types.get(), POLICY.get(name)
     if half is None or policy is None:
         return tuple(operands)
     wanted = half if policy is HALF else float32

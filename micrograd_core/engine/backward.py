@@ -1,4 +1,7 @@
-"""`backward`: a sweep from one tensor, and what it found added to the gradients of the leaves."""
+"""`backward`: a sweep from one tensor, and what it found added to the gradients of the leaves.
+
+The way goes down and comes back: the sweep asks the kernel table for everything that it computes, and gives cotangents.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.engine import hooks
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import BaseTensor, wrap
-from micrograd_core.engine.graph import Leaf, count_consumers, in_order
+from micrograd_core.engine.graph import Leaf, is_node, parents_of
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.engine.modes import recording
-from micrograd_core.engine.sweep import sweep
+from micrograd_core.engine.sweep import count_consumers, in_order, sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
 from micrograd_core.ground.locks import lock
 
@@ -24,8 +27,25 @@ _deposit = lock()  # two threads may sweep graphs that share leaves
 _GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
 
 
-def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool) -> None:
-    """Do the work of `Tensor.backward`; see there."""
+def backward(
+    tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
+    """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
+
+    Parameters
+    ----------
+    gradient : Tensor of this shape, optional
+        The cotangent to start from; 1 for a tensor of shape ``()``, required for any other.
+    retain_graph : bool, optional
+        Keep the graph for another sweep; by default it is freed, unless `create_graph`.
+    create_graph : bool
+        Record the sweep itself, so that the gradients can be differentiated again.
+
+    Raises
+    ------
+    GraphError
+        When nothing was recorded, the graph was freed, or a saved operand was written to.
+    """
     record, kind = tensor._record, tensor.__class__
     if tensor._kernels.depth:
         raise TransformError(
@@ -40,7 +60,8 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
         leaves_of(record)  # refuses Values
         with recording(True, tensor._kernels.depth):
             tables = partial(Recorded.of, kind)
-            found = [(record, seed.copy())] if record.__class__ is Leaf else sweep(record, seed, retain, tables)
+            own = record.__class__ is Leaf
+            found = [(record, tables(tensor._kernels).copy(seed))] if own else sweep(record, seed, retain, tables)
     elif record.__class__ is Leaf:
         found = [(record, tensor._kernels.copy(seed._handle))]
     else:
@@ -52,8 +73,8 @@ def backward(tensor: Tensor, gradient: Any, retain_graph: bool | None, create_gr
 
 def leaves_of(record: Any) -> list[Leaf]:
     """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
-    order = in_order(record, count_consumers(record)) if record.__class__ is list else []
-    leaves = [parent for each in order for parent in each[4::2] if parent.__class__ is Leaf]
+    order = in_order(record, count_consumers(record)) if is_node(record) else []
+    leaves = [parent for each in order for parent in parents_of(each) if parent.__class__ is Leaf]
     if any(leaf.values is not None for leaf in leaves):
         raise GraphError(
             "this graph leads into Values (through Value.stack), which only a plain backward() follows: "
@@ -91,7 +112,7 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
             if dtype.is_complex:
                 g = (Recorded.of(owner.__class__, kernels) if recorded else kernels).conj(g)
             if recorded:
-                after[leaf] = g if total is None else total + g
+                after[leaf] = g if total is None else Recorded.of(owner.__class__, kernels).add(total, g)
             else:
                 summed = g if total is None else kernels.add(total._handle, g)
                 after[leaf] = wrap(owner.__class__, summed, kernels, dtype, None)
@@ -125,8 +146,9 @@ def seed_of(tensor: Tensor, gradient: Any) -> Any:
         )
     if gradient._kernels is not kernels:
         raise DeviceMismatch("backward", [(tensor.device, shape), (gradient.device, shape)])
-    gradient = gradient if gradient.dtype is dtype else gradient.astype(dtype)
-    return Recorded.of(tensor.__class__, kernels).conj(gradient) if dtype.is_complex else gradient
+    k = Recorded.of(tensor.__class__, kernels)
+    gradient = gradient if gradient.dtype is dtype else k.astype(gradient, dtype=dtype)
+    return k.conj(gradient) if dtype.is_complex else gradient
 
 
 def _nothing_recorded(tensor: Tensor) -> str:

@@ -1,8 +1,10 @@
-"""The recorded graph: its nodes, and walks over them.
+"""The recorded graph: what a node is. Who wants to know something of a node asks a function here.
 
-A tensor's record is the graph node that made it, one flat list::
+A tensor's record is the graph node that made it, one flat list, which costs a third of what an object with slots does::
 
     [op, kernels, params, out, parent, operand, parent, operand, ...]
+
+Only two other files know this: `engine.apply` writes such lists, and `engine.sweep` reads them at every step.
 
 `out` and the operands are handles (or Python scalars), so a node never refers to a `Tensor`, and reference counting
 alone frees a graph. A parent is
@@ -21,15 +23,51 @@ A record that a sweep has consumed is emptied, which frees what it held even whi
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-
-from micrograd_core.errors import GraphError
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Record = list[Any]
+OP, KERNELS, PARAMS, OUT, PARENTS, OPERANDS = 0, 1, 2, 3, slice(4, None, 2), slice(5, None, 2)
+
+
+def new_record(
+    op: Any, kernels: Any, params: dict[str, Any], out: Any, parents: Iterable[Any], operands: Iterable[Any]
+) -> Record:
+    """The record of an operation, off the hot path."""
+    return [op, kernels, params, out, *(part for link in zip(parents, operands, strict=True) for part in link)]
+
+
+def is_node(parent: Any) -> bool:
+    """Whether this is the record of an operation, and neither a leaf nor a version."""
+    return parent.__class__ is list
+
+
+def made_by(record: Record) -> tuple[Any, Any, dict[str, Any], Any]:
+    """Operation, kernels, parameters and result of a record that was not freed."""
+    return record[OP], record[KERNELS], record[PARAMS], record[OUT]
+
+
+def parents_of(record: Any) -> list[Any]:
+    """What the operands were made by; of a leaf, and of what was freed, nothing."""
+    return record[PARENTS] if record.__class__ is list else []
+
+
+def kernels_of(end: Any) -> Any:
+    """The kernel table on which a record or a leaf was made."""
+    return end.kernels if end.__class__ is Leaf else end[KERNELS]
+
+
+def replace_op(record: Record, op: Any) -> None:
+    """Let a record be one of another operation of the same operands."""
+    record[OP] = op
+
+
+def put_before(record: Record, op: Any, kernels: Any, params: dict[str, Any], out: Any) -> None:
+    """Let a record be one of `op` of what it was, so that all who know it lead through `op`."""
+    record[:] = new_record(op, kernels, params, out, [record[:]], [out])
 
 
 class Leaf:
@@ -92,64 +130,3 @@ FREED = (
     "this graph was already swept, and freed; to call backward() on it more than once, "
     "pass retain_graph=True to all calls but the last"
 )
-
-
-def count_consumers(root: Record, ends: Container[int] = ()) -> dict[int, int]:
-    """How many records that lead to `root` use the result of each, by identity. Nobody looks beyond `ends`.
-
-    Raises
-    ------
-    GraphError
-        When one was consumed by an earlier sweep, or an operand was written to since.
-    """
-    if not root:
-        raise GraphError(FREED)
-    consumers = {id(root): 0}
-    stack = [root]
-    while stack:
-        record = stack.pop()
-        for parent in record[4::2]:
-            kind = parent.__class__
-            if kind is list:
-                key = id(parent)
-                if key in consumers:
-                    consumers[key] += 1
-                elif parent:
-                    consumers[key] = 1
-                    if key not in ends:
-                        stack.append(parent)
-                else:
-                    raise GraphError(FREED)
-            elif kind is Version and parent.stale:
-                raise GraphError(
-                    f"an operand of {record[0].name} (result of shape {tuple(record[3].shape)} on {record[1].device}) "
-                    "was written in place after it was used, so its gradient can no longer be computed; "
-                    "write to a .copy(), or write after backward()"
-                )
-    return consumers
-
-
-def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ()) -> list[Record]:
-    """The records that lead to `root`, each before those that made its operands; not beyond `ends`."""
-    waiting = dict(consumers)
-    order, ready = [], [root]
-    while ready:
-        record = ready.pop()
-        order.append(record)
-        if id(record) in ends:
-            continue
-        for parent in record[4::2]:
-            if parent.__class__ is list:
-                left = waiting[id(parent)] = waiting.get(id(parent), 1) - 1
-                if not left:
-                    ready.append(parent)
-    return order
-
-
-def leading_to(targets: set[int], order: list[Record]) -> set[int]:
-    """Identities of the nodes from which a gradient can reach a target."""
-    needed = set(targets)
-    for record in reversed(order):
-        if any(id(parent) in needed for parent in record[4::2]):
-            needed.add(id(record))
-    return needed

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.engine.apply import apply_single
 from micrograd_core.engine.array import storage, wrap
-from micrograd_core.engine.graph import FREED, Leaf
+from micrograd_core.engine.graph import FREED, Leaf, made_by, put_before
 from micrograd_core.errors import GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Op
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
+    from micrograd_core.tables.table import Table
 
 Hook = Callable[[Any], Any]
 on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
@@ -31,7 +32,7 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
+def _seen(k: Table, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
     """The cotangent after all hooks."""
     if g.__class__ is kind:
         return run(hooks, g)
@@ -84,16 +85,16 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
         )
     if record is None:
         raise GraphError("a hook is called with gradients, and this tensor records none; set x.requires_grad = True")
-    if not record and record.__class__ is list:
+    if not record:
         raise GraphError(FREED)
     if record.__class__ is Leaf:
         hooks = {} if record.hooks is None else record.hooks
         hook_leaf(record, hooks)
-    elif record[0].name == HOOKED.name:
-        hooks = record[2]["hooks"]
-    else:  # the node moves one place back, so that all who know it lead through the hooks
-        hooks = {}
-        record[:] = [HOOKED, x._kernels, {"hooks": hooks, "kind": x.__class__}, x._handle, record[:], x._handle]
+    else:
+        op, _, params, _ = made_by(record)
+        hooks = params["hooks"] if op.name == HOOKED.name else {}
+        if op.name != HOOKED.name:
+            put_before(record, HOOKED, x._kernels, {"hooks": hooks, "kind": x.__class__}, x._handle)
     key = object()  # its own in every process that a pickle comes to
     hooks[key] = hook
     return HookHandle(hooks, key)

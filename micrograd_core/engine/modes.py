@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
-from micrograd_core.ground.context import during
+from micrograd_core.ground.context import during, grad_modes
 
-_mode: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
-"""Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
-deeper is as the last. A sweep inside `vmap` is not to be recorded at its own depth, and is to be at those below, whose
-graphs go through it."""
-grad_mode = _mode.get
+grad_mode = grad_modes.get
 
 
 def is_grad_enabled() -> bool:
@@ -32,7 +27,7 @@ def recording(enabled: bool, depth: int) -> during:
     modes = (mode,) if mode.__class__ is bool else mode
     modes += modes[-1:] * (depth + 1 - len(modes))
     modes = (*modes[:depth], enabled, *modes[depth + 1 :])
-    return during(_mode, enabled if all(each is enabled for each in modes) else modes)
+    return during(grad_modes, enabled if all(each is enabled for each in modes) else modes)
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
@@ -51,7 +46,7 @@ class _GradMode(during):
         return mode(function)  # used as a decorator without parentheses
 
     def __init__(self) -> None:
-        super().__init__(_mode, self.enabled)
+        super().__init__(grad_modes, self.enabled)
 
     def __call__(self, function: Any) -> Any:
         """Decorate a function."""

@@ -1,16 +1,78 @@
-"""The sweeps over the recorded graph: cotangents backward, tangents forward. What a record is says `engine.graph`."""
+"""Walks and sweeps over the recorded graph: cotangents backward, tangents forward. Its nodes are `engine.graph`'s."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from micrograd_core.engine.autocast import autocast_dtype, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
-from micrograd_core.engine.graph import FREED, Leaf, Parts, Record, count_consumers, in_order, leading_to
+from micrograd_core.engine.graph import FREED, OPERANDS, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
 from micrograd_core.errors import GraphError
 from micrograd_core.ops import unbroadcast
+
+
+def count_consumers(root: Record, ends: Container[int] = ()) -> dict[int, int]:
+    """How many records that lead to `root` use the result of each, by identity. Nobody looks beyond `ends`.
+
+    Raises
+    ------
+    GraphError
+        When one was consumed by an earlier sweep, or an operand was written to since.
+    """
+    if not root:
+        raise GraphError(FREED)
+    consumers = {id(root): 0}
+    stack = [root]
+    while stack:
+        record = stack.pop()
+        for parent in record[PARENTS]:
+            kind = parent.__class__
+            if kind is list:
+                key = id(parent)
+                if key in consumers:
+                    consumers[key] += 1
+                elif parent:
+                    consumers[key] = 1
+                    if key not in ends:
+                        stack.append(parent)
+                else:
+                    raise GraphError(FREED)
+            elif kind is Version and parent.stale:
+                op, kernels, _, out = made_by(record)
+                raise GraphError(
+                    f"an operand of {op.name} (result of shape {tuple(out.shape)} on {kernels.device}) "
+                    "was written in place after it was used, so its gradient can no longer be computed; "
+                    "write to a .copy(), or write after backward()"
+                )
+    return consumers
+
+
+def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ()) -> list[Record]:
+    """The records that lead to `root`, each before those that made its operands; not beyond `ends`."""
+    waiting = dict(consumers)
+    order, ready = [], [root]
+    while ready:
+        record = ready.pop()
+        order.append(record)
+        if id(record) in ends:
+            continue
+        for parent in record[PARENTS]:
+            if parent.__class__ is list:
+                left = waiting[id(parent)] = waiting.get(id(parent), 1) - 1
+                if not left:
+                    ready.append(parent)
+    return order
+
+
+def leading_to(targets: set[int], order: list[Record]) -> set[int]:
+    """Identities of the nodes from which a gradient can reach a target."""
+    needed = set(targets)
+    for record in reversed(order):
+        if any(id(parent) in needed for parent in record[PARENTS]):
+            needed.add(id(record))
+    return needed
 
 
 def sweep(
@@ -97,7 +159,7 @@ def sweep(
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                raise explain_rule(error, op, record[1])
+                raise explain_rule(error, op, kernels_of(record))
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 if op.gradient_aliases and position in op.gradient_aliases:
@@ -106,7 +168,7 @@ def sweep(
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                owner = parent[1] if kind is list else parent.kernels
+                owner = kernels_of(parent)
                 add = (owner if recorded is None else recorded(owner)).add
                 d = cotangents[key].plus(d, add) if d.__class__ is Parts else add(cotangents[key], d)
                 aliased.discard(key)
@@ -159,8 +221,8 @@ def push(
         key = id(record)
         if key in starts or key not in needed:
             continue
-        op, k, params, out = record[0], record[1], record[2], record[3]
-        parents, operands = record[4::2], record[5::2]
+        op, k, params, out = made_by(record)
+        parents, operands = record[PARENTS], record[OPERANDS]
         given = [carried.get(id(parent)) for parent in parents]
         for parent in parents:
             if parent.__class__ is list:
@@ -177,7 +239,7 @@ def push(
         try:
             d = rule(op, k, given, out, *operands, **params)
         except Exception as error:
-            raise explain_rule(error, op, record[1])
+            raise explain_rule(error, op, kernels_of(record))
         if d is None:
             continue
         if d.shape != out.shape:
@@ -186,7 +248,7 @@ def push(
             fresh.add(key)
         carried[key] = d
     found = []
-    for end in root[4::2]:
+    for end in root[PARENTS]:
         t = carried.get(id(end))
         found.append(t if t is None or id(end) in fresh else _owned(end, t, recorded))
         fresh.discard(id(end))  # it may be there twice
@@ -195,5 +257,5 @@ def push(
 
 def _owned(end: Any, g: Any, recorded: Callable[[Any], Any] | None) -> Any:
     """A copy of a cotangent that may share memory with another."""
-    kernels = end.kernels if end.__class__ is Leaf else end[1]
+    kernels = kernels_of(end)
     return (kernels if recorded is None else recorded(kernels)).copy(g)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.engine.apply import Recorded, apply, prepare
 from micrograd_core.engine.array import Storage, refuse_leaf, shared_beyond
-from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.graph import Leaf, parents_of
 from micrograd_core.engine.keys import fitting, holds_arrays, updated
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
@@ -114,7 +114,7 @@ def _base(x: Tensor) -> Tensor | None:
     if base is None or not _is_view(origin, x, base):
         return None
     if origin[0]() is None:
-        base._record = x._record[4] if x._record.__class__ is list and x._record else None
+        base._record = next(iter(parents_of(x._record)), None)
     return base
 
 
@@ -139,7 +139,7 @@ def _in_graph(view: Tensor, base: Tensor) -> bool:
     record = view._record
     if record is None:
         return base._record is None and view._origin[1] is not None
-    return record.__class__ is list and bool(record) and record[4] is base._record
+    return any(parent is base._record for parent in parents_of(record)[:1])
 
 
 def _written(x: Tensor, augmented: bool) -> tuple[list[Tensor], int]:

@@ -1,4 +1,6 @@
-"""Setting a context variable for a while, so that no interrupt leaves it set.
+"""All that belongs to a context (a thread, an asyncio task), and setting it for a while: no interrupt leaves it set.
+
+The variables are here together; what they mean to a user, and who sets them, say the modules that each of them names.
 
 A signal handler runs, and may raise (Ctrl-C raises KeyboardInterrupt), when Python begins one of its functions, after
 any call, and when a loop goes back; never inside a function written in C. So what sets the variable is in a ``try``
@@ -18,9 +20,14 @@ from contextvars import ContextVar
 from io import IOBase
 from itertools import repeat
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import TransformError
+
+if TYPE_CHECKING:
+    from micrograd_core.device import Device
+    from micrograd_core.dtypes import DType
+    from micrograd_core.random import Generator, State
 
 
 class during(IOBase, ContextDecorator):  # noqa: N801
@@ -52,6 +59,37 @@ class during(IOBase, ContextDecorator):  # noqa: N801
             self._variable.set(before)
             raise
 
+
+# ── the variables ────────────────────────────────────────────────────────────────────────────────────────────
+
+grad_modes: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
+"""Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
+deeper is as the last. A sweep inside `vmap` is not to be recorded at its own depth, and is to be at those below, whose
+graphs go through it. See `engine.modes`."""
+
+half_types: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
+"""The half type in which operations compute, if any: `engine.autocast`."""
+
+precisions: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
+"""In what float32 products are computed: `engine.autocast`."""
+
+default_devices: ContextVar[Device | None] = ContextVar("micrograd_default_device", default=None)
+"""Where tensors are made when nobody says; without it the environment decides: `device`."""
+
+generators: ContextVar[Generator | None] = ContextVar("micrograd_generator", default=None)
+"""Where random numbers come from when nobody says; without it from the process's generator: `random`."""
+
+watched_draws: ContextVar[tuple[dict[Generator, State], ...]] = ContextVar("micrograd_draws", default=())
+"""Who takes note of the generators that are drawn from, and of where each stood before: `random.watch`."""
+
+rewound: ContextVar[dict[Generator, Generator] | None] = ContextVar("micrograd_rewound", default=None)
+"""Which generators stand in for others: `random.rewind`."""
+
+forking: ContextVar[list[tuple[Generator, int]]] = ContextVar("micrograd_forking")
+"""The numbers that a child about to be forked gets for its generators: `random`."""
+
+computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
+"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
 
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
 """A `scalar.jit.Trace` that takes note of what Values do."""

@@ -11,10 +11,10 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
+from micrograd_core.ground.context import computing_again
 from micrograd_core.layout import is_integer
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
-from micrograd_core.transforms.checkpoint import computing_again
 
 
 def _check_counts(layer: str, **counts: int) -> None:

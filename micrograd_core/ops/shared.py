@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.record import Array, Op, Sample
 from micrograd_core.ops.tangents import symmetric
 
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
-def zero_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+
+def zero_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """Steps have derivative zero wherever they have one; at the jumps zero is the convention."""
     return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
 
@@ -22,7 +25,7 @@ def is_scalar(x: Any) -> bool:
     return type(x) in (bool, int, float, complex)
 
 
-def arrays(k: Any, *operands: Any) -> tuple[Any, ...]:
+def arrays(k: Table, *operands: Any) -> tuple[Any, ...]:
     """Operands of which some may be scalars, all as arrays."""
     dtype = next(x.dtype for x in operands if not is_scalar(x))
     return tuple(k.full(shape=(), fill_value=x, dtype=dtype) if is_scalar(x) else x for x in operands)
@@ -77,7 +80,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A composition or rule that adds up float16 and bfloat16 numbers as float32, and rounds once, at the end."""
 
     @functools.wraps(function)
-    def widened(k: Any, *operands: Any, **params: Any) -> Any:
+    def widened(k: Table, *operands: Any, **params: Any) -> Any:
         dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
         narrow = next((dtype for dtype in dtypes if dtype in NARROW), None)
         if narrow is None:
@@ -100,7 +103,7 @@ def along_axis(x: Any, axis: int, ndim: int) -> Shape:
     return tuple(x.shape[0] if each == axis else 1 for each in range(ndim))
 
 
-def times(k: Any, x: Any, weight: Any) -> Any:
+def times(k: Table, x: Any, weight: Any) -> Any:
     """``x * weight``, and just `x` for a weight left out."""
     return x if is_scalar(weight) and weight == 1 else k.multiply(x, weight)
 

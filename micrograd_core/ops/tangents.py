@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from micrograd_core.ops.record import Op
+    from micrograd_core.tables.table import Table
 
 
-def linear(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
+def linear(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The operation on tangents: of what is linear in all its operands together. Separate ones (indices) stay."""
     given = [
         x if i in op.separate else t if t is not None else _zero(k, x)
@@ -22,7 +23,7 @@ def linear(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params: An
     return getattr(k, op.name)(*given, **params)
 
 
-def product(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
+def product(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The rule of Leibniz: each operand replaced by its tangent, the others as they are."""
     function = getattr(k, op.name)
     return total(
@@ -30,7 +31,7 @@ def product(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params: A
     )
 
 
-def affine(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+def affine(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
     """The same of two operands, to whose product the third is added."""
     first, second, third = tangents
     function, added = getattr(k, op.name), 0.0 if third is None else third
@@ -44,7 +45,7 @@ def affine(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, bias: A
     )
 
 
-def symmetric(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
+def symmetric(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The gradient rules themselves: of elementwise operations, and others whose Jacobians are their own transposes."""
     assert isinstance(op.gradient, tuple)
     return total(
@@ -57,7 +58,7 @@ def symmetric(op: Op, k: Any, tangents: Any, out: Any, *operands: Any, **params:
     )
 
 
-def reduction(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, **params: Any) -> Any:
+def reduction(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, **params: Any) -> Any:
     """The sum of slopes times tangents: of what combines the elements along axes, each of them into one result."""
     assert isinstance(op.gradient, tuple)
     assert op.gradient[0] is not None
@@ -67,7 +68,7 @@ def reduction(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: Any, kee
     return found if found.dtype == out.dtype else k.real(found)
 
 
-def total(k: Any, terms: Any) -> Any:
+def total(k: Table, terms: Any) -> Any:
     """The sum of those terms that are not ``None``, which stands for zero."""
     found = None
     for term in terms:
@@ -75,5 +76,5 @@ def total(k: Any, terms: Any) -> Any:
     return found
 
 
-def _zero(k: Any, x: Any) -> Any:
+def _zero(k: Table, x: Any) -> Any:
     return k.full(shape=x.shape, fill_value=0, dtype=x.dtype) if hasattr(x, "shape") else 0.0

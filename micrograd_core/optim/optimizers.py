@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.ground.assignments import assign_all
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 class Optimizer:
@@ -132,11 +135,11 @@ class Optimizer:
                 changes += [(p, "_handle", handle), (p, "_storage", None)]
             assign_all(changes)
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """The new parameter, from kernels, parameter, gradient, and a copy of its state that this is to update."""
         raise NotImplementedError
 
-    def _update_parts(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def _update_parts(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """`update` for complex numbers: real and imaginary parts are parameters of their own."""
         parts = state["parts"] = {name: own.copy() for name, own in _parts(state, True).items()}
         both = zip((k.real, k.imag), parts.values(), strict=True)
@@ -262,7 +265,7 @@ class SGD(Optimizer):
     def keeps(self) -> tuple[str, ...]:  # noqa: D102
         return ("velocity",) if self.momentum else ()
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         if self.momentum:
@@ -331,7 +334,7 @@ class Adam(Optimizer):
     def keeps(self) -> tuple[str, ...]:  # noqa: D102
         return "step", "m", "v"
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         beta1, beta2 = self.betas
@@ -401,7 +404,7 @@ class AdamW(Adam):
         self._check(weight_decay=weight_decay)
         self.decay = weight_decay
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         return super().update(k, k.multiply(p, self.shrink) if self.decay else p, g, state)
 
     @property
@@ -444,7 +447,7 @@ class RMSprop(Optimizer):
     def keeps(self) -> tuple[str, ...]:  # noqa: D102
         return ("square", "velocity") if self.momentum else ("square",)
 
-    def update(self, k: Any, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         square = k.multiply(k.multiply(g, g), 1 - self.alpha)

@@ -16,10 +16,10 @@ from micrograd_core.dtypes import DType, pack, unpack
 from micrograd_core.engine.apply import apply
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.backward import deposit
-from micrograd_core.engine.graph import Leaf, count_consumers
+from micrograd_core.engine.graph import Leaf, is_node, parents_of
 from micrograd_core.engine.ingest import flatten, read
 from micrograd_core.engine.modes import is_grad_enabled
-from micrograd_core.engine.sweep import sweep
+from micrograd_core.engine.sweep import count_consumers, sweep
 from micrograd_core.errors import DeviceMismatch, DTypeError
 from micrograd_core.layout import Shape, nest
 from micrograd_core.ops import TABLE, Op
@@ -109,7 +109,7 @@ class Elements(Block):
         super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
 
     def prepare(self) -> Sequence[Any]:  # noqa: D102
-        if self.record.__class__ is list:
+        if is_node(self.record):
             count_consumers(self.record)
         return super().prepare()
 
@@ -128,8 +128,8 @@ def _entries(record: Any) -> list[Leaf]:
         each = waiting.pop()
         if each.__class__ is Leaf and each.values is not None:
             found.append(each)
-        for parent in each[4::2] if each.__class__ is list else ():
-            if parent.__class__ in (list, Leaf) and id(parent) not in seen:
+        for parent in parents_of(each):
+            if (is_node(parent) or parent.__class__ is Leaf) and id(parent) not in seen:
                 seen.add(id(parent))
                 waiting.append(parent)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.graph import Leaf, is_node, made_by, parents_of
 from micrograd_core.scalar.bridge import Elements
 from micrograd_core.scalar.packing import CONSTANT, operands, unpack
 from micrograd_core.scalar.sweep import Block
@@ -170,8 +170,8 @@ def children(node: Any) -> Iterator[Any]:
         yield from [node.record] if isinstance(node, Elements) else inputs
     elif isinstance(node, Leaf):
         yield from dict.fromkeys(x for x in node.values or () if x is not None)
-    elif isinstance(node, list):
-        yield from (parent for parent in node[4::2] if isinstance(parent, (list, Leaf)))
+    elif is_node(node):
+        yield from (parent for parent in parents_of(node) if is_node(parent) or isinstance(parent, Leaf))
 
 
 def _is_result(value: Value) -> bool:
@@ -191,10 +191,10 @@ def describe(node: Any) -> Node:
             return Node("stack", (f"{len(node.values)} Values",))
         owner = node.owner()
         return Node("", ("a tensor that is gone",)) if owner is None else Node("", _about(owner))
-    if isinstance(node, list):
+    if is_node(node):
         if not node:
             return Node("", ("freed by backward()",))
-        op, kernels, _, out = node[:4]
+        op, kernels, _, out = made_by(node)
         place = () if kernels.device.is_cpu() else (str(kernels.device),)
         result = f"{kernels.dtype(out)} {tuple(out.shape)}" if hasattr(out, "shape") else f"{len(out)} results"
         return Node(op.name, (result, *place))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from micrograd_core import device as devices
 from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import DeviceMismatch, not_copied
-from micrograd_core.ground.context import tracing
+from micrograd_core.ground.context import default_devices, tracing
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.packing import LONG, operands, pack, unpack
 from micrograd_core.scalar.rules import BINARY, REFLECTED, UNARY, constant
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 new = object.__new__
 recording = grad_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
-chosen_device = devices._default.get
+chosen_device = default_devices.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from math import copysign, inf, nan
 from operator import add, mul, neg, pos, sub
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, float64
 
@@ -103,6 +103,10 @@ def square(x: float) -> float:
 
 class Floats:
     """``k`` for gradient rules on floats: functions under the names of the op table."""
+
+    if TYPE_CHECKING:  # they are set below
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     @staticmethod
     def dtype(x: Any) -> DType:

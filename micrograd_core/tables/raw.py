@@ -83,7 +83,7 @@ class Kernels:
         self._core = {native: dtype for dtype, native in self._native.items()}
         self._met: dict[DType, Any] = {}
         self._settled: dict[str, Guard] = {}
-        self._ones: dict[DType, Any] = {}
+        self.one = lru_cache(maxsize=None)(self._one)
         self._cached = lru_cache(maxsize=256)(self._constant)  # kernels never mutate an input
 
     @classmethod
@@ -225,9 +225,6 @@ class Kernels:
             raise UnsupportedDType(dtype.name, target.backend.device, target.backend.dtypes)
         return target.receive(x, source.backend)
 
-    def one(self, dtype: DType) -> Any:
-        """The 0-d handle of 1, where every sweep starts."""
-        handle = self._ones.get(dtype)
-        if handle is None:
-            handle = self._ones[dtype] = self.upload(pack([1], dtype), (), dtype)
-        return handle
+    def _one(self, dtype: DType) -> Any:
+        """The 0-d handle of 1, where every sweep starts; made once."""
+        return self.upload(pack([1], dtype), (), dtype)

@@ -6,14 +6,18 @@ import linecache
 import sys
 from functools import partial
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
+from micrograd_core.engine.graph import is_node, made_by, parents_of, replace_op
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import AnomalyError
 from micrograd_core.ground.context import during
 from micrograd_core.ops import Op
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -34,7 +38,7 @@ class LocatedOp(Op):
 
 
 def _checked(name: str, line: str, rule: Any) -> Any:
-    def checked(k: Any, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+    def checked(k: Table, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
         d = rule(k, g, out, *operands, **params)
         if _has_nan(k, d):
             reason = (
@@ -48,7 +52,7 @@ def _checked(name: str, line: str, rule: Any) -> Any:
     return checked
 
 
-def _has_nan(k: Any, x: Any) -> bool:
+def _has_nan(k: Table, x: Any) -> bool:
     """Whether a handle, a tensor, or one of several, holds a NaN."""
     if x is None:
         return False
@@ -74,12 +78,12 @@ def _line(frame: FrameType | None) -> str:
 
 def _locate(frame: FrameType, event: str, result: Any) -> None:
     """A profile function: marks the record of each tensor that a function of this package returns."""
-    if event != "return" or result.__class__ is not Tensor or result._record.__class__ is not list:
+    if event != "return" or result.__class__ is not Tensor or not is_node(result._record):
         return
     record: Any = result._record
-    while record.__class__ is list and record and record[0].__class__ is Op:
-        record[0] = LocatedOp(record[0], _line(frame))
-        record = record[4] if record[0].name == "part" else None
+    while is_node(record) and record and (op := made_by(record)[0]).__class__ is Op:
+        replace_op(record, LocatedOp(op, _line(frame)))
+        record = parents_of(record)[0] if op.name == "part" else None
 
 
 _PROFILER: Any = SimpleNamespace(get=sys.getprofile, set=sys.setprofile)

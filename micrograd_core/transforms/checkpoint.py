@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any
 
 from micrograd_core import random
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import unrecorded
-from micrograd_core.engine.graph import Leaf, Version
+from micrograd_core.engine.graph import Leaf, Version, is_node, parents_of
 from micrograd_core.engine.hooks import HOOKED
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
 from micrograd_core.ground import trees
-from micrograd_core.ground.context import depth
+from micrograd_core.ground.context import computing_again, depth
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import lifted
 from micrograd_core.transforms.custom import node_of, one_tensor, rule
@@ -24,8 +24,6 @@ from micrograd_core.transforms.linearized import Linearized
 CHECKPOINT = Op(
     "checkpoint", "A function that is computed again for its gradient.", gradient=rule, gradient_aliases=True
 )
-computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
-"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
 
 CHANGED = (
     "checkpoint: computing the function again for its gradient, a tensor that it uses besides its arguments is no "
@@ -105,10 +103,8 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         again.larger = create
         return again.pull([g])
 
-    out = node_of(CHECKPOINT, value, [*inputs, *others], pull)
-    for version in versions:  # a write to what the function used shows at the start of the sweep
-        out._record += (version, out._handle)
-    return out
+    # a write to what the function used shows at the start of the sweep
+    return node_of(CHECKPOINT, value, [*inputs, *others], pull, versions=versions)
 
 
 def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
@@ -117,12 +113,9 @@ def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
     That is leaves, and variables of transforms around this one; and the states of memory that records nothing.
     """
     tensors, versions, seen = [], [], set(own)
-    stack = [[None] * 4 + [value._record]]
+    stack = [[value._record]]
     while stack:
-        record = stack.pop()
-        if not record:
-            raise GraphError(CHANGED)
-        for parent in record[4::2]:
+        for parent in stack.pop():
             if parent is None or id(parent) in seen:
                 continue
             seen.add(id(parent))
@@ -132,8 +125,10 @@ def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
             owner = _owner(parent)
             if owner is not None and owner._record is parent:
                 tensors.append(owner)
-            elif parent.__class__ is list:
-                stack.append(parent)
+            elif is_node(parent):
+                if not parent:
+                    raise GraphError(CHANGED)
+                stack.append(parents_of(parent))
     return tensors, versions
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.array import storage, unrecorded, wrap
+from micrograd_core.engine.graph import Version, new_record
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import ShapeError
@@ -16,6 +17,9 @@ from micrograd_core.ground.context import levels
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.transforms.linearized import Linearized, zero_leaf
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
@@ -32,7 +36,7 @@ class _Once:
         self.pull = pull
         self._last: tuple[Any, Sequence[Any]] = (None, ())
 
-    def __call__(self, k: Any, g: Any, operands: Sequence[Any], position: int) -> Any:
+    def __call__(self, k: Table, g: Any, operands: Sequence[Any], position: int) -> Any:
         seen, found = self._last
         if seen is not g:
             found = self._run(k, g, operands)
@@ -64,13 +68,20 @@ def rule(position: int) -> Any:
     return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
 
 
-def node_of(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
-    """`value` as the result of one operation on `inputs`."""
+def node_of(
+    op: Op,
+    value: Tensor,
+    inputs: Sequence[Tensor],
+    pull: Pull,
+    push: Push | None = None,
+    versions: Sequence[Version] = (),
+) -> Tensor:
+    """`value` as the result of one operation on `inputs`. A write to memory of which it saves `versions` is noticed."""
     out = wrap(Tensor, value._handle, value._kernels, value.dtype, None)
     params = {"pull": _Once(pull)} if push is None else {"pull": _Once(pull), "push": push}
-    out._record = [op, out._kernels, params, out._handle]
-    for x in inputs:
-        out._record += (x._record if x._record is not None else storage(x).version(), x._handle)
+    parents = [x._record if x._record is not None else storage(x).version() for x in inputs]
+    handles = [x._handle for x in inputs] + [out._handle] * len(versions)
+    out._record = new_record(op, out._kernels, params, out._handle, [*parents, *versions], handles)
     storage(value).tracked = True  # the record has saved its memory
     out._storage = value._storage
     return out

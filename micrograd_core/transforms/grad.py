@@ -11,7 +11,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import share, unrecorded, wrap
 from micrograd_core.engine.backward import leaves_of, seed_of
-from micrograd_core.engine.graph import Leaf, Record
+from micrograd_core.engine.graph import Leaf, Record, new_record, parents_of
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DTypeError
@@ -119,9 +119,9 @@ def _leads_beyond(node: Any, wanted: set[int]) -> bool:
         node = stack.pop()
         if node.__class__ is Leaf and id(node) not in wanted:
             return True
-        if node.__class__ is list and id(node) not in seen:
+        if id(node) not in seen:
             seen.add(id(node))
-            stack += node[4::2]
+            stack += parents_of(node)
     return False
 
 
@@ -184,7 +184,8 @@ def variable(name: str, x: Any, place: str) -> Tensor:
     x = lifted(x)
     new = wrap(Tensor, x._handle, x._kernels, x.dtype, None)
     if x._record is not None and records_at(x._kernels.depth):
-        new._record = [IDENTITY, x._kernels, {"variable": weakref.ref(new)}, x._handle, x._record, x._handle]
+        params = {"variable": weakref.ref(new)}
+        new._record = new_record(IDENTITY, x._kernels, params, x._handle, [x._record], [x._handle])
     else:
         new._record, new._grad = Leaf(new), None
     share(x, new)

@@ -9,12 +9,12 @@ vector products", 2017).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import unrecorded, wrap
-from micrograd_core.engine.graph import Leaf, Parts
+from micrograd_core.engine.graph import Leaf, Parts, new_record
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.engine.sweep import push, sweep
 from micrograd_core.errors import DTypeError, ShapeError
@@ -30,6 +30,9 @@ from micrograd_core.transforms.grad import (
     variables_of,
     with_aux,
 )
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # The root of a sweep that starts from several tensors: its cotangent is the list of theirs.
 JOIN = Op("join", "Several tensors.", gradient=lambda i: lambda k, g, out, *xs: g[i], gradient_aliases=True)
@@ -105,8 +108,8 @@ class Linearized:
 def joined(outputs: Sequence[Tensor]) -> list[Any]:
     """The root of a sweep from all of them."""
     first = outputs[0]
-    links = [part for y in outputs for part in (y._record, y._handle)]
-    return [JOIN, first._kernels, {}, first._handle, *links]
+    records, handles = [y._record for y in outputs], [y._handle for y in outputs]
+    return new_record(JOIN, first._kernels, {}, first._handle, records, handles)
 
 
 def _fitting(name: str, what: str, g: Any, like: Tensor) -> Tensor:
@@ -146,7 +149,7 @@ def linearized(
     return point, rebuilds, rebuild_output, out_of_graph(aux, point.wanted, outer)[0]
 
 
-def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
+def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
     if not isinstance(k, Recorded):
         given, result, xs = (_tensors(k, each) for each in (list(tangents), out, operands))
@@ -154,7 +157,7 @@ def transposed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any
     return _transposed(op, k, tangents, out, operands, params)
 
 
-def _transposed(op: Op, k: Any, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
+def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
     rules = op.gradient if isinstance(op.gradient, tuple) else map(op.gradient, range(len(operands)))  # type: ignore[arg-type]
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
@@ -186,7 +189,7 @@ def zero_leaf(y: Tensor) -> Tensor:
     return zero
 
 
-def _tensors(k: Any, x: Any) -> Any:
+def _tensors(k: Table, x: Any) -> Any:
     """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
     if isinstance(x, (list, tuple)):
         return type(x)(_tensors(k, each) for each in x)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, bool_, integer_range
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, wrapped, zero_rule
 from micrograd_core.ops.tangents import symmetric
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None) -> Op:
@@ -44,7 +47,7 @@ def _logical(name: str, doc: str, compose: Any) -> Op:
 # ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
+def _pow_base(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0 or NaN."""
     if is_scalar(n):
         return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else zero_rule(k, g, out, x)
@@ -54,7 +57,7 @@ def _pow_base(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     return k.multiply(g, k.multiply(n, power))
 
 
-def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
+def _pow_exponent(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0 for positive `n` and taken as 0 for ``n == 0``."""
     if not is_scalar(x):
         vanishing = k.logical_and(k.equal(x, 0), k.isfinite(out))  # negative powers of 0 are infinite
@@ -70,39 +73,39 @@ def _pow_exponent(k: Any, g: Any, out: Any, x: Any, n: Any) -> Any:
     return k.multiply(g, k.multiply(out, log))
 
 
-def _share(k: Any, g: Any, won: Any, tied: Any) -> Any:
+def _share(k: Table, g: Any, won: Any, tied: Any) -> Any:
     """`g` to the winner, half of it to each side of a tie."""
     return k.where(tied, k.multiply(g, 0.5), k.where(won, g, 0))
 
 
-def _within(k: Any, x: Any, low: Any, high: Any) -> Any:
+def _within(k: Table, x: Any, low: Any, high: Any) -> Any:
     return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
 
 
-def _subtract(k: Any, x: Any, y: Any) -> Any:
+def _subtract(k: Table, x: Any, y: Any) -> Any:
     return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
 
 
-def _flip_order(k: Any, x: Any, dtype: DType) -> Any:
+def _flip_order(k: Table, x: Any, dtype: DType) -> Any:
     """A map that reverses the order of a dtype without overflow: ``-x`` for floats, ``~x`` for integers and bools."""
     if is_scalar(x):
         return -float(x) if dtype.is_floating else wrapped(~x, dtype)
     return k.negative(x) if dtype.is_floating else k.bitwise_invert(x)
 
 
-def _negative(k: Any, x: Any) -> Any:
+def _negative(k: Table, x: Any) -> Any:
     if k.dtype(x).kind == "unsigned integer":  # two's complement; -1 does not fit the dtype
         return k.add(k.bitwise_invert(x), 1)
     return k.multiply(x, -1)
 
 
-def _bitwise_invert(k: Any, x: Any) -> Any:
+def _bitwise_invert(k: Table, x: Any) -> Any:
     dtype = k.dtype(x)
     all_ones = True if dtype is bool_ else -1 if dtype.kind == "signed integer" else integer_range(dtype)[1]
     return k.bitwise_xor(x, all_ones)
 
 
-def _hypot(k: Any, x: Any, y: Any) -> Any:
+def _hypot(k: Table, x: Any, y: Any) -> Any:
     """``m sqrt(1 + (n / m)**2)`` of the greater and the lesser modulus: squares neither overflow nor vanish."""
     x, y = (k.abs(each) for each in arrays(k, x, y))
     most, least = k.maximum(x, y), k.minimum(x, y)
@@ -112,22 +115,22 @@ def _hypot(k: Any, x: Any, y: Any) -> Any:
     return k.where(infinite, math.inf, length)
 
 
-def _leg(k: Any, g: Any, out: Any, leg: Any) -> Any:
+def _leg(k: Table, g: Any, out: Any, leg: Any) -> Any:
     """``leg / hypotenuse``, and 0 where both are: 0 / inf is, and so are its derivatives."""
     return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), math.inf, out)))
 
 
-def _minimum(k: Any, x: Any, y: Any) -> Any:
+def _minimum(k: Table, x: Any, y: Any) -> Any:
     dtype = k.dtype(y if is_scalar(x) else x)
     return _flip_order(k, k.maximum(_flip_order(k, x, dtype), _flip_order(k, y, dtype)), dtype)
 
 
-def _relu_gradient(k: Any, x: Any, y: Any) -> Any:
+def _relu_gradient(k: Table, x: Any, y: Any) -> Any:
     x, y = arrays(k, x, y)
     return k.where(k.less(0, y), x, 0)
 
 
-def _isinf(k: Any, x: Any) -> Any:
+def _isinf(k: Table, x: Any) -> Any:
     dtype = k.dtype(x)
     if dtype.is_complex:
         return k.logical_or(k.isinf(k.real(x)), k.isinf(k.imag(x)))

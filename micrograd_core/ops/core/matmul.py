@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
 from micrograd_core.ops.tangents import affine, product
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -25,26 +28,26 @@ def _check_matmul(op: str, x: Shape, y: Shape) -> None:
     broadcast_shapes(op, x[:-2], y[:-2])
 
 
-def _swap(k: Any, x: Any) -> Any:
+def _swap(k: Table, x: Any) -> Any:
     """The matrix transpose: the last two axes exchanged."""
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _column(k: Any, x: Any) -> Any:
+def _column(k: Table, x: Any) -> Any:
     return k.reshape(x, shape=(*x.shape, 1))
 
 
-def _row(k: Any, x: Any) -> Any:
+def _row(k: Table, x: Any) -> Any:
     return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
-def _as_matrix(k: Any, x: Any) -> Any:
+def _as_matrix(k: Table, x: Any) -> Any:
     """All rows one below the other."""
     return x if len(x.shape) == 2 else k.reshape(x, shape=(math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _matmul(k: Any, x: Any, y: Any) -> Any:
+def _matmul(k: Table, x: Any, y: Any) -> Any:
     """``sum_j x[..., i, j] * y[..., j, l]``, with vectors as a row and a column."""
     _check_matmul("matmul", x.shape, y.shape)
     if len(y.shape) == 1:
@@ -55,7 +58,7 @@ def _matmul(k: Any, x: Any, y: Any) -> Any:
     return k.sum(terms, axis=(len(terms.shape) - 2,), keepdims=False)
 
 
-def _matmul_left(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _matmul_left(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``g @ y.T``."""
     if len(y.shape) == 1:
         return k.multiply(_column(k, g) if len(x.shape) > 1 else g, y)
@@ -64,7 +67,7 @@ def _matmul_left(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
     return k.matmul(y, g) if len(x.shape) == 1 else k.matmul(g, _swap(k, y))
 
 
-def _matmul_right(k: Any, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _matmul_right(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``x.T @ g``."""
     if len(y.shape) == 1 < len(x.shape):
         rows = math.prod(x.shape[:-1])
@@ -88,7 +91,7 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
         )
 
 
-def _linear_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
+def _linear_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
     return k.matmul(_swap(k, _as_matrix(k, g)), _as_matrix(k, x))
 

@@ -6,7 +6,7 @@ Most return views. Kernels receive full shapes (no ``-1``), non-negative axes, a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.dtypes import dtype as as_dtype
@@ -23,6 +23,9 @@ from micrograd_core.layout import (
 )
 from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -123,26 +126,26 @@ def requested(dtype: DType, params: dict[str, Any]) -> DType:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def permute_rule(k: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def permute_rule(k: Table, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     """The inverse permutation."""
     return k.permute_dims(g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
-def _as_operand(k: Any, g: Any, out: Any, x: Any, **params: Any) -> Any:
+def _as_operand(k: Table, g: Any, out: Any, x: Any, **params: Any) -> Any:
     return k.reshape(g, shape=x.shape)
 
 
-def _expand_dims(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _expand_dims(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
     lengths = iter(x.shape)
     ndim = len(x.shape) + len(axis)
     return k.reshape(x, shape=tuple(1 if each in axis else next(lengths) for each in range(ndim)))
 
 
-def _squeeze(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _squeeze(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
     return k.reshape(x, shape=tuple(length for each, length in enumerate(x.shape) if each not in axis))
 
 
-def _flip(k: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _flip(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
     key = tuple(slice(None, None, -1) if each in axis else slice(None) for each in range(len(x.shape)))
     return k.getitem(x, key=resolve_key(key, x.shape))
 
@@ -151,14 +154,14 @@ def _along(axis: int, start: int, stop: int, shape: tuple[int, ...]) -> tuple[sl
     return tuple(slice(start, stop, 1) if each == axis else slice(0, length, 1) for each, length in enumerate(shape))
 
 
-def _astype_rule(k: Any, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
+def _astype_rule(k: Table, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
     """Back to the operand's dtype. A real number that became complex moves along the real axis only."""
     if dtype.is_complex and not k.dtype(x).is_complex:
         g = k.real(g)
     return k.astype(g, dtype=x.dtype)
 
 
-def _concat(k: Any, *xs: Any, axis: int | None) -> Any:
+def _concat(k: Table, *xs: Any, axis: int | None) -> Any:
     if axis is None:
         xs, axis = tuple(k.reshape(x, shape=(math.prod(x.shape),)) for x in xs), 0
     shape = list(xs[0].shape)
@@ -175,7 +178,7 @@ def _concat(k: Any, *xs: Any, axis: int | None) -> Any:
 def _concat_rule(position: int) -> Any:
     """Each operand takes its own piece of the cotangent."""
 
-    def rule(k: Any, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
+    def rule(k: Table, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
         lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
         start = sum(lengths[:position])
         piece = k.getitem(g, key=_along(axis or 0, start, start + lengths[position], g.shape))
@@ -184,11 +187,11 @@ def _concat_rule(position: int) -> Any:
     return rule
 
 
-def _getitem_rule(k: Any, g: Any, out: Any, x: Any, *, key: Any) -> Any:
+def _getitem_rule(k: Table, g: Any, out: Any, x: Any, *, key: Any) -> Any:
     return k.scatter(k.full(shape=x.shape, fill_value=0, dtype=x.dtype), g, key=key)
 
 
-def _one_hot(k: Any, x: Any, *, num_classes: int, dtype: Any) -> Any:
+def _one_hot(k: Table, x: Any, *, num_classes: int, dtype: Any) -> Any:
     classes = k.arange(num_classes, dtype=int64)
     indices = k.expand_dims(k.astype(x, dtype=int64), axis=(len(x.shape),))  # int8 cannot count to 200
     return k.astype(k.equal(indices, classes), dtype=dtype)
@@ -443,7 +446,7 @@ def _assigned(x: Any, values: Any, key: Any) -> Any:
     return result
 
 
-def unbroadcast(k: Any, g: Any, shape: tuple[int, ...]) -> Any:
+def unbroadcast(k: Table, g: Any, shape: tuple[int, ...]) -> Any:
     """Sum `g` over the axes along which an operand of `shape` was broadcast to reach it."""
     new = len(g.shape) - len(shape)
     axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
@@ -12,8 +12,11 @@ from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Arr
 from micrograd_core.ops.shared import in_float32, to_bool, to_int64
 from micrograd_core.ops.tangents import linear, reduction
 
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
-def restore_axes(k: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+
+def restore_axes(k: Table, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """`g`, the shape of `x` reduced over `axis`, with the reduced axes back as axes of length 1."""
     if keepdims or axis is None:  # a 0-d array broadcasts as it is
         return g
@@ -75,35 +78,35 @@ _SAMPLES = (
 _ZERO_LENGTH = (Sample(Array((0, 3))), Sample(Array((2, 0)), axis=0), Sample(Array((2, 0)), axis=1))
 
 
-def _sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     if axis is not None:  # a 0-d array broadcasts as it is
         g = restore_axes(k, g, x, axis, keepdims)
     return k.spread(g, shape=x.shape)
 
 
-def _mean_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _mean_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     share = 1 / max(count(x, axis), 1)  # the count itself may be too large for float16
     return k.spread(k.multiply(restore_axes(k, g, x, axis, keepdims), share), shape=x.shape)
 
 
 @in_float32
-def _mean(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _mean(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return k.divide(k.sum(x, axis=axis, keepdims=keepdims), count(x, axis))
 
 
-def _extremum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _extremum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """Elements tied for the extremum share its gradient evenly; NaN ones, which win, likewise."""
     tied = k.logical_or(k.equal(x, restore_axes(k, out, x, axis, keepdims)), k.isnan(x))
     winners = k.sum(k.astype(tied, dtype=x.dtype), axis=axis, keepdims=True)
     return k.where(tied, k.divide(restore_axes(k, g, x, axis, keepdims), winners), 0)
 
 
-def _min(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _min(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
     return flip(k.max(flip(x), axis=axis, keepdims=keepdims))
 
 
-def _deviations(k: Any, x: Any, axis: Any) -> Any:
+def _deviations(k: Table, x: Any, axis: Any) -> Any:
     return k.subtract(x, k.mean(x, axis=axis, keepdims=True))
 
 
@@ -113,19 +116,19 @@ def _divisor(x: Any, axis: Any, correction: float) -> float:
 
 
 @in_float32
-def _var(k: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _var(k: Table, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     total = k.sum(k.square(_deviations(k, x, axis)), axis=axis, keepdims=keepdims)
     return k.divide(total, _divisor(x, axis, correction))
 
 
 @in_float32
-def _var_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _var_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     scale = k.multiply(restore_axes(k, g, x, axis, keepdims), 2 / _divisor(x, axis, correction))
     return k.multiply(_deviations(k, x, axis), scale)
 
 
 @in_float32
-def _std_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _std_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     """``(x - mean) / (n std)``, and 0 where there is no deviation: 0 / inf is, and so are its derivatives."""
     spread = restore_axes(k, out, x, axis, keepdims)
     flat = k.equal(spread, 0)
@@ -134,7 +137,7 @@ def _std_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, correction: float,
     return k.multiply(_deviations(k, x, axis), share)
 
 
-def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+def _argmax(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     """The first position of the maximum: of the positions where it stands, the one furthest from the end."""
     if axis is None:
         flat = k.argmax(k.reshape(x, shape=(count(x, None),)), axis=0, keepdims=False)
@@ -150,18 +153,18 @@ def _argmax(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     return k.subtract(length, furthest)
 
 
-def _argmin(k: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+def _argmin(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
     return k.argmax(flip(x), axis=axis, keepdims=keepdims)
 
 
-def _cut(k: Any, x: Any, axis: int, start: int, stop: int) -> Any:
+def _cut(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
     """``x[..., start:stop, ...]``."""
     key = tuple(slice(start, stop, 1) if each == axis else slice(0, n, 1) for each, n in enumerate(x.shape))
     return k.getitem(x, key=key)
 
 
-def _prod(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _prod(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """Halves multiplied until one element is left: no division, and so right gradients where elements are 0."""
     axes = tuple(range(len(x.shape))) if axis is None else axis
     kept = [each for each in range(len(x.shape)) if each not in axes]
@@ -191,7 +194,7 @@ def _scan_parameters(name: str) -> Any:
 def _scan(combine: str, initial: int) -> Any:
     """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too."""
 
-    def compose(k: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
+    def compose(k: Table, x: Any, *, axis: int, include_initial: bool) -> Any:
         length, step = x.shape[axis], 1
         if include_initial:
             shape = tuple(1 if each == axis else n for each, n in enumerate(x.shape))
@@ -206,7 +209,7 @@ def _scan(combine: str, initial: int) -> Any:
     return compose
 
 
-def _cumulative_sum_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
+def _cumulative_sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
     """The cumulative sum from the other end."""
     if include_initial:
         g = _cut(k, g, axis, 1, g.shape[axis])
@@ -235,7 +238,7 @@ _SCANS = (
 
 
 @in_float32
-def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _logsumexp(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     top = k.max(x, axis=axis, keepdims=True)
     shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
     total = k.log(k.sum(k.exp(k.subtract(x, shift)), axis=axis, keepdims=keepdims))
@@ -243,13 +246,13 @@ def _logsumexp(k: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return k.add(total, k.reshape(shift, shape=kept))
 
 
-def _logsumexp_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _logsumexp_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """The softmax; not as ``exp(x - out)``, which would carry the rounding of a large `out`."""
     return k.multiply(restore_axes(k, g, x, axis, keepdims), _shares(k, x, axis=axis))
 
 
 @in_float32
-def _shares(k: Any, x: Any, *, axis: Any) -> Any:
+def _shares(k: Table, x: Any, *, axis: Any) -> Any:
     top = k.max(x, axis=axis, keepdims=True)
     infinite = k.logical_and(k.equal(x, top), k.isinf(top))  # where inf - inf would be NaN
     e = k.exp(k.where(infinite, 0, k.subtract(x, top)))
@@ -263,12 +266,12 @@ def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = Fal
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
 
 
-def _zeros(k: Any, x: Any, **params: Any) -> Any:
+def _zeros(k: Table, x: Any, **params: Any) -> Any:
     """How many elements over the axes are 0, or false."""
     return k.sum(k.astype(k.equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params)
 
 
-def _any(k: Any, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+def _any(k: Table, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     if k.dtype(x) is bool_:
         return k.less(0, k.sum(k.astype(x, dtype=int64), axis=axis, keepdims=keepdims))
     count = math.prod(x.shape if axis is None else [x.shape[each] for each in axis])

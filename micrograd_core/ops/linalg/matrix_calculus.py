@@ -18,32 +18,35 @@ A symmetric matrix is read by one of its triangles; its gradient is symmetric. W
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import GraphError
 from micrograd_core.layout import Shape, resolve_key
 
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
 # ── small parts of rules ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def conj(k: Any, x: Any) -> Any:
+def conj(k: Table, x: Any) -> Any:
     """The complex conjugate; of real numbers, they themselves."""
     return k.conj(x) if k.dtype(x).is_complex else x
 
 
-def _t(k: Any, x: Any) -> Any:
+def _t(k: Table, x: Any) -> Any:
     """The matrix transpose."""
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _h(k: Any, x: Any) -> Any:
+def _h(k: Table, x: Any) -> Any:
     """The conjugate transpose."""
     return conj(k, _t(k, x))
 
 
-def product(k: Any, *matrices: Any) -> Any:
+def product(k: Table, *matrices: Any) -> Any:
     """From left to right."""
     result = matrices[0]
     for each in matrices[1:]:
@@ -51,58 +54,58 @@ def product(k: Any, *matrices: Any) -> Any:
     return result
 
 
-def in_dtype_of(k: Any, real: Any, x: Any) -> Any:
+def in_dtype_of(k: Table, real: Any, x: Any) -> Any:
     """Real numbers in the dtype of `x`."""
     return real if real.dtype == x.dtype else k.astype(real, dtype=x.dtype)
 
 
-def _per_column(k: Any, x: Any) -> Any:
+def _per_column(k: Table, x: Any) -> Any:
     """One number per column: an axis of length 1 before the last."""
     return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
-def per_matrix(k: Any, x: Any) -> Any:
+def per_matrix(k: Table, x: Any) -> Any:
     """One number per matrix: two axes of length 1 at the end."""
     return k.reshape(x, shape=(*x.shape, 1, 1))
 
 
-def _position(k: Any, rows: int, columns: int) -> tuple[Any, Any]:
+def _position(k: Table, rows: int, columns: int) -> tuple[Any, Any]:
     """Row and column numbers, which broadcast to a matrix."""
     return k.reshape(k.arange(rows, dtype=int64), shape=(rows, 1)), k.arange(columns, dtype=int64)
 
 
-def _eye(k: Any, x: Any, n: int) -> Any:
+def _eye(k: Table, x: Any, n: int) -> Any:
     """The identity, in the dtype of `x`."""
     return k.astype(k.equal(*_position(k, n, n)), dtype=x.dtype)
 
 
-def _triangle(k: Any, x: Any, diagonal: float, *, upper: bool = False) -> Any:
+def _triangle(k: Table, x: Any, diagonal: float, *, upper: bool = False) -> Any:
     """A triangle of `x`, with its diagonal multiplied by `diagonal`."""
     row, column = _position(k, *x.shape[-2:])
     inside = k.less(row, column) if upper else k.less(column, row)
     return k.where(inside, x, k.where(k.equal(row, column), k.multiply(x, diagonal), 0))
 
 
-def _hermitian(k: Any, x: Any) -> Any:
+def _hermitian(k: Table, x: Any) -> Any:
     """``(x + x^H) / 2``."""
     return k.multiply(k.add(x, _h(k, x)), 0.5)
 
 
-def _column_slice(k: Any, x: Any, start: int, stop: int) -> Any:
+def _column_slice(k: Table, x: Any, start: int, stop: int) -> Any:
     return k.getitem(x, key=resolve_key((..., slice(start, stop)), x.shape))
 
 
 def conjugate_calculus(rule: Any) -> Any:
     """A rule from the literature, where ``dL = Re tr(G^H dX)``, for the sweep, where ``dL = Re sum(g dX)``."""
 
-    def bilinear(k: Any, g: Any, out: Any, x: Any, **params: Any) -> Any:
+    def bilinear(k: Table, g: Any, out: Any, x: Any, **params: Any) -> Any:
         g = tuple(each if each is None else conj(k, each) for each in g) if isinstance(g, tuple) else conj(k, g)
         return conj(k, rule(k, g, out, x, **params))
 
     return bilinear
 
 
-def _sum_of(k: Any, terms: list[Any]) -> Any:
+def _sum_of(k: Table, terms: list[Any]) -> Any:
     """The sum of one or more terms."""
     total = terms[0]
     for term in terms[1:]:
@@ -113,14 +116,14 @@ def _sum_of(k: Any, terms: list[Any]) -> Any:
 # ── solving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def solve_right(k: Any, g: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_right(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
     """``A^-T g`` (Giles, 2.3.1)."""
     if len(b.shape) == 1 and len(g.shape) > 1:  # one vector for a stack of matrices
         return k.reshape(k.solve(_t(k, a), k.reshape(g, shape=(*g.shape, 1))), shape=g.shape)
     return k.solve(_t(k, a), g)
 
 
-def solve_left(k: Any, g: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_left(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
     """``-(A^-T g) out^T``."""
     g = solve_right(k, g, out, a, b)
     if len(b.shape) == 1:
@@ -128,18 +131,18 @@ def solve_left(k: Any, g: Any, out: Any, a: Any, b: Any) -> Any:
     return k.negative(k.matmul(g, _t(k, out)))
 
 
-def inv(k: Any, x: Any) -> Any:
+def inv(k: Table, x: Any) -> Any:
     """The solution of ``x y = identity``."""
     return k.solve(x, _eye(k, x, x.shape[-1]))
 
 
-def inv_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def inv_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``-out^T g out^T`` (Giles, 2.2.3)."""
     transposed = _t(k, out)
     return k.negative(product(k, transposed, g, transposed))
 
 
-def solve_tangent(op: Any, k: Any, tangents: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_tangent(op: Any, k: Table, tangents: Any, out: Any, a: Any, b: Any) -> Any:
     """``A^-1 (db - dA out)``."""
     da, db = tangents
     if da is not None:
@@ -152,17 +155,17 @@ def solve_tangent(op: Any, k: Any, tangents: Any, out: Any, a: Any, b: Any) -> A
     return k.solve(a, db)
 
 
-def inv_tangent(op: Any, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+def inv_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
     """``-A^-1 dA A^-1``."""
     return k.negative(product(k, out, tangents[0], out))
 
 
-def det_tangent(op: Any, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+def det_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
     """The sum of cofactors times tangents."""
     return k.sum(k.multiply(k.cofactor(x), tangents[0]), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=False)
 
 
-def matrix_power(k: Any, x: Any, *, n: int) -> Any:
+def matrix_power(k: Table, x: Any, *, n: int) -> Any:
     """By repeated squaring."""
     if n == 0:
         row, _ = _position(k, *x.shape[-2:])
@@ -180,7 +183,7 @@ def matrix_power(k: Any, x: Any, *, n: int) -> Any:
 # ── determinants ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def slogdet_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def slogdet_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``g A^-T`` for the logarithm (Giles, 2.2.4); the sign turns with the imaginary part of ``tr(A^-1 dA)``."""
     sign, logabsdet = g
     terms = [] if logabsdet is None else [in_dtype_of(k, logabsdet, x)]
@@ -191,13 +194,13 @@ def slogdet_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
     return k.multiply(per_matrix(k, _sum_of(k, terms)), k.inv(_t(k, x)))
 
 
-def det(k: Any, x: Any) -> Any:
+def det(k: Table, x: Any) -> Any:
     """The sign times the absolute value."""
     sign, logabsdet = k.slogdet(x)
     return k.multiply(sign, in_dtype_of(k, k.exp(logabsdet), x))
 
 
-def cofactor(k: Any, x: Any) -> Any:
+def cofactor(k: Table, x: Any) -> Any:
     """With ``x = U S Vh``: ``det(U Vh) conj(U P Vh)``, where P holds the products of all other singular values."""
     u, s, vh = k.svd(x, full_matrices=True)
     others = k.where(k.equal(*_position(k, *x.shape[-2:])), 1, _per_column(k, s))
@@ -211,7 +214,7 @@ def cofactor(k: Any, x: Any) -> Any:
     )
 
 
-def cofactor_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def cofactor_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """From ``out = det(A) A^-T``: ``sum(g out) A^-T - A^-T g^T out``, where A can be inverted."""
     inverse = k.inv(_t(k, x))
     total = k.sum(k.multiply(g, out), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
@@ -221,7 +224,7 @@ def cofactor_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
 # ── factorisations ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cholesky_rule(k: Any, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
+def cholesky_rule(k: Table, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
     """``L^-H tril(L^H G) L^-1`` with half the diagonal, made symmetric (Murray, 10)."""
     lower, g = (_h(k, out), _h(k, g)) if upper else (out, g)
     adjoint = _h(k, lower)
@@ -230,7 +233,7 @@ def cholesky_rule(k: Any, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
     return _hermitian(k, k.solve(adjoint, _h(k, half)))
 
 
-def _reciprocal_gaps(k: Any, values: Any, like: Any, *, squared: bool = False) -> Any:
+def _reciprocal_gaps(k: Table, values: Any, like: Any, *, squared: bool = False) -> Any:
     """``1 / (values_j - values_i)``, or of their squares; 0 on the diagonal, infinite where values repeat."""
     row, column = _per_column(k, values), k.reshape(values, shape=(*values.shape, 1))
     gaps = k.subtract(row, column)
@@ -239,7 +242,7 @@ def _reciprocal_gaps(k: Any, values: Any, like: Any, *, squared: bool = False) -
     return in_dtype_of(k, k.divide(1, k.where(k.equal(*_position(k, n, n)), math.inf, gaps)), like)
 
 
-def eigh_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def eigh_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``V (diag(g) + V^H G / gaps) V^H`` (Giles, 3.1), made symmetric."""
     (values, vectors), (g_values, g_vectors) = out, g
     adjoint = _h(k, vectors)
@@ -252,7 +255,7 @@ def eigh_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
     return _sum_of(k, terms)
 
 
-def eig_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def eig_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``V^-H (diag(g) + M / conj(gaps)) V^H``, ``M = V^H G - V^H V diag(Re(V^H G))`` (Boeddeker et al., 4.77).
 
     What is taken off in M keeps the vectors' lengths; of their phases the rule says that they do not turn.
@@ -273,7 +276,7 @@ def eig_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
     return total if k.dtype(x).is_complex else k.real(total)
 
 
-def svd_rule(k: Any, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
+def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
     """Wan and Zhang, 3, with what lies outside the spaces of U and V for matrices that are not square."""
     (u, s, vh), (g_u, g_s, g_vh) = out, g
     rows, columns = x.shape[-2:]
@@ -311,11 +314,11 @@ def svd_rule(k: Any, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
     return _sum_of(k, terms)
 
 
-def _skew(k: Any, x: Any) -> Any:
+def _skew(k: Table, x: Any) -> Any:
     return k.subtract(x, _h(k, x))
 
 
-def qr_rule(k: Any, g: Any, out: Any, x: Any, *, mode: str) -> Any:
+def qr_rule(k: Table, g: Any, out: Any, x: Any, *, mode: str) -> Any:
     """``(G_Q + Q copyltu(M)) R^-H`` with ``M = R G_R^H - G_Q^H Q`` (Walter and Lehmann, 3.3).
 
     Of a wide matrix, the columns beyond the square part are ``Q R``'s and no more (Roberts and Roberts, 3).
@@ -352,7 +355,7 @@ def qr_rule(k: Any, g: Any, out: Any, x: Any, *, mode: str) -> Any:
 # ── what follows from singular values ────────────────────────────────────────────────────────────────────────
 
 
-def _cutoff(k: Any, s: Any, shape: Shape, rtol: Any) -> Any:
+def _cutoff(k: Table, s: Any, shape: Shape, rtol: Any) -> Any:
     """The greatest singular value that counts as zero; by default the rounding of the largest one."""
     largest = k.max(s, axis=(len(s.shape) - 1,), keepdims=True)
     if rtol is None:
@@ -361,7 +364,7 @@ def _cutoff(k: Any, s: Any, shape: Shape, rtol: Any) -> Any:
     return k.multiply(largest, k.constant(rtol[1], (*rtol[0], 1), k.dtype(s)))
 
 
-def pinv(k: Any, x: Any, *, rtol: Any) -> Any:
+def pinv(k: Table, x: Any, *, rtol: Any) -> Any:
     """``V S^-1 U^H``, without what belongs to singular values that count as zero."""
     if 0 in x.shape[-2:]:
         return k.full(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]), fill_value=0, dtype=x.dtype)
@@ -371,7 +374,7 @@ def pinv(k: Any, x: Any, *, rtol: Any) -> Any:
     return k.matmul(k.multiply(_h(k, vh), _per_column(k, in_dtype_of(k, reciprocal, x))), _h(k, u))
 
 
-def pinv_rule(k: Any, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:
+def pinv_rule(k: Table, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:
     """Golub and Pereyra, 4.12: right for any rank, as long as that does not change."""
     p, adjoint, g_h = out, _h(k, out), _h(k, g)
     direct = product(k, adjoint, g, adjoint)
@@ -381,7 +384,7 @@ def pinv_rule(k: Any, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:
     return k.subtract(k.add(product(k, left, g_h, p, adjoint), product(k, adjoint, p, g_h, right)), direct)
 
 
-def matrix_rank(k: Any, x: Any, *, rtol: Any) -> Any:
+def matrix_rank(k: Table, x: Any, *, rtol: Any) -> Any:
     """How many singular values do not count as zero."""
     if 0 in x.shape[-2:]:
         return k.full(shape=x.shape[:-2], fill_value=0, dtype=int64)

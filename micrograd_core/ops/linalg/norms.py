@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
@@ -19,6 +19,9 @@ from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.standard.complex import real_dtype
 from micrograd_core.ops.tangents import product, reduction
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def _matrix_norm_parameters(x: Any, /, *, keepdims: bool = False, ord: float | s
 
 
 @in_float32
-def _vector_norm(k: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
+def _vector_norm(k: Table, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
     """``sum(|x|**ord)**(1/ord)`` of elements divided by the largest, so that no power overflows or vanishes."""
     size = k.abs(x)
     if ord == math.inf:
@@ -95,7 +98,7 @@ def _reduced(shape: Shape, axis: Any, keepdims: bool) -> Shape:
     return tuple(1 if i in gone else n for i, n in enumerate(shape) if keepdims or i not in gone)
 
 
-def _vector_norm_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
+def _vector_norm_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
     """``sign(x) (|x| / norm)**(ord - 1)``, and 0 for the zero vector; elements tied for the maximum share evenly."""
     if ord == 0:
         return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
@@ -117,7 +120,7 @@ def _vector_norm_rule(k: Any, g: Any, out: Any, x: Any, *, axis: Any, keepdims: 
     return k.multiply(k.multiply(g, weight), conj(k, k.sign(x)))
 
 
-def _matrix_norm(k: Any, x: Any, *, keepdims: bool, ord: Any) -> Any:
+def _matrix_norm(k: Table, x: Any, *, keepdims: bool, ord: Any) -> Any:
     ndim = len(x.shape)
     last, both = ndim - 1, (ndim - 2, ndim - 1)
     if ord == "fro":
@@ -134,7 +137,7 @@ def _matrix_norm(k: Any, x: Any, *, keepdims: bool, ord: Any) -> Any:
 # ── movement ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _diagonal(k: Any, x: Any, *, offset: int) -> Any:
+def _diagonal(k: Table, x: Any, *, offset: int) -> Any:
     """Every (n + 1)-th element of the flattened matrix."""
     *batch, rows, columns = x.shape
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -144,14 +147,14 @@ def _diagonal(k: Any, x: Any, *, offset: int) -> Any:
     return k.getitem(flat, key=resolve_key(key, flat.shape))
 
 
-def _trace(k: Any, x: Any, *, offset: int, dtype: Any) -> Any:
+def _trace(k: Table, x: Any, *, offset: int, dtype: Any) -> Any:
     along = k.diagonal(x, offset=offset)
     wanted = accumulator(k.dtype(x)) if dtype is None else dtype
     along = along if wanted is k.dtype(x) else k.astype(along, dtype=wanted)
     return k.sum(along, axis=(len(x.shape) - 2,), keepdims=False)
 
 
-def _cross(k: Any, x: Any, y: Any, *, axis: int) -> Any:
+def _cross(k: Table, x: Any, y: Any, *, axis: int) -> Any:
     def at(z: Any, i: int) -> Any:
         key = (..., slice(i, i + 1), *[slice(None)] * (-axis - 1))
         return k.getitem(z, key=resolve_key(key, z.shape))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
 from micrograd_core.ops.tangents import product
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
 
@@ -39,7 +42,7 @@ def _tensordot_parameters(
     return {"axes": pair}
 
 
-def _tensordot(k: Any, x: Any, y: Any, *, axes: tuple[Shape, Shape]) -> Any:
+def _tensordot(k: Table, x: Any, y: Any, *, axes: tuple[Shape, Shape]) -> Any:
     """One matrix product: what is summed over stands last in the first matrix and first in the second."""
     rows = tuple(axis for axis in range(len(x.shape)) if axis not in axes[0])
     columns = tuple(axis for axis in range(len(y.shape)) if axis not in axes[1])
@@ -70,23 +73,23 @@ def _vecdot_parameters(x1: Any, x2: Any, /, *, axis: int = -1) -> dict[str, Any]
     return {"axis": at}
 
 
-def _conj(k: Any, x: Any) -> Any:
+def _conj(k: Table, x: Any) -> Any:
     return k.conj(x) if k.dtype(x).is_complex else x
 
 
-def _sum(k: Any, x: Any, axis: Shape) -> Any:
+def _sum(k: Table, x: Any, axis: Shape) -> Any:
     """In the dtype of `x`: small integers wrap, as in a matrix product."""
     total = k.sum(x, axis=axis, keepdims=False)
     return total if k.dtype(x).is_floating else k.astype(total, dtype=x.dtype)
 
 
-def _vecdot(k: Any, x: Any, y: Any, *, axis: int) -> Any:
+def _vecdot(k: Table, x: Any, y: Any, *, axis: int) -> Any:
     product = k.multiply(_conj(k, x), y)
     return _sum(k, product, (len(product.shape) + axis,))
 
 
 def _vecdot_rule(position: int) -> Any:
-    def rule(k: Any, g: Any, out: Any, x: Any, y: Any, *, axis: int) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, y: Any, *, axis: int) -> Any:
         g = k.expand_dims(g, axis=(len(g.shape) + 1 + axis,))
         return _conj(k, k.multiply(g, y)) if position == 0 else k.multiply(g, _conj(k, x))
 
@@ -99,7 +102,7 @@ def _outer_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
     return {}
 
 
-def _outer(k: Any, x: Any, y: Any) -> Any:
+def _outer(k: Table, x: Any, y: Any) -> Any:
     return k.multiply(k.reshape(x, shape=(x.shape[0], 1)), y)
 
 
@@ -148,7 +151,7 @@ def _einsum_parameters(*operands: Any, subscripts: str) -> dict[str, Any]:
     return {"subscripts": (tuple(full), result)}
 
 
-def _einsum(k: Any, *operands: Any, subscripts: tuple[tuple[str, ...], str]) -> Any:
+def _einsum(k: Table, *operands: Any, subscripts: tuple[tuple[str, ...], str]) -> Any:
     """Pairs of operands are contracted one after the other, always the one that leaves least behind."""
     terms, result = subscripts
     sizes = dict.fromkeys("".join(terms), 1)
@@ -168,7 +171,7 @@ def _einsum(k: Any, *operands: Any, subscripts: tuple[tuple[str, ...], str]) -> 
     return k.copy(x) if len(operands) == 1 else x
 
 
-def _distinct(k: Any, x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
+def _distinct(k: Table, x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
     """An operand whose letters are distinct: the diagonal of axes that share one, without axes that broadcast."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
@@ -199,7 +202,7 @@ def _growth(first: str, second: str, kept: str, sizes: dict[str, int]) -> int:
     return math.prod(sizes[c] for c in kept) - sum(math.prod(sizes[c] for c in term) for term in (first, second))
 
 
-def _summed(k: Any, x: Any, term: str, kept: str) -> tuple[Any, str]:
+def _summed(k: Table, x: Any, term: str, kept: str) -> tuple[Any, str]:
     """Without the axes that nothing needs any more."""
     gone = tuple(axis for axis, letter in enumerate(term) if letter not in kept)
     if not gone:
@@ -207,7 +210,7 @@ def _summed(k: Any, x: Any, term: str, kept: str) -> tuple[Any, str]:
     return _sum(k, x, gone), "".join(letter for letter in term if letter in kept)
 
 
-def _contract(k: Any, x: Any, first: str, y: Any, second: str, kept: str) -> tuple[Any, str]:
+def _contract(k: Table, x: Any, first: str, y: Any, second: str, kept: str) -> tuple[Any, str]:
     """The product of two operands, summed over the letters that are not kept."""
     x, first = _summed(k, x, first, kept + second)
     y, second = _summed(k, y, second, kept + first)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import one_of
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.tangents import symmetric
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -58,7 +61,7 @@ TAIL = {  # exp(y**2) erfc(y), in y >= 0
 VANISHING = 28.0  # where erfc is 0 in any dtype
 
 
-def _polynomials(k: Any, x: Any, parts: Sequence[Sequence[float]]) -> Any:
+def _polynomials(k: Table, x: Any, parts: Sequence[Sequence[float]]) -> Any:
     """Several polynomials at once, along a new first axis: odd and even powers by Horner's scheme, side by side."""
     longest, shape = max(map(len, parts)), (len(parts), 2) + (1,) * len(x.shape)
     padded = [(0.0,) * (longest + longest % 2 - len(part)) + tuple(part) for part in parts]
@@ -71,19 +74,19 @@ def _polynomials(k: Any, x: Any, parts: Sequence[Sequence[float]]) -> Any:
     return k.add(k.multiply(odd, x), even)
 
 
-def _parts(k: Any, x: Any, axis: int = 0) -> list[Any]:
+def _parts(k: Table, x: Any, axis: int = 0) -> list[Any]:
     """What lies along an axis."""
     whole = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
     return [k.getitem(x, key=(*whole[:axis], i, *whole[axis + 1 :])) for i in range(x.shape[axis])]
 
 
-def _size(k: Any, x: Any) -> Any:
+def _size(k: Table, x: Any) -> Any:
     """``|x|``, or -0.0."""
     return k.maximum(x, k.negative(x))
 
 
 @in_float32
-def _erf(k: Any, x: Any) -> Any:
+def _erf(k: Table, x: Any) -> Any:
     """``x R(x**2)`` near 0; further out ``1 - exp(-x**2) R(|x|)``, with the sign of `x`."""
     y, name = _size(k, x), k.dtype(x).name
     square = k.multiply(x, x)
@@ -98,7 +101,7 @@ def _erf(k: Any, x: Any) -> Any:
 
 
 @in_float32
-def _erfc(k: Any, x: Any) -> Any:
+def _erfc(k: Table, x: Any) -> Any:
     """``exp(-y**2) R(y)`` of ``y = |x|``; on the left 2 less that.
 
     The exponent is taken in two parts, ``-c**2 - (y - c)(y + c)`` with the coarser number ``c``, so that the square
@@ -114,7 +117,7 @@ def _erfc(k: Any, x: Any) -> Any:
     return k.where(k.less(x, 0), k.subtract(2.0, tail), tail)
 
 
-def _gauss(k: Any, x: Any, scale: float) -> Any:
+def _gauss(k: Table, x: Any, scale: float) -> Any:
     """``scale * exp(-x**2)``."""
     return k.multiply(k.exp(k.negative(k.square(x))), scale)
 
@@ -127,26 +130,26 @@ def _elementwise(function: Any) -> Any:
 # ── functions of the exponential ─────────────────────────────────────────────────────────────────────────────
 
 
-def _softplus(k: Any, x: Any) -> Any:
+def _softplus(k: Table, x: Any) -> Any:
     """``max(x, 0) + log(1 + exp(-|x|))``: the exponent is at most 0."""
     return k.add(k.maximum(x, 0), k.log1p(k.exp(k.negative(k.abs(x)))))
 
 
-def _silu_derivative(k: Any, x: Any) -> Any:
+def _silu_derivative(k: Table, x: Any) -> Any:
     s = k.sigmoid(x)
     return k.multiply(s, k.add(k.multiply(x, k.subtract(1, s)), 1))
 
 
-def _mish_derivative(k: Any, x: Any) -> Any:
+def _mish_derivative(k: Table, x: Any) -> Any:
     t = k.tanh(k.softplus(x))
     return k.add(t, k.multiply(k.multiply(x, k.sigmoid(x)), k.subtract(1, k.square(t))))
 
 
-def _elu(k: Any, x: Any, *, alpha: float) -> Any:
+def _elu(k: Table, x: Any, *, alpha: float) -> Any:
     return k.where(k.less(0, x), x, k.multiply(k.expm1(k.minimum(x, 0)), alpha))
 
 
-def _elu_rule(k: Any, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
+def _elu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
     return k.where(k.less(0, x), g, k.multiply(g, k.multiply(k.exp(k.minimum(x, 0)), alpha)))
 
 
@@ -155,17 +158,17 @@ def _elu_rule(k: Any, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
 CUBIC = 0.044715  # of the tanh form (Hendrycks & Gimpel 2016, "Gaussian Error Linear Units")
 
 
-def _normal_cdf(k: Any, x: Any) -> Any:
+def _normal_cdf(k: Table, x: Any) -> Any:
     """Of the standard normal distribution; as an erfc, which keeps the digits of the left tail."""
     return k.multiply(k.erfc(k.multiply(x, -(0.5**0.5))), 0.5)
 
 
-def _tanh_argument(k: Any, x: Any) -> Any:
+def _tanh_argument(k: Table, x: Any) -> Any:
     return k.multiply(k.multiply(x, k.add(k.multiply(k.square(x), CUBIC), 1)), (2 / math.pi) ** 0.5)
 
 
 @in_float32
-def _gelu(k: Any, x: Any, *, approximate: str) -> Any:
+def _gelu(k: Table, x: Any, *, approximate: str) -> Any:
     if approximate == "none":
         return k.multiply(x, _normal_cdf(k, x))
     # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps the digits of the left tail
@@ -173,7 +176,7 @@ def _gelu(k: Any, x: Any, *, approximate: str) -> Any:
 
 
 @in_float32
-def _gelu_gradient(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
+def _gelu_gradient(k: Table, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate == "none":
         density = _gauss(k, k.multiply(x, 0.5**0.5), (2 * math.pi) ** -0.5)
         return k.multiply(g, k.add(_normal_cdf(k, x), k.multiply(x, density)))
@@ -223,7 +226,7 @@ def _hardtanh_parameters(x: Any, /, *, min_val: float = -1.0, max_val: float = 1
     return {"min_val": float(min_val), "max_val": float(max_val)}
 
 
-def _hardtanh_rule(k: Any, g: Any, out: Any, x: Any, *, min_val: float, max_val: float) -> Any:
+def _hardtanh_rule(k: Table, g: Any, out: Any, x: Any, *, min_val: float, max_val: float) -> Any:
     return k.where(k.logical_and(k.less(min_val, x), k.less(x, max_val)), g, 0)
 
 

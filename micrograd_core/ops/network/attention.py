@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
@@ -11,6 +11,9 @@ from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -32,7 +35,7 @@ def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: i
     return {"num_embeddings": int(num_embeddings)}
 
 
-def _named(k: Any, indices: Any, count: int) -> Any:
+def _named(k: Table, indices: Any, count: int) -> Any:
     """Whether each index names each row, (..., count, 1)."""
     rows = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
     return k.equal(
@@ -40,7 +43,7 @@ def _named(k: Any, indices: Any, count: int) -> Any:
     )
 
 
-def _embedding(k: Any, indices: Any, weight: Any) -> Any:
+def _embedding(k: Table, indices: Any, weight: Any) -> Any:
     """Selects by masks; NaN for an index that names no row."""
     named = _named(k, indices, weight.shape[0])
     axis = (len(indices.shape),)
@@ -49,14 +52,14 @@ def _embedding(k: Any, indices: Any, weight: Any) -> Any:
 
 
 @in_float32
-def _embedding_gradient(k: Any, g: Any, indices: Any, *, num_embeddings: int) -> Any:
+def _embedding_gradient(k: Table, g: Any, indices: Any, *, num_embeddings: int) -> Any:
     """Each row is the sum of what was received where it was used."""
     ndim = len(indices.shape)
     received = k.where(_named(k, indices, num_embeddings), k.expand_dims(g, axis=(ndim,)), 0)
     return k.sum(received, axis=tuple(range(ndim)), keepdims=False)
 
 
-def _embedding_rule(k: Any, g: Any, out: Any, indices: Any, weight: Any) -> Any:
+def _embedding_rule(k: Table, g: Any, out: Any, indices: Any, weight: Any) -> Any:
     return k.embedding_gradient(g, indices, num_embeddings=weight.shape[0])
 
 
@@ -88,13 +91,13 @@ def _attention_parameters(
     return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
 
 
-def _causal(k: Any, targets: int, sources: int) -> Any:
+def _causal(k: Table, targets: int, sources: int) -> Any:
     """Whether a target sees a source: one that is not later."""
     rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
     return k.less_equal(k.arange(sources, dtype=int64), rows)
 
 
-def _attention(k: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
+def _attention(k: Table, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
     """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
     ndim = len(key.shape)
     scores = k.matmul(k.multiply(query, scale), k.permute_dims(key, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))

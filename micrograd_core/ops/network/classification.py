@@ -6,7 +6,7 @@ Both are ``-sum(shares * weight * log_p)`` over classes, with the `shares` that 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
@@ -15,6 +15,9 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.normalization import softmax_reference
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, check_reduction, in_float32, is_scalar, times
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 IGNORED = -100  # PyTorch's default for `ignore_index`
@@ -78,7 +81,7 @@ class Aim(NamedTuple):
     own: Any  # 1 at each position's target class and 0 elsewhere, in the dtype of the logits
 
 
-def _aim(k: Any, logits: Any, targets: Any) -> Any:
+def _aim(k: Table, logits: Any, targets: Any) -> Any:
     """An `Aim` for class indices; target probabilities as they are."""
     if not k.dtype(targets).is_integer:
         return targets
@@ -91,7 +94,7 @@ def _aim(k: Any, logits: Any, targets: Any) -> Any:
     return Aim(indices, k.astype(k.equal(indices, classes), dtype=logits.dtype))
 
 
-def _shares(k: Any, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
+def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
     """The distribution over classes that is aimed at, at each position.
 
     All 0 where a position is ignored; NaN where its index names no class.
@@ -104,27 +107,27 @@ def _shares(k: Any, logits: Any, aim: Any, ignore_index: int, label_smoothing: f
     return k.where(k.equal(aim.indices, ignore_index), 0, shares)
 
 
-def _own_shares(k: Any, logits: Any, aim: Aim, ignore_index: int) -> Any:
+def _own_shares(k: Table, logits: Any, aim: Aim, ignore_index: int) -> Any:
     """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
     if 0 <= ignore_index < logits.shape[_class_axis(logits.shape)]:
         return k.where(k.equal(aim.indices, ignore_index), 0, aim.own)
     return aim.own
 
 
-def _smoothed(k: Any, shares: Any, label_smoothing: float, classes: int) -> Any:
+def _smoothed(k: Table, shares: Any, label_smoothing: float, classes: int) -> Any:
     if not label_smoothing:
         return shares
     return k.add(k.multiply(shares, 1 - label_smoothing), label_smoothing / classes)
 
 
-def _by_class(k: Any, weight: Any, logits: Any) -> Any:
+def _by_class(k: Table, weight: Any, logits: Any) -> Any:
     """Class weights along the axis of the classes."""
     if is_scalar(weight) or not weight.shape:
         return weight
     return k.reshape(weight, shape=along_axis(weight, _class_axis(logits.shape), len(logits.shape)))
 
 
-def _total(k: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _total(k: Table, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """What a mean divides by: the number of positions, or for indices the weight of those not ignored."""
     axis = _class_axis(logits.shape)
     if reduction != "mean":
@@ -135,7 +138,7 @@ def _total(k: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduct
     return k.sum(own, axis=None, keepdims=False)
 
 
-def _spread_cotangent(k: Any, g: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _spread_cotangent(k: Table, g: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """The cotangent of each position's loss, to be broadcast over classes; where no position counts it is 0."""
     if reduction == "none":
         return k.expand_dims(g, axis=(_class_axis(logits.shape),))
@@ -146,12 +149,12 @@ def _spread_cotangent(k: Any, g: Any, logits: Any, aim: Any, weight: Any, ignore
 
 
 @in_float32
-def _nll(k: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
+def _nll(k: Table, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
     return _expected(k, log_p, targets, weight, ignore_index, 0.0, reduction)
 
 
 def _expected(
-    k: Any, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
+    k: Table, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     """``-sum(shares * weight * log_p)`` over classes, reduced. What has no share adds nothing, even if impossible."""
     aim = _aim(k, log_p, targets)
@@ -165,7 +168,7 @@ def _expected(
 
 @in_float32
 def _nll_rule(
-    k: Any, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
+    k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
 ) -> Any:
     aim = _aim(k, log_p, targets)
     shares = times(k, _shares(k, log_p, aim, ignore_index, 0.0), _by_class(k, weight, log_p))
@@ -175,13 +178,13 @@ def _nll_rule(
 
 @in_float32
 def _nll_weight_rule(
-    k: Any, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
+    k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
 ) -> Any:
     return _weight_rule(k, g, out, log_p, targets, weight, ignore_index, 0.0, reduction)
 
 
 def _weight_rule(
-    k: Any,
+    k: Table,
     g: Any,
     out: Any,
     log_p: Any,
@@ -207,7 +210,7 @@ def _weight_rule(
 
 @in_float32
 def _cross_entropy(
-    k: Any, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
+    k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
     return _expected(k, log_p, targets, weight, ignore_index, label_smoothing, reduction)
@@ -215,7 +218,15 @@ def _cross_entropy(
 
 @in_float32
 def _cross_entropy_gradient(
-    k: Any, g: Any, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
+    k: Table,
+    g: Any,
+    logits: Any,
+    targets: Any,
+    weight: Any,
+    *,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
 ) -> Any:
     """``softmax(logits) * sum(shares) - shares`` at each position."""
     axis = _class_axis(logits.shape)
@@ -228,7 +239,7 @@ def _cross_entropy_gradient(
 
 @in_float32
 def _cross_entropy_target(
-    k: Any,
+    k: Table,
     g: Any,
     out: Any,
     logits: Any,
@@ -248,7 +259,7 @@ def _cross_entropy_target(
 
 @in_float32
 def _cross_entropy_weight(
-    k: Any,
+    k: Table,
     g: Any,
     out: Any,
     logits: Any,

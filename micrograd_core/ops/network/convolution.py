@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
@@ -17,6 +17,9 @@ from micrograd_core.ops.network.patches import AXES, lengths_of, patches_referen
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, in_float32, is_scalar
 from micrograd_core.ops.tangents import affine, product
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -127,23 +130,23 @@ def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     return parameters
 
 
-def _rows(k: Any, x: Any, groups: int, count: int) -> Any:
+def _rows(k: Table, x: Any, groups: int, count: int) -> Any:
     """(batch, channels, …, `count` positions in all) as (batch, groups, rows of a group, positions)."""
     return k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups // count, count))
 
 
-def _grouped(k: Any, weight: Any, groups: int) -> Any:
+def _grouped(k: Table, weight: Any, groups: int) -> Any:
     """A weight as one matrix for each group."""
     rows = weight.shape[0] // groups
     return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
 
 
-def _transposed(k: Any, x: Any) -> Any:
+def _transposed(k: Table, x: Any) -> Any:
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _with_bias(k: Any, out: Any, bias: Any) -> Any:
+def _with_bias(k: Table, out: Any, bias: Any) -> Any:
     if is_scalar(bias):
         return out if bias == 0 else k.add(out, bias)
     return k.add(out, k.reshape(bias, shape=along_axis(bias, 1, len(out.shape))) if bias.shape else bias)
@@ -151,7 +154,7 @@ def _with_bias(k: Any, out: Any, bias: Any) -> Any:
 
 @in_float32
 def _conv(
-    k: Any, x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int
+    k: Table, x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int
 ) -> Any:
     """Each group's weight, as a matrix, times its patches."""
     windows = {"kernel_size": weight.shape[2:], "stride": stride, "padding": padding, "dilation": dilation}
@@ -163,7 +166,7 @@ def _conv(
 
 @in_float32
 def _conv_transpose(
-    k: Any,
+    k: Table,
     x: Any,
     weight: Any,
     bias: Any,
@@ -184,7 +187,7 @@ def _conv_transpose(
 
 
 @in_float32
-def _conv_weight(k: Any, g: Any, x: Any, *, groups: int, **windows: Any) -> Any:
+def _conv_weight(k: Table, g: Any, x: Any, *, groups: int, **windows: Any) -> Any:
     """Each group's cotangent times its transposed patches, summed over the batch."""
     count = math.prod(g.shape[2:])
     columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, count)
@@ -193,11 +196,11 @@ def _conv_weight(k: Any, g: Any, x: Any, *, groups: int, **windows: Any) -> Any:
     return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
 
 
-def _sum_but_channels(k: Any, g: Any) -> Any:
+def _sum_but_channels(k: Table, g: Any) -> Any:
     return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False)
 
 
-def _bias_rule(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+def _bias_rule(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
     return _sum_but_channels(k, g) if bias.shape else g
 
 
@@ -269,31 +272,31 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
     """Convolution, transpose, and gradient by the weight, over `rank` spatial axes."""
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
 
-    def backward(k: Any, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
+    def backward(k: Table, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
         """From positions back to an input of `size`."""
         more = _missing(size, g.shape[2:], weight.shape[2:], windows["stride"], windows["padding"], windows["dilation"])
         return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
 
-    def conv_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+    def conv_x(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
         return backward(k, g, weight, x.shape[2:], **params)
 
-    def conv_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+    def conv_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
         return getattr(k, by_weight)(g, x, kernel_size=weight.shape[2:], **params)
 
     def transpose_x(
-        k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+        k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
     ) -> Any:
         return getattr(k, conv)(g, weight, 0.0, **params)
 
     def transpose_weight(
-        k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+        k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
     ) -> Any:
         return getattr(k, by_weight)(x, g, kernel_size=weight.shape[2:], **params)
 
-    def weight_g(k: Any, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+    def weight_g(k: Table, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
         return getattr(k, conv)(x, g, 0.0, **params)
 
-    def weight_x(k: Any, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+    def weight_x(k: Table, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
         return backward(k, cotangent, g, x.shape[2:], **params)
 
     def shape(*lengths: int) -> Shape:

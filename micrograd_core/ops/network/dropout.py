@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import float32
 from micrograd_core.ground.context import draws
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.standard.random import start_of, words_of_uniform
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
@@ -22,7 +25,7 @@ def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: 
     return {"p": float(p), **(start_of(generator) if isinstance(generator, int) else generator.take(words))}
 
 
-def _dropout(k: Any, x: Any, *, p: float, key: int, block: int) -> Any:
+def _dropout(k: Table, x: Any, *, p: float, key: int, block: int) -> Any:
     if p == 0:
         return k.copy(x)
     drawn = k.random_uniform(shape=x.shape, dtype=float32, key=key, block=block)  # the same numbers for every dtype

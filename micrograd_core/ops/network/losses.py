@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
@@ -15,10 +15,13 @@ from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, times
 from micrograd_core.ops.tangents import total
 
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
 REAL_FLOATING = REAL & FLOATING
 
 
-def _reduce(k: Any, losses: Any, reduction: str, batch: int = 1) -> Any:
+def _reduce(k: Table, losses: Any, reduction: str, batch: int = 1) -> Any:
     if reduction == "none":
         return losses
     total = (k.mean if reduction == "mean" else k.sum)(losses, axis=None, keepdims=False)
@@ -65,7 +68,7 @@ def _pairwise(
 
     def rule(slope: Function) -> Function:
         @in_float32
-        def apply(k: Any, g: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
+        def apply(k: Table, g: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
             slopes = slope(k, x, y, **params)
             divisor = _divisor(slopes.shape, reduction)
             return k.multiply(g, slopes if divisor == 1 else k.multiply(slopes, 1 / divisor))
@@ -73,11 +76,11 @@ def _pairwise(
         return apply
 
     @in_float32
-    def compose(k: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
+    def compose(k: Table, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
         losses = value(k, x, y, **params)
         return _reduce(k, losses, reduction, int(_divisor(losses.shape, reduction)) if reduction == "batchmean" else 1)
 
-    def tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
+    def tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
         pairs = zip(tangents, (slope, target_slope), strict=True)
         along = total(k, (k.multiply(slope_of(k, x, y, **params), t) for t, slope_of in pairs if t is not None))
         return _reduce(k, along, reduction, int(_divisor(along.shape, reduction)) if reduction == "batchmean" else 1)
@@ -122,21 +125,21 @@ def _kl_parameters(x: Any, y: Any, /, *, log_target: bool = False, reduction: st
     return {"log_target": bool(log_target), "reduction": reduction}
 
 
-def _difference(k: Any, x: Any, y: Any) -> Any:
+def _difference(k: Table, x: Any, y: Any) -> Any:
     return k.subtract(x, y)
 
 
-def _clipped(k: Any, x: Any, y: Any, delta: float) -> Any:
+def _clipped(k: Table, x: Any, y: Any, delta: float) -> Any:
     return k.maximum(k.minimum(k.subtract(x, y), delta), -delta)
 
 
-def _huber(k: Any, x: Any, y: Any, *, delta: float) -> Any:
+def _huber(k: Table, x: Any, y: Any, *, delta: float) -> Any:
     """``c (d - c / 2)`` with the difference `d` clipped to `c`: a parabola that goes on as its tangent."""
     clipped = _clipped(k, x, y, delta)
     return k.multiply(clipped, k.subtract(k.subtract(x, y), k.multiply(clipped, 0.5)))
 
 
-def _kl(k: Any, x: Any, y: Any, *, log_target: bool) -> Any:
+def _kl(k: Table, x: Any, y: Any, *, log_target: bool) -> Any:
     if log_target:
         return k.multiply(k.exp(y), k.subtract(y, x))
     positive = k.less(0, y)
@@ -144,7 +147,7 @@ def _kl(k: Any, x: Any, y: Any, *, log_target: bool) -> Any:
     return k.subtract(entropy, k.multiply(y, x))
 
 
-def _kl_target_slope(k: Any, x: Any, y: Any, *, log_target: bool) -> Any:
+def _kl_target_slope(k: Table, x: Any, y: Any, *, log_target: bool) -> Any:
     if log_target:
         return k.multiply(k.exp(y), k.add(k.subtract(y, x), 1))
     positive = k.less(0, y)
@@ -159,11 +162,11 @@ def _negated(slope: Function) -> Function:
     return lambda k, x, y, **params: k.negative(slope(k, x, y, **params))
 
 
-def _twice(k: Any, x: Any, y: Any) -> Any:
+def _twice(k: Table, x: Any, y: Any) -> Any:
     return k.multiply(k.subtract(x, y), 2)
 
 
-def _sign(k: Any, x: Any, y: Any) -> Any:
+def _sign(k: Table, x: Any, y: Any) -> Any:
     return k.sign(k.subtract(x, y))
 
 
@@ -229,23 +232,23 @@ def _bce_parameters(
     return {"reduction": reduction}
 
 
-def _tails(k: Any, x: Any) -> tuple[Any, Any]:
+def _tails(k: Table, x: Any) -> tuple[Any, Any]:
     """``softplus(-x)`` and ``softplus(x)``: minus the logarithms of ``sigmoid(x)`` and of the rest."""
     common = k.log1p(k.exp(k.negative(k.abs(x))))
     return k.add(common, k.maximum(k.negative(x), 0)), k.add(common, k.maximum(x, 0))
 
 
-def _rest(k: Any, y: Any) -> Any:
+def _rest(k: Table, y: Any) -> Any:
     return 1 - y if is_scalar(y) else k.subtract(1, y)
 
 
-def _bce_losses(k: Any, x: Any, y: Any, pos_weight: Any) -> Any:
+def _bce_losses(k: Table, x: Any, y: Any, pos_weight: Any) -> Any:
     if_true, if_false = _tails(k, x)
     return k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
 
 
 @in_float32
-def _bce(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
+def _bce(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
     """``pos_weight y softplus(-x) + (1 - y) softplus(x)``: confident logits neither overflow nor lose their digits."""
     return _reduce(k, times(k, _bce_losses(k, x, y, pos_weight), weight), reduction)
 
@@ -254,7 +257,7 @@ def _bce_rule(slope: Function) -> Function:
     """A rule from a slope ``(k, x, y, weight, pos_weight)`` of the losses before reduction."""
 
     @in_float32
-    def rule(k: Any, g: Any, out: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
         slopes = slope(k, x, y, weight, pos_weight)
         losses = broadcast_shapes("", *(getattr(each, "shape", ()) for each in (x, y, weight, pos_weight)))
         return k.multiply(g, k.multiply(slopes, 1 / _divisor(losses, reduction)))
@@ -262,18 +265,18 @@ def _bce_rule(slope: Function) -> Function:
     return rule
 
 
-def _bce_x(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_x(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
     """``(1 - y) sigmoid(x) - pos_weight y sigmoid(-x)``."""
     missed = times(k, k.multiply(k.sigmoid(k.negative(x)), y), pos_weight)
     return times(k, k.subtract(k.multiply(k.sigmoid(x), _rest(k, y)), missed), weight)
 
 
-def _bce_y(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_y(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
     if_true, if_false = _tails(k, x)
     return times(k, k.subtract(times(k, if_true, pos_weight), if_false), weight)
 
 
-def _bce_pos_weight(k: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_pos_weight(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
     return times(k, k.multiply(_tails(k, x)[0], y), weight)
 
 

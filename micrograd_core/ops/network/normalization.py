@@ -6,7 +6,7 @@ float16 and bfloat16 are added up in float32 throughout.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axis
@@ -14,6 +14,9 @@ from micrograd_core.ops.core.reductions import count
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times
 from micrograd_core.ops.tangents import symmetric, total
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -28,41 +31,41 @@ def _axis(name: str) -> Any:
 
 
 @in_float32
-def _softmax(k: Any, x: Any, *, axis: int) -> Any:
+def _softmax(k: Table, x: Any, *, axis: int) -> Any:
     if 0 in x.shape:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
     return k.divide(e, k.sum(e, axis=(axis,), keepdims=True))
 
 
-def _softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
     return k.softmax_gradient(g, out, axis=axis)
 
 
 @in_float32
-def _softmax_gradient(k: Any, g: Any, p: Any, *, axis: int) -> Any:
+def _softmax_gradient(k: Table, g: Any, p: Any, *, axis: int) -> Any:
     weighted = k.multiply(g, p)
     return k.subtract(weighted, k.multiply(p, k.sum(weighted, axis=(axis,), keepdims=True)))
 
 
 @in_float32
-def _log_softmax(k: Any, x: Any, *, axis: int) -> Any:
+def _log_softmax(k: Table, x: Any, *, axis: int) -> Any:
     if 0 in x.shape:
         return k.copy(x)
     shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
     return k.subtract(shifted, k.log(k.sum(k.exp(shifted), axis=(axis,), keepdims=True)))
 
 
-def _log_softmax_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _log_softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
     return k.log_softmax_gradient(g, out, axis=axis)
 
 
 @in_float32
-def _log_softmax_gradient(k: Any, g: Any, out: Any, *, axis: int) -> Any:
+def _log_softmax_gradient(k: Table, g: Any, out: Any, *, axis: int) -> Any:
     return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
 
 
-def _log_softmax_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int) -> Any:
     """``t - sum(p t)`` with the probabilities p."""
     (t,) = tangents
     return k.subtract(t, k.sum(k.multiply(k.exp(out), t), axis=(axis,), keepdims=True))
@@ -112,25 +115,25 @@ def _weight_gradient_parameters(name: str, default: float) -> Any:
     return parameters
 
 
-def _over_other_axes(k: Any, x: Any, axis: Shape) -> Any:
+def _over_other_axes(k: Table, x: Any, axis: Shape) -> Any:
     """The sum over all but those axes."""
     others = tuple(each for each in range(len(x.shape)) if each not in axis)
     return k.sum(x, axis=others, keepdims=False) if others else x
 
 
-def _centred(k: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+def _centred(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
     """What `x` deviates from its mean, and the root of its mean square."""
     centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
     return centred, _root_mean_square(k, centred, axis, eps)
 
 
 @in_float32
-def _standardize(k: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _standardize(k: Table, x: Any, *, axis: Shape, eps: float) -> Any:
     return k.divide(*_centred(k, x, axis, eps))
 
 
 @in_float32
-def _standardize_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _standardize_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
     centred, deviation = _centred(k, x, axis, eps)
     y, g = k.divide(centred, deviation), times(k, g, weight)
@@ -160,17 +163,17 @@ def _layer_norm_parameters(
 
 
 @in_float32
-def _layer_norm(k: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm(k: Table, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     y = times(k, k.standardize(x, axis=axis, eps=eps), weight)
     return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
 
 
-def _layer_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm_x(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     return k.standardize_gradient(g, x, weight, axis=axis, eps=eps)
 
 
 def _layer_norm_tangent(
-    op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float
+    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float
 ) -> Any:
     """The Jacobian by `x` without the weight is its own transpose."""
     dx, dw, db = tangents
@@ -184,12 +187,12 @@ def _layer_norm_tangent(
     )
 
 
-def _layer_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
 
 
 @in_float32
-def _layer_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
     return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
 
 
@@ -201,20 +204,22 @@ def _rms_norm_parameters(
     return {"axis": axes, "eps": float(eps)}
 
 
-def _root_mean_square(k: Any, x: Any, axis: Shape, eps: float) -> Any:
+def _root_mean_square(k: Table, x: Any, axis: Shape, eps: float) -> Any:
     return k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps))
 
 
 @in_float32
-def _rms_norm(k: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm(k: Table, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return times(k, k.divide(x, _root_mean_square(k, x, axis, eps)), weight)
 
 
-def _rms_norm_x(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_x(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return k.rms_norm_gradient(g, x, weight, axis=axis, eps=eps)
 
 
-def _rms_norm_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_tangent(
+    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float
+) -> Any:
     dx, dw = tangents
     return total(
         k,
@@ -225,12 +230,12 @@ def _rms_norm_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, weight: A
     )
 
 
-def _rms_norm_weight(k: Any, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return k.rms_norm_weight_gradient(g, x, axis=axis, eps=eps)
 
 
 @in_float32
-def _rms_norm_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
     rms = _root_mean_square(k, x, axis, eps)
     y, g = k.divide(x, rms), times(k, g, weight)
@@ -239,7 +244,7 @@ def _rms_norm_gradient(k: Any, g: Any, x: Any, weight: Any, *, axis: Shape, eps:
 
 
 @in_float32
-def _rms_norm_weight_gradient(k: Any, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
     return _over_other_axes(k, k.multiply(g, k.divide(x, _root_mean_square(k, x, axis, eps))), axis)
 
 
@@ -266,14 +271,14 @@ def _batch_norm_parameters(
     return {"training": bool(training), "eps": float(eps)}
 
 
-def _by_channel(k: Any, parameter: Any, ndim: int) -> Any:
+def _by_channel(k: Table, parameter: Any, ndim: int) -> Any:
     if is_scalar(parameter) or not parameter.shape:
         return parameter
     return k.reshape(parameter, shape=along_axis(parameter, 1, ndim))
 
 
 @in_float32
-def _batch_norm(k: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
     ndim = len(x.shape)
     mean, var, weight, bias = (_by_channel(k, each, ndim) for each in (mean, var, weight, bias))
     if training:

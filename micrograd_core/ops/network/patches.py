@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from itertools import chain
 from operator import index, mul
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 AXES = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}
@@ -152,7 +155,9 @@ def _padded_shape(shape: Shape, padding: Shape) -> Shape:
     return (*shape[:2], *(n + 2 * p for n, p in zip(shape[2:], padding, strict=True)))
 
 
-def _patches(k: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
+def _patches(
+    k: Table, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
+) -> Any:
     """(batch, channels, *spatial) to (batch, channels, *kernel, *positions)."""
     lengths = lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
     rank, lanes = len(lengths), tuple(x.shape[:2])
@@ -174,7 +179,7 @@ def _patches(k: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shap
 
 @in_float32
 def _patches_gradient(
-    k: Any, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+    k: Table, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
 ) -> Any:
     """(batch, channels, *kernel, *positions) to (batch, channels, *size): each step of `_patches` undone."""
     rank, lanes = len(size), tuple(g.shape[:2])
@@ -194,11 +199,11 @@ def _patches_gradient(
     return k.sum(g, axis=tuple(range(2, 2 + 2 * rank, 2)), keepdims=False)
 
 
-def _patches_rule(k: Any, g: Any, out: Any, x: Any, *, fill: float, **windows: Any) -> Any:
+def _patches_rule(k: Table, g: Any, out: Any, x: Any, *, fill: float, **windows: Any) -> Any:
     return k.patches_gradient(g, size=x.shape[2:], **windows)
 
 
-def _patches_gradient_rule(k: Any, g: Any, out: Any, x: Any, *, size: Shape, **windows: Any) -> Any:
+def _patches_gradient_rule(k: Table, g: Any, out: Any, x: Any, *, size: Shape, **windows: Any) -> Any:
     return k.patches(g, fill=0.0, **windows)
 
 

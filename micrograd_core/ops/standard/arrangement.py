@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.dtypes import DType, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
@@ -12,6 +12,9 @@ from micrograd_core.layout import as_shape, is_integer, resolve_axes, resolve_ax
 from micrograd_core.ops.core.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -100,7 +103,7 @@ def _pad_parameters(
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _roll(k: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+def _roll(k: Table, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
     if axis is None:
         flat = k.reshape(x, shape=(math.prod(x.shape),))
         return k.reshape(k.roll(flat, shift=shift, axis=(0,)), shape=x.shape)
@@ -115,11 +118,11 @@ def _roll(k: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | Non
     return k.copy(x) if rolled is x else rolled
 
 
-def _roll_rule(k: Any, g: Any, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+def _roll_rule(k: Table, g: Any, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
     return k.roll(g, shift=tuple(-places for places in shift), axis=axis)
 
 
-def _tile(k: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
+def _tile(k: Table, x: Any, *, repetitions: tuple[int, ...]) -> Any:
     """Each axis behind a new one, along which it is broadcast; then the two are one."""
     lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
     x = k.reshape(x, shape=tuple(chain.from_iterable((1, length) for length in lengths)))
@@ -128,7 +131,7 @@ def _tile(k: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
     return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
 
 
-def _tile_rule(k: Any, g: Any, out: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
+def _tile_rule(k: Table, g: Any, out: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
     lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
     g = k.reshape(g, shape=tuple(chain.from_iterable(zip(repetitions, lengths, strict=True))))
     return k.reshape(k.sum(g, axis=tuple(range(0, 2 * len(lengths), 2)), keepdims=False), shape=x.shape)
@@ -139,7 +142,7 @@ def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
 
 
-def _repeat(k: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
+def _repeat(k: Table, x: Any, *, repeats: Any, axis: int | None) -> Any:
     if axis is None:
         x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
     if isinstance(repeats, tuple):
@@ -149,7 +152,7 @@ def _repeat(k: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
     return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
 
 
-def _repeat_rule(k: Any, g: Any, out: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
+def _repeat_rule(k: Table, g: Any, out: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
     shape, at = ((math.prod(x.shape),), 0) if axis is None else (x.shape, axis)
     if isinstance(repeats, tuple):
         zeros = k.full(shape=shape, fill_value=0, dtype=x.dtype)
@@ -173,7 +176,7 @@ POSITIONS: Final = {
 """Which element of an axis stands at position `i` of the padded axis, counted from its first element: by mode."""
 
 
-def _pad(k: Any, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: complex) -> Any:
+def _pad(k: Table, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: complex) -> Any:
     if mode == "constant":
         shape = tuple(before + length + after for length, (before, after) in zip(x.shape, pad_width, strict=True))
         dtype = k.dtype(x)
@@ -197,7 +200,7 @@ def _interior(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> tu
     )
 
 
-def _integers(k: Any, *, values: tuple[int, ...], dtype: DType) -> Any:
+def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Any:
     return k.upload(pack(values, dtype), (len(values),), dtype)
 
 

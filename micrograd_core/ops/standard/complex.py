@@ -10,7 +10,7 @@ The rules below are of functions that are not holomorphic: each is ``Re(g df)`` 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
 from micrograd_core.errors import UnsupportedOp
@@ -18,6 +18,9 @@ from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample
 from micrograd_core.ops.shared import arrays
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
@@ -30,7 +33,7 @@ def complex_dtype(dtype: DType, params: Any = None) -> DType:
     return COMPLEX_OF.get(dtype, dtype)
 
 
-def as_complex(k: Any, x: Any) -> Any:
+def as_complex(k: Table, x: Any) -> Any:
     """`x` with an imaginary part of 0, if it is real."""
     dtype = k.dtype(x)
     return x if dtype.is_complex else k.astype(x, dtype=COMPLEX_OF[dtype])
@@ -39,15 +42,16 @@ def as_complex(k: Any, x: Any) -> Any:
 def _needs_complex(name: str, otherwise: Any) -> Any:
     """The composition for real dtypes; complex numbers can be taken apart by a kernel only."""
 
-    def compose(k: Any, x: Any) -> Any:
+    def compose(k: Table, x: Any) -> Any:
         if k.dtype(x).is_complex:
-            raise UnsupportedOp(name, k.device, because="complex numbers need a kernel of that name")
+            device: Any = k.device
+            raise UnsupportedOp(name, device, because="complex numbers need a kernel of that name")
         return otherwise(k, x)
 
     return compose
 
 
-def _complex(k: Any, x: Any, y: Any) -> Any:
+def _complex(k: Table, x: Any, y: Any) -> Any:
     x, y = (as_complex(k, each) for each in arrays(k, x, y))
     return k.add(x, k.multiply(y, 1j))
 
@@ -58,20 +62,20 @@ def _complex_reference(np: Any, x: Any, y: Any) -> Any:
     return result
 
 
-def _in_dtype_of(k: Any, x: Any, part: Any) -> Any:
+def _in_dtype_of(k: Table, x: Any, part: Any) -> Any:
     """Half precision has no complex numbers of its own: those of float32 stand for them."""
     return part if part.dtype == x.dtype else k.astype(part, dtype=x.dtype)
 
 
-def _real_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def _real_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return k.astype(g, dtype=x.dtype)
 
 
-def _imag_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def _imag_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return k.multiply(k.astype(g, dtype=x.dtype), -1j)
 
 
-def _abs(k: Any, x: Any) -> Any:
+def _abs(k: Table, x: Any) -> Any:
     if k.dtype(x).is_complex:
         return k.hypot(k.real(x), k.imag(x))
     if k.dtype(x).kind == "unsigned integer":  # whose negative wraps
@@ -79,20 +83,20 @@ def _abs(k: Any, x: Any) -> Any:
     return k.add(k.maximum(x, k.negative(x)), 0)  # -0.0 + 0 is 0.0
 
 
-def _abs_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def _abs_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``g conj(z) / |z|``, and 0 at 0."""
     if k.dtype(x).is_complex:
         return k.multiply(k.astype(g, dtype=x.dtype), k.conj(k.sign(x)))
     return k.multiply(g, k.sign(x))
 
 
-def _abs_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any) -> Any:
+def _abs_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any) -> Any:
     """``Re(conj(z) dz) / |z|``, and 0 at 0."""
     (t,) = tangents
     return k.real(k.multiply(k.conj(k.sign(x)), t))
 
 
-def _sign(k: Any, x: Any) -> Any:
+def _sign(k: Table, x: Any) -> Any:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
         positive = k.where(k.less(0, x), 1, x)
@@ -103,7 +107,7 @@ def _sign(k: Any, x: Any) -> Any:
     return k.divide(scaled, as_complex(k, k.where(k.equal(largest, 0), 1, modulus)))
 
 
-def _sign_rule(k: Any, g: Any, out: Any, x: Any) -> Any:
+def _sign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``(g - Re(g s) conj(s)) / |z|`` with ``s = sign(z)``: only turning changes it. Steps have derivative 0."""
     if not k.dtype(x).is_complex:
         return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)

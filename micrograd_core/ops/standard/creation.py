@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import ANY, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def _diagonal(name: str) -> Any:
@@ -23,7 +26,7 @@ def _diagonal(name: str) -> Any:
 def _triangle(lower: bool) -> Any:
     """Zeros on one side of a diagonal. The parameter is not `k` here, which is the kernel table."""
 
-    def compose(k: Any, x: Any, *, diagonal: int) -> Any:
+    def compose(k: Table, x: Any, *, diagonal: int) -> Any:
         rows, columns = x.shape[-2:]
         row = k.reshape(k.add(k.arange(rows, dtype=int64), diagonal), shape=(rows, 1))
         column = k.arange(columns, dtype=int64)

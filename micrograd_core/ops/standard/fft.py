@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.errors import ShapeError
@@ -18,6 +18,9 @@ from micrograd_core.layout import Shape, resolve_axes, resolve_axis
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Array, Op, Sample
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 NORMS = ("backward", "ortho", "forward")
 
@@ -82,13 +85,13 @@ def _shift_parameters(name: str) -> Any:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _piece(k: Any, x: Any, axis: int, start: int, stop: int) -> Any:
+def _piece(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
     return k.getitem(
         x, key=tuple(slice(start, stop, 1) if i == axis else slice(0, n, 1) for i, n in enumerate(x.shape))
     )
 
 
-def _fit(k: Any, g: Any, shape: Shape, axis: int) -> Any:
+def _fit(k: Table, g: Any, shape: Shape, axis: int) -> Any:
     """`g` cropped, or padded with zeros, to the length of `shape` along `axis`."""
     length, wanted = g.shape[axis], shape[axis]
     if length >= wanted:
@@ -97,7 +100,7 @@ def _fit(k: Any, g: Any, shape: Shape, axis: int) -> Any:
     return k.concat(g, k.full(shape=rest, fill_value=0, dtype=g.dtype), axis=axis)
 
 
-def _inner_times(k: Any, g: Any, factor: float, n: int, axis: int) -> Any:
+def _inner_times(k: Table, g: Any, factor: float, n: int, axis: int) -> Any:
     """Half a spectrum of `n` elements with those multiplied that stand for two: not the first, nor the middle one."""
     position = k.arange(g.shape[axis], dtype=int64)
     single = k.equal(position, 0)
@@ -108,14 +111,14 @@ def _inner_times(k: Any, g: Any, factor: float, n: int, axis: int) -> Any:
 
 
 def _complex_rule(name: str) -> Any:
-    def rule(k: Any, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
         return _fit(k, getattr(k, name)(g, n=n, axis=axis, norm=norm), x.shape, axis)
 
     return rule
 
 
 def _complex_rule_of_many(name: str) -> Any:
-    def rule(k: Any, g: Any, out: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
         g = getattr(k, name)(g, s=s, axes=axes, norm=norm)
         for axis in axes:
             g = _fit(k, g, x.shape, axis)
@@ -127,7 +130,7 @@ def _complex_rule_of_many(name: str) -> Any:
 def _from_real_rule(transpose: str) -> Any:
     """Of a transform that gives half a spectrum; its transpose makes the whole one real again."""
 
-    def rule(k: Any, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
         halved = _inner_times(k, g, 0.5, n, axis)
         return _fit(k, getattr(k, transpose)(halved, n=n, axis=axis, norm=norm), x.shape, axis)
 
@@ -137,7 +140,7 @@ def _from_real_rule(transpose: str) -> Any:
 def _to_real_rule(transpose: str) -> Any:
     """Of a transform that takes half a spectrum; its transpose gives that half, for the whole."""
 
-    def rule(k: Any, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
         half = getattr(k, transpose)(g, n=n, axis=axis, norm=norm)
         return _fit(k, _inner_times(k, half, 2, n, axis), x.shape, axis)
 
@@ -145,7 +148,7 @@ def _to_real_rule(transpose: str) -> Any:
 
 
 def _one_by_one(name: str) -> Any:
-    def compose(k: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+    def compose(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
         for n, axis in zip(s, axes, strict=True):
             x = getattr(k, name)(x, n=n, axis=axis, norm=norm)
         return x
@@ -153,12 +156,12 @@ def _one_by_one(name: str) -> Any:
     return compose
 
 
-def _rfftn(k: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+def _rfftn(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
     x = k.rfft(x, n=s[-1], axis=axes[-1], norm=norm)
     return k.fftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
 
 
-def _irfftn(k: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+def _irfftn(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
     x = k.ifftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
     return k.irfft(x, n=s[-1], axis=axes[-1], norm=norm)
 
@@ -166,15 +169,15 @@ def _irfftn(k: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
 _OPPOSITE = dict(zip(NORMS, reversed(NORMS), strict=True))
 
 
-def _hfft(k: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+def _hfft(k: Table, x: Any, *, n: int, axis: int, norm: str) -> Any:
     return k.irfft(k.conj(x), n=n, axis=axis, norm=_OPPOSITE[norm])
 
 
-def _ihfft(k: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+def _ihfft(k: Table, x: Any, *, n: int, axis: int, norm: str) -> Any:
     return k.conj(k.rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm]))
 
 
-def _shift(k: Any, x: Any, axes: Shape, *, inverse: bool) -> Any:
+def _shift(k: Table, x: Any, axes: Shape, *, inverse: bool) -> Any:
     """Each axis cut in two, and the halves exchanged."""
     for axis in axes:
         length = x.shape[axis]

@@ -19,12 +19,15 @@ All but the last are exact: the same bits on every device. The last goes through
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, float32, pack
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.record import Op
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 _MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # the key grows by these: golden ratio and sqrt(3) - 1, times 2**64
@@ -81,11 +84,11 @@ def words_of_uniform(count: int, dtype: DType) -> int:
     return count if dtype.bits == 64 else -(-count // 2)
 
 
-def _upload(k: Any, values: list[Any], shape: Shape, dtype: DType) -> Any:
+def _upload(k: Table, values: list[Any], shape: Shape, dtype: DType) -> Any:
     return k.upload(pack(values, dtype), shape, dtype)
 
 
-def _uniform(k: Any, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
+def _uniform(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
     count, bits = math.prod(shape), _FRACTION[dtype.name]
     found = words(key, block, words_of_uniform(count, dtype))
     if dtype.bits == 64:
@@ -96,18 +99,18 @@ def _uniform(k: Any, *, shape: Shape, dtype: DType, key: int, block: int) -> Any
     return _upload(k, [fraction * scale for fraction in fractions], shape, dtype)
 
 
-def _integers(k: Any, *, shape: Shape, dtype: DType, key: int, block: int, low: int, high: int) -> Any:
+def _integers(k: Table, *, shape: Shape, dtype: DType, key: int, block: int, low: int, high: int) -> Any:
     span = high - low
     return _upload(k, [low + (word * span >> 64) for word in words(key, block, math.prod(shape))], shape, dtype)
 
 
-def _permutation(k: Any, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
+def _permutation(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
     mask = (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
     marked = sorted(word & ~mask | i for i, word in enumerate(words(key, block, shape[0])))
     return _upload(k, [word & mask for word in marked], shape, dtype)
 
 
-def _normal(k: Any, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
+def _normal(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
     """``sqrt(-2 log(1 - u)) (cos, sin)(2 pi v)`` of uniform `u` and `v`; narrow dtypes are rounded from float32."""
     if dtype.bits < 32:
         return k.astype(k.random_normal(shape=shape, dtype=float32, key=key, block=block), dtype=dtype)

@@ -9,13 +9,16 @@ comparisons go one way). Searching compares everything with everything: O(n m) w
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import bool_, int64, integer_range
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import arrays, is_scalar, to_bool, to_int64
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -50,12 +53,12 @@ def _diff_parameters(x: Any, /, *, axis: int = -1, n: int = 1) -> dict[str, Any]
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _reversed(k: Any, x: Any) -> Any:
+def _reversed(k: Table, x: Any) -> Any:
     """The same numbers in the opposite order, without overflow."""
     return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
 
 
-def _before(k: Any, x: Any, y: Any) -> Any:
+def _before(k: Table, x: Any, y: Any) -> Any:
     """Whether `x` comes before `y`, where NaN comes after all numbers."""
     dtype = k.dtype(x)
     if dtype is bool_:  # which the standard's `less` does not take
@@ -69,12 +72,12 @@ COMPARISONS = 1 << 22
 """How many comparisons may be in memory at once; of less than all, pairs of elements are compared."""
 
 
-def _earlier(k: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
+def _earlier(k: Table, x: Any, i: Any, y: Any, j: Any) -> Any:
     """Whether `x` at position `i` comes before `y` at position `j`: of two equal ones the earlier does."""
     return k.logical_or(k.less(x, y), k.logical_and(k.equal(x, y), k.less(i, j)))
 
 
-def _ranked(k: Any, x: Any, i: Any, block: int) -> tuple[Any, Any]:
+def _ranked(k: Table, x: Any, i: Any, block: int) -> tuple[Any, Any]:
     """Blocks sorted: every element goes to the place that has as many before it as the element has."""
     rows = math.prod(x.shape) // block
     column, row = (rows, block, 1), (rows, 1, block)
@@ -89,7 +92,7 @@ def _ranked(k: Any, x: Any, i: Any, block: int) -> tuple[Any, Any]:
     )
 
 
-def _merged(k: Any, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
+def _merged(k: Table, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
     """Sorted blocks of a power of two merged, until they have the `length`, of which they are a part."""
     lower = k.constant((True, False), (2, 1), bool_)
     blocks = math.prod(x.shape)
@@ -105,7 +108,7 @@ def _merged(k: Any, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
     return x, i
 
 
-def _sorted(k: Any, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
+def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     """Elements and where they were."""
     order = (*(each for each in range(len(x.shape)) if each != axis), axis)
     moved = k.permute_dims(x, axes=order)
@@ -140,7 +143,7 @@ def _sorted(k: Any, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     return (_reversed(k, moved) if descending else moved), positions
 
 
-def _argsort(k: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _argsort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     params = {"axis": axis, "descending": descending, "stable": True}
     dtype = k.dtype(x)
     if dtype.is_complex:  # by the real part, among equals by the imaginary one
@@ -150,7 +153,7 @@ def _argsort(k: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> An
     return k.copy(_sorted(k, k.astype(x, dtype=int64) if dtype is bool_ else x, axis, descending)[1])
 
 
-def _sort(k: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _sort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     dtype = k.dtype(x)
     if dtype.is_complex:
         positions = k.argsort(x, axis=axis, descending=descending, stable=stable)
@@ -160,20 +163,22 @@ def _sort(k: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     return k.copy(_sorted(k, x, axis, descending)[0])
 
 
-def _sort_rule(k: Any, g: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _sort_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     """Each cotangent back to where its element was."""
     positions = k.argsort(x, axis=axis, descending=descending, stable=True)
     zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
     return k.add_along_axis(zeros, positions, g, axis=axis)
 
 
-def _sort_tangent(op: Op, k: Any, tangents: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _sort_tangent(
+    op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool
+) -> Any:
     """Each tangent where its element went."""
     positions = k.argsort(x, axis=axis, descending=descending, stable=True)
     return k.take_along_axis(tangents[0], positions, axis=axis)
 
 
-def _searchsorted(k: Any, x: Any, y: Any, *, side: str) -> Any:
+def _searchsorted(k: Table, x: Any, y: Any, *, side: str) -> Any:
     """How many elements come before: the position where a new one keeps the order."""
     x, y = arrays(k, x, y)
     y = k.expand_dims(y, axis=(len(y.shape),))
@@ -181,7 +186,7 @@ def _searchsorted(k: Any, x: Any, y: Any, *, side: str) -> Any:
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
 
 
-def _isin(k: Any, x: Any, y: Any, *, invert: bool) -> Any:
+def _isin(k: Table, x: Any, y: Any, *, invert: bool) -> Any:
     if is_scalar(y):
         found = k.equal(x, y)
     else:
@@ -190,7 +195,7 @@ def _isin(k: Any, x: Any, y: Any, *, invert: bool) -> Any:
     return k.logical_not(found) if invert else found
 
 
-def _diff(k: Any, x: Any, *, axis: int, n: int) -> Any:
+def _diff(k: Table, x: Any, *, axis: int, n: int) -> Any:
     difference = x
     for _ in range(min(n, x.shape[axis])):
         length = difference.shape[axis]

@@ -7,7 +7,7 @@ the tensor, with the axis replaced by the shape of the indices. See `indexing` f
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import bool_, integer_range
 from micrograd_core.errors import ShapeError
@@ -15,6 +15,9 @@ from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample
 from micrograd_core.ops.standard.indexing import as_tensor, rows, taken_shape, total
 from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
 
 
 def _update_parameters(name: str) -> Any:
@@ -31,19 +34,19 @@ def _update_parameters(name: str) -> Any:
     return parameters
 
 
-def _listed(k: Any, x: Any, indices: Any, values: Any, axis: int) -> Any:
+def _listed(k: Table, x: Any, indices: Any, values: Any, axis: int) -> Any:
     """The values as they go to the flattened indices."""
     values = as_tensor(k, values, x, taken_shape(x.shape, indices, axis))
     return k.reshape(values, shape=(*x.shape[:axis], math.prod(indices.shape), *x.shape[axis + 1 :]))
 
 
-def _offered(k: Any, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any]:
+def _offered(k: Table, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any]:
     """Which value is for which position (values along `axis`, positions along the next), and the values."""
     named = rows(k, indices, x.shape[axis], len(x.shape) - axis - 1)
     return named, k.expand_dims(_listed(k, x, indices, values, axis), axis=(axis + 1,))
 
 
-def _index_add(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_add(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     named, values = _offered(k, x, indices, values, axis)
     return k.add(x, total(k, named, values, axis))
 
@@ -52,7 +55,7 @@ def _index_extremum(name: str) -> Any:
     """`index_max` or `index_min`: every position chooses among itself and what it is offered."""
     reduction, pair, end = ("max", "maximum", 0) if name == "index_max" else ("min", "minimum", 1)
 
-    def compose(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    def compose(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
         if 0 in indices.shape:
             return k.copy(x)
         dtype = k.dtype(x)
@@ -64,7 +67,7 @@ def _index_extremum(name: str) -> Any:
     return compose
 
 
-def _index_scale(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_scale(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """The product over the values that a position is offered, by halves."""
     named, values = _offered(k, x, indices, values, axis)
     factors = k.where(named, values, 1)
@@ -78,7 +81,7 @@ def _index_scale(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any
     return k.multiply(x, k.reshape(factors, shape=x.shape)) if factors.shape[axis] else k.copy(x)
 
 
-def _index_multiply(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_multiply(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """The product of the factors that are not 0, times that of those that are.
 
     The latter is a polynomial in them, 1, ``s`` or ``(s**2 - q) / 2`` for none, one or two (with their sum ``s`` and
@@ -98,7 +101,7 @@ def _index_multiply(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> 
     return k.multiply(rest, k.where(k.equal(zeros, 1), s, k.where(k.equal(zeros, 0), 1, pairs)))
 
 
-def _index_set(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_set(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """Every position takes the last value it is offered, if any: which is `take`, and has its gradient."""
     if 0 in indices.shape:  # adding nothing keeps the values in the graph
         return k.copy(x) if k.dtype(x) is bool_ else k.index_add(x, indices, values, axis=axis)
@@ -111,27 +114,27 @@ def _index_set(k: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unchanged(k: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _unchanged(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     return g
 
 
-def _taken(k: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _taken(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     return k.take(g, indices, axis=axis)
 
 
-def _shares(k: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any, Any]:
+def _shares(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any, Any]:
     """What one of those tied for the extremum gets; which elements are, and which values."""
     tied = k.astype(k.equal(out, x), dtype=x.dtype)
     tied_values = k.astype(k.equal(k.take(out, indices, axis=axis), values), dtype=x.dtype)
     return k.divide(g, k.index_add(tied, indices, tied_values, axis=axis)), tied, tied_values
 
 
-def _extremum_kept(k: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _extremum_kept(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     share, tied, _ = _shares(k, g, out, x, indices, values, axis)
     return k.multiply(share, tied)
 
 
-def _extremum_taken(k: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _extremum_taken(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     share, _, tied_values = _shares(k, g, out, x, indices, values, axis)
     return k.multiply(k.take(share, indices, axis=axis), tied_values)
 
