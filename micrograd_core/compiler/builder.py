@@ -39,30 +39,33 @@ class Builder:
 
         A ``detach`` computes nothing: it is its operand.
         """
-        inputs, computed = set[Ref](), set[Ref]()
+        inputs, computed = set[int](), set[int]()
         stack = [x for x in wanted if isinstance(x, Ref)]
         while stack:
             x = stack.pop()
-            if x in inputs or x in computed:
+            number = x.number
+            if number in inputs or number in computed:
                 continue
             if given(x):
-                inputs.add(x)
+                inputs.add(number)
             else:
-                computed.add(x)
-                stack += [y for y in self.steps[x.number].operands if isinstance(y, Ref)]
+                computed.add(number)
+                stack += [y for y in self.steps[number].operands if isinstance(y, Ref)]
         reads = sorted(inputs)
-        there: dict[Any, Ref] = {x: Ref(number) for number, x in enumerate(reads)}
-        types = [self.types[x.number] for x in reads]
+        there = {number: Ref(position) for position, number in enumerate(reads)}
+        types = [self.types[number] for number in reads]
         steps = list[Step]()
-        for x in sorted(computed):
-            step = self.steps[x.number]
-            if step.op == "detach":
-                there[x] = there[step.operands[0]]
+        for number in sorted(computed):
+            op, operands, params = self.steps[number]
+            operands = tuple([there[x.number] if isinstance(x, Ref) else x for x in operands])
+            if op == "detach":
+                (there[number],) = operands
                 continue
-            there[x] = Ref(len(types))
-            types.append(self.types[x.number])
-            steps.append(step._replace(operands=tuple([there.get(y, y) for y in step.operands])))
-        return Program(len(reads), steps, [there.get(x, x) for x in wanted], types), reads
+            there[number] = Ref(len(types))
+            types.append(self.types[number])
+            steps.append(Step(op, operands, params))
+        outputs = [there[x.number] if isinstance(x, Ref) else x for x in wanted]
+        return Program(len(reads), steps, outputs, types), [Ref(number) for number in reads]
 
 
 def same(x: Any) -> Any:

@@ -84,15 +84,17 @@ class Program(_Fields):
         """Refuse steps that do not fit together."""
         program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types))
         count = inputs
-        for position, (step, made) in enumerate(program.numbered()):
-            op = operation(step.op)
+        for step, made in program.numbered():
+            op = TABLE[step.op]
             if op.operands not in (-1, len(step.operands)):
-                raise ProgramError(
-                    f"step {position}, {step}, has {len(step.operands)} operands; {step.op} takes {op.operands}"
-                )
-            _refuse_unknown(step.operands, count, f"step {position}, {step}, takes")
+                raise ProgramError(f"{step} has {len(step.operands)} operands; {step.op} takes {op.operands}")
+            for x in step.operands:
+                if isinstance(x, Ref) and not 0 <= x.number < count:
+                    raise _too_early(f"step {program.steps.index(step)}, {step}, takes", x, count)
             count = made.stop
-        _refuse_unknown(program.outputs, count, "the program returns")
+        for x in program.outputs:
+            if isinstance(x, Ref) and not 0 <= x.number < count:
+                raise _too_early("the program returns", x, count)
         if types and len(types) != count:
             raise ProgramError(f"the program has {count} values, and types of {len(types)}: every value has one")
         return program
@@ -125,11 +127,9 @@ def _text(x: Any) -> str:
     return str(x) if isinstance(x, DType) else repr(x)
 
 
-def _refuse_unknown(operands: tuple[Any, ...], count: int, who: str) -> None:
-    for x in operands:
-        if isinstance(x, Ref) and not 0 <= x.number < count:
-            there = f"values up to %{count - 1} are" if count else "no value is"
-            raise ProgramError(f"{who} %{x.number}, but only {there} there by then: a step takes what comes before it")
+def _too_early(who: str, x: Ref, count: int) -> ProgramError:
+    there = f"values up to %{count - 1} are" if count else "no value is"
+    return ProgramError(f"{who} {x}, but only {there} there by then: a step takes what comes before it")
 
 
 def operation(name: str) -> Op:

@@ -31,7 +31,7 @@ def source(program: Program, reads: list[str], write: Callable[[list[str]], list
     """
     lines = [*reads]
     for step, (made,) in program.numbered():
-        lines.append(f"{name(made)} = {_template(step, exact).format(*map(_text, step.operands))}")
+        lines.append(f"x{made} = {_template(step, exact).format(*map(_text, step.operands))}")
     found = [_text(x) for x in program.outputs]
     lines += write(found[width:])
     lines.append(f"return ({''.join(x + ', ' for x in found[:width])})")
@@ -48,5 +48,5 @@ def _template(step: Step, exact: bool) -> str:
 
 def _text(x: Any) -> str:
     if isinstance(x, Ref):
-        return name(x.number)
+        return f"x{x.number}"
     return repr(float(x)) if x >= 0 or x != x else f"({float(x)!r})"

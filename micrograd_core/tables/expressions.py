@@ -22,6 +22,8 @@ from micrograd_core.tables.floats import Floats
 
 Operand = Ref | float
 FLOAT: Final = Outline((), float64)
+NOTHING: Final[dict[str, Any]] = {}
+"""The parameters of all steps here."""
 LOGIC: Final[dict[str, Callable[..., Any]]] = {
     "equal": operator.eq, "less": operator.lt, "logical_and": lambda x, y: x and y, "logical_not": operator.not_,
     "isfinite": math.isfinite,
@@ -47,11 +49,11 @@ class Expressions(Builder):
     def input(self, kind: str, what: Any) -> Ref:
         """A number that is read at each call: `kind` and `what` say from where."""
         key = INPUT, kind, id(what) if kind in ("data", "grad") else what
-        return self.emit(Step(INPUT, (kind, what), {}), FLOAT, key)
+        return self.emit(Step(INPUT, (kind, what), NOTHING), FLOAT, key)
 
     def detach(self, x: Operand) -> Operand:
         """The same number, through which no gradient goes."""
-        return self.emit(Step("detach", (x,), {}), FLOAT) if isinstance(x, Ref) else x
+        return self.emit(Step("detach", (x,), NOTHING), FLOAT, ("detach", x)) if isinstance(x, Ref) else x
 
     def make(self, name: str, *operands: Operand) -> Operand:
         """An operation, simplified where that changes no number."""
@@ -70,7 +72,8 @@ class Expressions(Builder):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
             return x
-        return self.emit(Step(name, operands, {}), _outline(name))
+        key = name, *[each if isinstance(each, Ref) else repr(each) for each in operands]
+        return self.emit(Step(name, operands, NOTHING), _outline(name), key)
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:
         """What the cotangents of `roots` lead to, for those of the `leaves` that these depend on."""
