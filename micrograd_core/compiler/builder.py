@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.program import Program, Ref, Step, width
 
 INPUT = "input"
 """In a builder, what a program takes from outside: a step whose operands say where from."""
+PART = "part"
+"""In a builder, what a step makes beside its first value: the numbers of all follow each other."""
 
 
 class Builder:
@@ -33,6 +35,11 @@ class Builder:
             self.steps.append(step)
             self.types.append(outline)
         return found
+
+    def emit_parts(self, step: Step, outlines: Sequence[Outline]) -> tuple[Ref, ...]:
+        """The values that a step of an operation with parts makes."""
+        first = self.emit(step, outlines[0])
+        return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(outlines) if i]
 
     def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool]) -> tuple[Program, list[Ref]]:
         """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are.
@@ -61,8 +68,11 @@ class Builder:
             if op == "detach":
                 (there[number],) = operands
                 continue
-            there[number] = Ref(len(types))
-            types.append(self.types[number])
+            if op == PART:  # which came with the first
+                continue
+            for part in range(number, number + width(op)):
+                there[part] = Ref(len(types))
+                types.append(self.types[part])
             steps.append(Step(op, operands, params))
         outputs = [there[x.number] if isinstance(x, Ref) else x for x in wanted]
         return Program(len(reads), steps, outputs, types), [Ref(number) for number in reads]

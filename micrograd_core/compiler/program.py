@@ -103,8 +103,7 @@ class Program(_Fields):
         """Each step with the numbers of the values that it makes."""
         start = self.inputs
         for step in self.steps:
-            parts = operation(step.op).parts
-            made = range(start, start + (1 if parts is None else len(parts._fields)))
+            made = range(start, start + width(step.op))
             yield step, made
             start = made.stop
 
@@ -128,8 +127,8 @@ def _text(x: Any) -> str:
 
 
 def _too_early(who: str, x: Ref, count: int) -> ProgramError:
-    there = f"values up to %{count - 1} are" if count else "no value is"
-    return ProgramError(f"{who} {x}, but only {there} there by then: a step takes what comes before it")
+    there = f"only values up to %{count - 1} are" if count else "no value is"
+    return ProgramError(f"{who} {x}, but {there} there by then: a step takes what comes before it")
 
 
 def operation(name: str) -> Op:
@@ -147,6 +146,12 @@ def operation(name: str) -> Op:
         close = get_close_matches(name, TABLE, n=1)
         raise KeyError(f"no operation is called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
     return op
+
+
+def width(name: str) -> int:
+    """How many values a step of an operation makes: its parts, or one."""
+    parts = operation(name).parts
+    return 1 if parts is None else len(parts._fields)
 
 
 def typed(program: Program, inputs: Sequence[Outline]) -> Program:
