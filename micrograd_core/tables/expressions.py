@@ -7,8 +7,6 @@ above, so that both have the same numbers, infinite and NaN ones too.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, Final
@@ -24,10 +22,6 @@ Operand = Ref | float
 FLOAT: Final = Outline((), float64)
 NOTHING: Final[dict[str, Any]] = {}
 """The parameters of all steps here."""
-LOGIC: Final[dict[str, Callable[..., Any]]] = {
-    "equal": operator.eq, "less": operator.lt, "logical_and": lambda x, y: x and y, "logical_not": operator.not_,
-    "isfinite": math.isfinite,
-}  # fmt: skip
 
 
 @cache
@@ -57,13 +51,9 @@ class Expressions(Builder):
 
     def make(self, name: str, *operands: Operand) -> Operand:
         """An operation, simplified where that changes no number."""
+        if not any(isinstance(x, Ref) for x in operands) and hasattr(Floats, name):
+            return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
         x, y = operands[0], operands[-1]
-        if not any(isinstance(each, Ref) for each in operands):
-            found = getattr(Floats, name, None) or LOGIC.get(name)
-            if found is not None:
-                return found(*operands)  # type: ignore[no-any-return]
-        if name == "where" and not isinstance(x, Ref):
-            return operands[1] if x else y
         if name == "multiply" and (x == 1.0 or y == 1.0):
             return y if x == 1.0 else x
         if name == "multiply" and (x == -1.0 or y == -1.0):
