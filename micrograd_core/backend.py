@@ -118,7 +118,7 @@ class Backend(Protocol):
         """A recorded program as one callable on handles. By default its kernels in a row."""
         from micrograd_core.tables.raw import compose
 
-        return straight_line(program, self.kernel, partial(compose, backend=self))
+        return straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
 
 
 OPTIONAL: Final = (

@@ -24,6 +24,7 @@ __all__ = [
     "MicrogradError",
     "MissingExtra",
     "OutOfMemory",
+    "ProgramError",
     "ShapeError",
     "TraceError",
     "UnsupportedDType",
@@ -280,6 +281,10 @@ class GraphError(MicrogradError, RuntimeError):
 
 class TraceError(MicrogradError, RuntimeError):
     """A function that is being traced does what a trace cannot hold: a decision that depends on a number."""
+
+
+class ProgramError(MicrogradError, ValueError):
+    """The steps of a `Program` do not fit together."""
 
 
 def not_copied(what: str, way: str) -> GraphError:

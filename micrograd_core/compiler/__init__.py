@@ -1,1 +1,5 @@
-"""Recorded programs: flat steps over numbered values, what `Backend.compile` is given."""
+"""Programs: what a function computes, as flat steps over numbered values whose shapes and dtypes are known.
+
+`program` is the representation, which `Backend.compile` is given; `builder` writes one while a function is traced;
+`outlines` knows shapes and dtypes; `python` prints a program of scalars.
+"""

@@ -1,41 +1,193 @@
-"""A recorded program: operations in the order they ran, over numbered values. What `Backend.compile` is given."""
+"""One representation of what a function computes: operations in a row, over numbered values. Tracing makes it.
+
+Values are numbered through: the inputs first, then what each step makes. Operations and parameters are the op table's.
+`str` of a program has one line for a step; `straight_line` is what a program means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from micrograd_core.compiler.outlines import Outline, expected
+from micrograd_core.dtypes import DType
+from micrograd_core.errors import ProgramError
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops.core.movement import requested
 
 
 class Ref(NamedTuple):
-    """Value number `number` of a program: first its inputs, then one per step."""
+    """Value number `number` of a program."""
 
     number: int
 
+    def __str__(self) -> str:
+        return f"%{self.number}"
+
 
 class Step(NamedTuple):
-    """One kernel call. Operands are `Ref` or Python scalars; parameters are as kernels receive them."""
+    """One operation. Operands are `Ref` or Python scalars; parameters are complete, and a dtype is the core's."""
 
     op: str
     operands: tuple[Any, ...]
     params: dict[str, Any]
 
+    def __str__(self) -> str:
+        given = [*map(str, self.operands), *(f"{name}={_text(x)}" for name, x in self.params.items())]
+        return f"{self.op}({', '.join(given)})"
 
-class Program(NamedTuple):
-    """`inputs` handles in, `steps` in order, the values that `outputs` name out."""
 
+class _Fields(NamedTuple):
     inputs: int
     steps: tuple[Step, ...]
-    outputs: tuple[Ref, ...]
+    outputs: tuple[Any, ...]
+    types: tuple[Outline, ...] = ()
+
+
+class Program(_Fields):
+    """`inputs` values in, `steps` in order, the values that `outputs` name out.
+
+    Parameters
+    ----------
+    inputs : int
+        How many values are given.
+    steps : tuple of Step
+        Each makes the next value; one of an operation that has parts makes a value of each.
+    outputs : tuple of Ref
+        In a program of scalars a number may stand for one.
+    types : tuple of Outline, optional
+        Shape and dtype of every value. A program by hand may go without; `typed` finds them from those of its inputs.
+
+    Raises
+    ------
+    KeyError
+        When there is no such operation.
+    ProgramError
+        When a step takes a value that is not there yet, or another number of operands than its operation has.
+
+    Examples
+    --------
+    >>> from micrograd_core.dtypes import float32
+    >>> steps = Step("multiply", (Ref(0), 2.0), {}), Step("sum", (Ref(1),), {"axis": (0,), "keepdims": False})
+    >>> print(typed(Program(1, steps, (Ref(2),)), [Outline((3, 4), float32)]))
+    program(%0: float32[3, 4])
+        %1: float32[3, 4] = multiply(%0, 2.0)
+        %2: float32[4] = sum(%1, axis=(0,), keepdims=False)
+        return %2
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, inputs: int, steps: Sequence[Step], outputs: Sequence[Any], types: Sequence[Outline] = ()
+    ) -> Program:
+        """Refuse steps that do not fit together."""
+        program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types))
+        count = inputs
+        for step, made in program.numbered():
+            op = TABLE[step.op]
+            if op.operands not in (-1, len(step.operands)):
+                raise ProgramError(f"{step} has {len(step.operands)} operands; {step.op} takes {op.operands}")
+            for x in step.operands:
+                if isinstance(x, Ref) and not 0 <= x.number < count:
+                    raise _too_early(f"step {program.steps.index(step)}, {step}, takes", x, count)
+            count = made.stop
+        for x in program.outputs:
+            if isinstance(x, Ref) and not 0 <= x.number < count:
+                raise _too_early("the program returns", x, count)
+        if types and len(types) != count:
+            raise ProgramError(f"the program has {count} values, and types of {len(types)}: every value has one")
+        return program
+
+    def numbered(self) -> Iterator[tuple[Step, range]]:
+        """Each step with the numbers of the values that it makes."""
+        start = self.inputs
+        for step in self.steps:
+            made = range(start, start + width(step.op))
+            yield step, made
+            start = made.stop
+
+    def __str__(self) -> str:
+        def named(numbers: range) -> str:
+            return ", ".join(f"%{n}: {short(self.types[n])}" if self.types else f"%{n}" for n in numbers)
+
+        lines = [f"    {named(made)} = {step}" for step, made in self.numbered()]
+        return "\n".join(
+            [f"program({named(range(self.inputs))})", *lines, f"    return {', '.join(map(str, self.outputs))}"]
+        )
+
+
+def short(outline: Outline) -> str:
+    """A shape and dtype as a program shows them, such as ``float32[3, 4]``."""
+    return f"{outline.dtype}[{', '.join(map(str, outline.shape))}]"
+
+
+def _text(x: Any) -> str:
+    return str(x) if isinstance(x, DType) else repr(x)
+
+
+def _too_early(who: str, x: Ref, count: int) -> ProgramError:
+    there = f"only values up to %{count - 1} are" if count else "no value is"
+    return ProgramError(f"{who} {x}, but {there} there by then: a step takes what comes before it")
+
+
+def operation(name: str) -> Op:
+    """What the op table has under a name.
+
+    Raises
+    ------
+    KeyError
+        When there is no such operation.
+    """
+    op = TABLE.get(name)
+    if op is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, TABLE, n=1)
+        raise KeyError(f"no operation is called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+    return op
+
+
+def width(name: str) -> int:
+    """How many values a step of an operation makes: its parts, or one."""
+    parts = operation(name).parts
+    return 1 if parts is None else len(parts._fields)
+
+
+def typed(program: Program, inputs: Sequence[Outline]) -> Program:
+    """The same program, with the shapes and dtypes of all values, which follow from those of the inputs.
+
+    Raises
+    ------
+    ProgramError
+        When there is another number of inputs, or a shape does not follow from shapes.
+    ShapeError
+        When shapes do not fit.
+    """
+    if len(inputs) != program.inputs:
+        raise ProgramError(f"the program takes {program.inputs} values; got the types of {len(inputs)}")
+    types = list(inputs)
+    for step, made in program.numbered():
+        operands = tuple([types[x.number] if isinstance(x, Ref) else x for x in step.operands])
+        found = expected(TABLE[step.op], operands, step.params)
+        if found.shape is None:
+            raise ProgramError(
+                f"the shape of %{made.start} = {step} does not follow from those of its operands; give types to Program"
+            )
+        types.append(Outline(found.shape, found.dtype))
+    return Program(program.inputs, program.steps, program.outputs, types)
 
 
 def straight_line(
     program: Program,
     kernel: Callable[[str], Callable[..., Any] | None],
     compose: Callable[[str], Callable[..., Any]] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """`program` as a function of its input handles that calls one kernel after the other.
 
-    `compose` gives the composition of an operation, for a call that its kernel declines.
+    `compose` gives the composition of an operation, for a call that its kernel declines; `dtypes` the device's own
+    dtype for the name of one, for kernels that take these.
 
     Raises
     ------
@@ -44,21 +196,23 @@ def straight_line(
     """
     bound = []
     for step in program.steps:
-        function = kernel(step.op)
+        function, params, op = kernel(step.op), step.params, TABLE[step.op]
         if function is None:
             raise KeyError(f"the program needs a kernel for {step.op!r}")
-        bound.append((step.op, function, step.operands, step.params))
+        if dtypes is not None and op.result is requested and isinstance(params.get("dtype"), DType):
+            params = {**params, "dtype": dtypes[params["dtype"].name]}
+        bound.append((step.op, function, step.operands, params, op.parts is not None))
 
     def run(*handles: Any) -> tuple[Any, ...]:
         if len(handles) != program.inputs:
             raise TypeError(f"the program takes {program.inputs} handles; got {len(handles)}")
         values = list(handles)
-        for op, function, numbered, params in bound:
+        for op, function, numbered, params, parts in bound:
             operands = [values[o.number] if isinstance(o, Ref) else o for o in numbered]
             result = function(*operands, **params)
             if result is NotImplemented and compose is not None:
                 result = compose(op)(*operands, **params)
-            values.append(result)
-        return tuple(values[output.number] for output in program.outputs)
+            values.extend(result) if parts else values.append(result)
+        return tuple([values[x.number] if isinstance(x, Ref) else x for x in program.outputs])
 
     return run

@@ -10,7 +10,8 @@ import numpy as np
 import micrograd_core
 from micrograd_core.array.tensor import asarray, shares_memory
 from micrograd_core.backend import STANDS_ON
-from micrograd_core.compiler.program import Program, Ref, Step, straight_line
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
 from micrograd_core.conformance.base import Suite, claim, since
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
@@ -118,22 +119,29 @@ def data_dependent_shapes(device: Device) -> None:
 
 def jit(device: Device) -> None:
     """A compiled program computes what its kernels in a row do."""
+    kernels = device.kernels
+    given = Outline((3, 4), DTYPES["float32"])
     steps = (
         Step("multiply", (Ref(0), Ref(1)), {}),
         Step("add", (Ref(2), 0.5), {}),
         Step("exp", (Ref(3),), {}),
         Step("sum", (Ref(4),), {"axis": (1,), "keepdims": False}),
+        Step("less", (Ref(3), 0.5), {}),
+        Step("astype", (Ref(6),), {"dtype": given.dtype}),
     )
-    program = Program(2, steps, (Ref(5), Ref(3)))
+    program = typed(Program(2, steps, (Ref(5), Ref(3), Ref(7), Ref(0))), [given, given])
     array = np.linspace(-1, 1, 12).astype("float32").reshape(3, 4)
-    handles = [asarray(each, device=device)._handle for each in (array, array[::-1].copy())]
-    compiled, kernels = device.kernels.compile(program)(*handles), device.kernels
-    for found, expected in zip(
-        compiled, straight_line(program, lambda op: getattr(kernels, op))(*handles), strict=True
-    ):
-        first, second = (np.frombuffer(kernels.to_host(each), "float32") for each in (found, expected))
-        near = np.allclose(first, second, rtol=1e-5)
-        assert near, "a compiled program gives other numbers than its kernels in a row"
+    compiled, row = kernels.compile(program), straight_line(program, lambda op: getattr(kernels, op))
+    for one in (array, array + 1):  # what is compiled serves other handles too
+        handles = [asarray(each, device=device)._handle for each in (one, one[::-1].copy())]
+        results = zip(program.outputs, compiled(*handles), row(*handles), strict=True)
+        for output, found, expected in results:
+            outline = program.types[output.number]
+            said = kernels.outline(found)
+            assert said == outline, f"a compiled program returns {said} for {output}, which is {outline} in\n{program}"
+            first, second = (np.frombuffer(kernels.to_host(each), "float32") for each in (found, expected))
+            near = np.allclose(first, second, rtol=1e-5)
+            assert near, f"a compiled program gives other numbers for {output} than its kernels in a row:\n{program}"
 
 
 LEVELS: Final[dict[str, Callable[[Device], None]]] = {

@@ -13,6 +13,9 @@ from numbers import Number
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor
+from micrograd_core.compiler.builder import INPUT
+from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.python import name
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.ground import trees
@@ -24,7 +27,7 @@ from micrograd_core.scalar.results import KEPT, Call, Compiled, Result, Reverse,
 from micrograd_core.scalar.rules import REFLECTED
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf, node
-from micrograd_core.tables.expressions import INPUTS, Expression, Expressions, Operand
+from micrograd_core.tables.expressions import Expressions, Operand
 from micrograd_core.tables.floats import number
 
 CONSTANTS = (type(None), Number, str, bytes)
@@ -74,8 +77,8 @@ class Jitted:
     def __init__(self, f: Callable[..., Any]) -> None:
         if not callable(f):
             raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
-        self.__wrapped__, self._compiled = f, dict[Any, Program]()  # the one used last at the end
-        self._last: Program | None = None
+        self.__wrapped__, self._compiled = f, dict[Any, Traced]()  # the one used last at the end
+        self._last: Traced | None = None
         self.__doc__ = f.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -94,7 +97,7 @@ class Jitted:
             self._keep(kind, program)
         return program(flat)
 
-    def _keep(self, kind: Any, program: Program) -> None:
+    def _keep(self, kind: Any, program: Traced) -> None:
         """Make a program the one used last, and let go of those beyond `KEPT`. Other threads may do so too."""
         self._compiled.pop(kind, None)
         self._compiled[kind] = self._last = program
@@ -104,7 +107,12 @@ class Jitted:
     @property
     def source(self) -> str:
         """The Python that ran last."""
-        return self._last.source if self._last else ""
+        return self._last.compiled.source if self._last else ""
+
+    @property
+    def program(self) -> Program | None:
+        """The program that ran last. `str` shows it, a line for each step."""
+        return self._last.compiled.program if self._last else None
 
 
 def _flatten(x: Any, flat: list[Any]) -> Any:
@@ -140,7 +148,7 @@ class Trace:
         self.k = Expressions()
         self.known: dict[int, Operand] = {}  # by identity of the value
         self.kept: list[Value] = []  # so that identities stay unique
-        self.leaves: dict[Expression, Value] = {}  # where gradients end
+        self.leaves: dict[Ref, Value] = {}  # where gradients end
         self.written: dict[int, tuple[Value, Operand]] = {}
         self.slopes: dict[int, tuple[Value, Operand]] = {}
         self.numbers: set[int] = set()  # values that stand for floats
@@ -198,7 +206,7 @@ class Trace:
 
     def read_grad(self, value: Value) -> Value:
         """``value.grad``."""
-        return self.outside(value._gradient(), self.slope(value))
+        return self.outside(value._gradient(), self.k.detach(self.slope(value)))
 
     def write_grad(self, value: Value, x: Any) -> None:
         """``value.grad = x``."""
@@ -218,7 +226,8 @@ class Trace:
     def position(self, value: Value) -> int | None:
         """Which argument a leaf stands for, if any."""
         found = self.known.get(id(value)) if _is_leaf(value) else None
-        return found.operands[0] if isinstance(found, Expression) and found.name == "argument" else None
+        op, operands, _ = self.k.steps[found.number] if isinstance(found, Ref) else ("", (), {})
+        return operands[1] if op == INPUT and operands[0] == "argument" else None
 
     def backward(self, value: Value) -> None:
         """``value.backward()``."""
@@ -289,20 +298,20 @@ def _is_leaf(value: Value) -> bool:
 # ── compiling ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Program:
+def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Traced:
     """Trace `f` and compile what it did, in a context of its own: whatever ends the trace, its modes end with it."""
     return copy_context().run(_compile_here, f, args, kwargs, record)
 
 
-def _compile_here(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Program:
+def _compile_here(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Traced:
     trace = Trace()
     tracing.set(trace)
     with enable_grad():
         out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
-        return Program(trace, out, record)
+        return Traced(trace, out, record)
 
 
-class Program:
+class Traced:
     """Compiled Python, and the state around it.
 
     `assigned` has the positions of arguments, and the identities of other Values, that the function assigns to.
@@ -341,13 +350,10 @@ class Program:
         self.takes_gradients = [position for position in positions if position is not None]
         touched = {id(value) for _, value, _, _ in self.state.writes if value is not None}
         self.assigned = touched | {position for _, _, position, _ in self.state.writes if position is not None}
-        self.closed_over = touched | {id(x.operands[0]) for x in trace.k.order if x.name in ("data", "grad")}
+        self.closed_over = touched | {
+            id(step.operands[1]) for step in trace.k.steps if step.op == INPUT and step.operands[0] in ("data", "grad")
+        }
         self.compiled = Compiled(trace.k, wanted, self.state)
-
-    @property
-    def source(self) -> str:
-        """The Python that runs where no operation fails."""
-        return self.compiled.source
 
     def __call__(self, flat: list[Any]) -> Any:
         """Run on the numbers among the arguments."""
@@ -406,6 +412,7 @@ class State:
     """How the compiled function reads and writes values: as lines of Python, and the names they use."""
 
     def __init__(self, trace: Trace) -> None:
+        self.k = trace.k
         self.names: dict[str, Any] = {}
         self._named: dict[int, str] = {}
         assigned = {"_data": trace.written, "_grad": trace.slopes}
@@ -413,6 +420,7 @@ class State:
             (slot, value if at is None else None, at, x)
             for slot in assigned for value, x in assigned[slot].values() for at in [trace.position(value)]
         ]  # fmt: skip
+        self.written = [x for *_, x in self.writes]
 
     def _name(self, thing: Any) -> str:
         if id(thing) not in self._named:
@@ -420,15 +428,15 @@ class State:
             self.names[self._named[id(thing)]] = thing
         return self._named[id(thing)]
 
-    def has(self, x: Expression) -> bool:
-        """Whether an expression is read, not computed."""
-        return x.name in INPUTS
+    def has(self, x: Ref) -> bool:
+        """Whether a value is read, not computed."""
+        return self.k.steps[x.number].op == INPUT
 
-    def read(self, inputs: dict[str, Expression]) -> list[str]:
-        """Lines that fill the inputs, by name of their local variable."""
+    def read(self, inputs: list[Ref]) -> list[str]:
+        """Lines that fill the inputs of a program."""
         lines, matrices = [], dict[tuple[str, str], str]()
-        for local, expression in inputs.items():
-            kind, (what,) = expression.name, expression.operands
+        for position, x in enumerate(inputs):
+            local, (kind, what) = name(position), self.k.steps[x.number].operands
             if kind == "argument":
                 lines.append(f"{local} = flat[{what}]._data")
             elif kind == "number":
@@ -437,33 +445,33 @@ class State:
                 lines.append(f"{local} = flat[{what}]._gradient()")
             elif isinstance(what, Parameter):
                 matrix, part = self._name(what._a), "data" if kind == "data" else "slopes"
-                name = matrices.get((matrix, part))
-                if name is None:
-                    name = matrices[matrix, part] = f"{matrix}_{part}"
-                    lines.append(f"{name} = {matrix}.all_{part}()")
-                lines.append(f"{local} = {name}[{what._da}]")
+                whole = matrices.get((matrix, part))
+                if whole is None:
+                    whole = matrices[matrix, part] = f"{matrix}_{part}"
+                    lines.append(f"{whole} = {matrix}.all_{part}()")
+                lines.append(f"{local} = {whole}[{what._da}]")
             else:
                 lines.append(f"{local} = {self._name(what)}.{'_data' if kind == 'data' else '_gradient()'}")
         return lines
 
-    def write(self, text: Callable[[Operand], str]) -> list[str]:
-        """Lines that carry out what the function assigned."""
+    def write(self, texts: list[str]) -> list[str]:
+        """Lines that carry out what the function assigned: `texts` is what was `written`."""
         lines, matrices = [], dict[tuple[Matrix, str], dict[int, str]]()
-        for slot, value, position, x in self.writes:
+        for (slot, value, position, _), text in zip(self.writes, texts, strict=True):
             if isinstance(value, Parameter):
-                matrices.setdefault((value._a, slot), {})[value._da] = text(x)
+                matrices.setdefault((value._a, slot), {})[value._da] = text
             elif position is None:
-                lines.append(f"{self._name(value)}.{slot} = {text(x)}")
+                lines.append(f"{self._name(value)}.{slot} = {text}")
             else:
-                lines.append(f"flat[{position}].{'_assign' if slot == '_data' else '_assign_gradient'}({text(x)})")
+                lines.append(f"flat[{position}].{'_assign' if slot == '_data' else '_assign_gradient'}({text})")
         for (matrix, slot), cells in matrices.items():
             part = "data" if slot == "_data" else "slopes"
-            name = self._name(matrix)
+            whole = self._name(matrix)
             if len(cells) == matrix.width:
                 listed = ", ".join(cells[i] for i in range(matrix.width))
-                lines.append(f"{name}.set_all_{part}([{listed}])")
+                lines.append(f"{whole}.set_all_{part}([{listed}])")
             else:
-                lines.append(f"cells = {name}.all_{part}()")
+                lines.append(f"cells = {whole}.all_{part}()")
                 lines += [f"cells[{i}] = {x}" for i, x in cells.items()]
-                lines.append(f"{name}.set_all_{part}(cells)")
+                lines.append(f"{whole}.set_all_{part}(cells)")
         return lines

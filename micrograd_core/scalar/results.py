@@ -10,8 +10,11 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from micrograd_core.compiler.builder import INPUT
+from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.python import name, source
 from micrograd_core.scalar.sweep import Block, underway
-from micrograd_core.tables.expressions import Expression, Expressions, Operand, needed_for, source
+from micrograd_core.tables.expressions import Expressions, Operand
 from micrograd_core.tables.floats import Floats, divide, power, sigmoid, sign
 
 FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
@@ -22,16 +25,20 @@ KEPT = 128
 
 
 class Compiled:
-    """Expressions as a Python function of a list: fast, and another where that fails."""
+    """A program as a Python function of a list: fast, and another where that fails.
+
+    `state` says which values of `k` are there to be read, and gives the lines that read them, and that write others.
+    """
 
     def __init__(self, k: Expressions, wanted: list[Operand], state: Any) -> None:
-        self._parts = k, wanted, state
+        self.program, self.inputs = k.program([*wanted, *state.written], state.has)
+        self._state, self._width = state, len(wanted)
         self.source, self._fast = self._compile(False)
         self._exact: Callable[[list[Any]], Any] | None = None
 
     def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
-        text = source(*self._parts, exact)
-        scope = {**SHARED, **(EXACT if exact else FAST), **self._parts[2].names}
+        text = source(self.program, self._state.read(self.inputs), self._state.write, self._width, exact)
+        scope = {**SHARED, **(EXACT if exact else FAST), **self._state.names}
         exec(compile(text, "<jit>", "exec"), scope)
         return text, scope.pop("run")  # which refers to the scope
 
@@ -66,17 +73,18 @@ class Reverse:
     runs on the gradients, one for each result, and the `saved` numbers, which the function itself has computed.
     """
 
-    def __init__(self, k: Expressions, roots: dict[int, Operand], leaves: list[Expression]) -> None:
+    def __init__(self, k: Expressions, roots: dict[int, Operand], leaves: list[Ref]) -> None:
         self.k, self.roots, self.leaves = k, roots, leaves
         self.width = max(roots, default=-1) + 1
-        self.given = Given(len(k.order))
-        needed = needed_for(list(self._gradients(roots).values()), self.given.has)
-        self.saved = [x for x in needed if self.given.has(x) and x.name != "cotangent"]
-        self.given.positions = {x: self.width + i for i, x in enumerate(self.saved)}
+        self.given = Given(k)
+        _, inputs = k.program(list(self._gradients(roots).values()), self.given.has)
+        self.saved: list[Operand] = [x for x in inputs if x not in self.given.positions]
+        self.given.positions |= {x: self.width + i for i, x in enumerate(self.saved)}
         self._compiled: dict[int, tuple[list[int], Compiled]] = {}
 
-    def _gradients(self, rows: Iterable[int]) -> dict[Expression, Operand]:
-        return self.k.gradients([(self.roots[row], self.k.input("cotangent", row)) for row in rows], self.leaves)
+    def _gradients(self, rows: Iterable[int]) -> dict[Ref, Operand]:
+        cotangents = [(self.roots[row], self.given.cotangent(row)) for row in rows]
+        return self.k.gradients(cotangents, self.leaves)
 
     def __call__(self, rows: int, gradients: list[Any], saved: tuple[float, ...]) -> Iterable[tuple[int, float]]:
         """Columns of inputs, each with its gradient. A bit of `rows` for each result that was swept."""
@@ -93,24 +101,31 @@ class Reverse:
 
 
 class Given:
-    """What a compiled `Reverse` reads: gradients, and what was computed before expression number `end`."""
+    """What a compiled `Reverse` reads, at `positions`: gradients, and what `k` has computed by now."""
 
     names: dict[str, Any] = {}  # noqa: RUF012
-    writes = ()
+    written = ()
 
-    def __init__(self, end: int) -> None:
-        self.end = end
-        self.positions: dict[Expression, int] = {}
+    def __init__(self, k: Expressions) -> None:
+        self.k, self.end = k, len(k.steps)
+        self.positions: dict[Operand, int] = {}
 
-    def has(self, x: Expression) -> bool:
-        """Whether an expression is read, not computed."""
-        return x.name == "cotangent" or (x.number < self.end and x.name != "detach")
+    def cotangent(self, row: int) -> Ref:
+        """The gradient of one result."""
+        x = self.k.input("cotangent", row)
+        self.positions[x] = row
+        return x
 
-    def read(self, inputs: dict[str, Expression]) -> list[str]:
-        """Lines that fill the inputs, by name of their local variable."""
-        return [f"{local} = flat[{self.positions.get(x, x.operands[0])}]" for local, x in inputs.items()]
+    def has(self, x: Ref) -> bool:
+        """Whether a value is read, not computed."""
+        step = self.k.steps[x.number]
+        return step.op == INPUT or (x.number < self.end and step.op != "detach")
 
-    def write(self, text: Callable[[Operand], str]) -> list[str]:
+    def read(self, inputs: list[Ref]) -> list[str]:
+        """Lines that fill the inputs of a program."""
+        return [f"{name(number)} = flat[{self.positions[x]}]" for number, x in enumerate(inputs)]
+
+    def write(self, texts: list[str]) -> list[str]:
         """No lines: nothing is assigned."""
         return []
 

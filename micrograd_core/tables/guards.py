@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from micrograd_core.compiler.outlines import Outline, expected
 from micrograd_core.errors import KernelBroken
 from micrograd_core.ops import CORE_KERNELS, Op
 from micrograd_core.ops.shared import is_scalar
-from micrograd_core.tables.outlines import Outline, expected
 
 if TYPE_CHECKING:
     from micrograd_core.tables.raw import Kernels

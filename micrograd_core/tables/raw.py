@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
 from micrograd_core.backend import member
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import operation
 from micrograd_core.dtypes import DTYPES, DType, pack
 from micrograd_core.errors import UnsupportedDType, UnsupportedOp
 from micrograd_core.layout import Shape
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.tables.guards import QUIET, Guard
-from micrograd_core.tables.outlines import Outline
 
 if TYPE_CHECKING:
     from micrograd_core.device import Device
@@ -48,13 +49,7 @@ def compose(name: str, backend: Any) -> Callable[..., Any]:
     KeyError
         When there is no such operation, or no composition of it.
     """
-    op = TABLE.get(name)
-    if op is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, TABLE, n=1)
-        raise KeyError(f"no operation is called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-    composition = op.compose
+    composition = operation(name).compose
     if composition is None:
         raise KeyError(f"{name!r} has no composition: a device that has it has a kernel for it")
 

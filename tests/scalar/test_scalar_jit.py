@@ -190,6 +190,35 @@ def test_a_step_on_plain_values_accumulates_and_assigns() -> None:
     assert (w.data, w.grad, b.data, b.grad) == (4.5, 0.0, 2.0, 0.0)
 
 
+@pytest.mark.parametrize("power", [lambda x, z: x * x * x, lambda x, z: x**z, lambda x, z: x.exp() * z])
+def test_a_gradient_that_is_read_is_a_number(power: Callable[[Any, Any], Any]) -> None:
+    def slope_times_x(x: Value, z: Value) -> Any:
+        power(x, z).backward()
+        slope = x.grad
+        x.grad = z.grad = 0.0
+        return slope * x
+
+    found = []
+    for f in (slope_times_x, jit(slope_times_x)):
+        x, z = Value(2.0), Value(3.0)
+        out = f(x, z)
+        out.backward()
+        found.append((out.data, x.grad, z.grad))
+    assert found[0] == pytest.approx(found[1], rel=1e-15)
+
+
+@pytest.mark.parametrize("base", [2.0, 0.0, -0.0, -1.5, math.inf, -math.inf, math.nan, 5e-324])
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, -1.0, 0.5, math.inf, math.nan])
+def test_powers_have_the_slopes_of_values(base: float, exponent: float) -> None:
+    found = []
+    for f in (lambda x, y: x**y, jit(lambda x, y: x**y)):
+        x, y = Value(base), Value(exponent)
+        out = f(x, y)
+        out.backward()
+        found.append((out.data, x.grad, y.grad))
+    assert found[0] == pytest.approx(found[1], rel=1e-15, nan_ok=True)
+
+
 def test_a_replay_makes_no_garbage_and_no_nodes() -> None:
     model = MLP(2, [3, 1], generator=random.Random(7))
     compiled = jit(lambda x, y, rate: step(model, x, y, rate))

@@ -12,13 +12,13 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, plugins
 from micrograd_core.array import functions
+from micrograd_core.compiler.outlines import expected
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.conformance.cases import cases
 from micrograd_core.errors import BackendBroken, KernelBroken, ShapeError, UnreadableHandle
 from micrograd_core.ops import CORE_KERNELS, TABLE
 from micrograd_core.plugins import hookimpl
 from micrograd_core.tables.guards import EACH, QUIET, Guard
-from micrograd_core.tables.outlines import expected
 from micrograd_core.tables.raw import compose
 from micrograd_cpu.storage import CPUBackend
 

@@ -1,0 +1,95 @@
+"""Writes a program down, step by step, while a function is traced; equal steps are one value.
+
+What is in it may be more than anyone wants, and its inputs come as the function meets them. `Builder.program` takes out
+the part that leads from some values to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Program, Ref, Step, width
+
+INPUT = "input"
+"""In a builder, what a program takes from outside: a step whose operands say where from."""
+PART = "part"
+"""In a builder, what a step makes beside its first value: the numbers of all follow each other."""
+
+
+class Builder:
+    """Values in the order in which they can be computed, each with the step that makes it, and its type."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.types: list[Outline] = []
+        self._known: dict[Any, Ref] = {}
+
+    def emit(self, step: Step, outline: Outline, key: Any = None) -> Ref:
+        """The value that a step makes. Steps with the same `key`, by default all that is in them, make one."""
+        key = (step.op, same(step.operands), same(step.params)) if key is None else key
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Ref(len(self.steps))
+            self.steps.append(step)
+            self.types.append(outline)
+        return found
+
+    def emit_parts(self, step: Step, outlines: Sequence[Outline]) -> tuple[Ref, ...]:
+        """The values that a step of an operation with parts makes."""
+        first = self.emit(step, outlines[0])
+        return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(outlines) if i]
+
+    def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool]) -> tuple[Program, list[Ref]]:
+        """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are.
+
+        A ``detach`` computes nothing: it is its operand.
+        """
+        inputs, computed = set[int](), set[int]()
+        stack = [x for x in wanted if isinstance(x, Ref)]
+        while stack:
+            x = stack.pop()
+            number = x.number
+            if number in inputs or number in computed:
+                continue
+            if given(x):
+                inputs.add(number)
+            else:
+                computed.add(number)
+                stack += [y for y in self.steps[number].operands if isinstance(y, Ref)]
+        reads = sorted(inputs)
+        there = {number: Ref(position) for position, number in enumerate(reads)}
+        types = [self.types[number] for number in reads]
+        steps = list[Step]()
+        for number in sorted(computed):
+            op, operands, params = self.steps[number]
+            operands = tuple([there[x.number] if isinstance(x, Ref) else x for x in operands])
+            if op == "detach":
+                (there[number],) = operands
+                continue
+            if op == PART:  # which came with the first
+                continue
+            for part in range(number, number + width(op)):
+                there[part] = Ref(len(types))
+                types.append(self.types[part])
+            steps.append(Step(op, operands, params))
+        outputs = [there[x.number] if isinstance(x, Ref) else x for x in wanted]
+        return Program(len(reads), steps, outputs, types), [Ref(number) for number in reads]
+
+
+def same(x: Any) -> Any:
+    """Something that is equal for operands and parameters that are the same: 1, 1.0 and True are not, 0.0 and -0.0."""
+    if isinstance(x, Ref):
+        return x
+    if isinstance(x, (list, tuple)):
+        return type(x), *map(same, x)
+    if isinstance(x, dict):
+        return tuple([(name, same(each)) for name, each in x.items()])
+    if isinstance(x, slice):
+        return slice, same(x.start), same(x.stop), same(x.step)
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)  # which its step keeps alive
+    return x if isinstance(x, str) else (type(x), repr(x) if isinstance(x, (float, complex)) else x)

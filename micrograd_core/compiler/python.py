@@ -1,0 +1,52 @@
+"""Prints a program of scalars as Python: a line for each step, numbers in local variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_core.compiler.program import Program, Ref, Step
+
+TEMPLATES = {
+    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
+    "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
+    "abs": "abs({})", "equal": "{} == {}", "less": "{} < {}", "logical_and": "{} and {}",
+    "logical_not": "not {}", "isfinite": "{0} - {0} == 0.0", "where": "{1} if {0} else {2}",
+}  # fmt: skip
+"""An operation as Python; those that are not here are functions of their name."""
+EXACT = {"divide": "divide({}, {})"}
+POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
+
+
+def name(number: int) -> str:
+    """The local variable of a value."""
+    return f"x{number}"
+
+
+def source(program: Program, reads: list[str], write: Callable[[list[str]], list[str]], width: int, exact: bool) -> str:
+    """A function ``run(flat)`` that returns the first `width` outputs of a program.
+
+    `reads` are lines that fill the inputs; `write` gives lines that store the other outputs, of which it gets the text.
+    With `exact`, operations that Python refuses are functions, which answer as IEEE 754 does.
+    """
+    lines = [*reads]
+    for step, (made,) in program.numbered():
+        lines.append(f"x{made} = {_template(step, exact).format(*map(_text, step.operands))}")
+    found = [_text(x) for x in program.outputs]
+    lines += write(found[width:])
+    lines.append(f"return ({''.join(x + ', ' for x in found[:width])})")
+    return "\n    ".join(["def run(flat):", *lines]) + "\n"
+
+
+def _template(step: Step, exact: bool) -> str:
+    if exact and step.op in EXACT:
+        return EXACT[step.op]
+    if not exact and step.op == "pow" and step.operands[1] in POWERS:
+        return POWERS[step.operands[1]]
+    return TEMPLATES.get(step.op) or f"{step.op}({', '.join(['{}'] * len(step.operands))})"
+
+
+def _text(x: Any) -> str:
+    if isinstance(x, Ref):
+        return f"x{x.number}"
+    return repr(float(x)) if x >= 0 or x != x else f"({float(x)!r})"
