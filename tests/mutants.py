@@ -1066,7 +1066,7 @@ REASONS = {
     "broadcast memory read as if it were full": "its samples have cotangents of full size",
     "operands swapped": "other results only in the bits of NaN",
     "broadcasting wrong": "indices and values turn together: the same sums in another order",
-    "one operand twice is wrong": "logits are never targets",
+    "one operand twice is wrong": "a matrix is not solved for itself, nor are logits targets",
     "an operand returned as a fresh result": "only of a matrix of a single 1, or where the count is the number",
     "parameters ignored: their defaults taken": "the test looks at what is determined, the same for every shape of Q",
     "parameters kept from the first call": "the test looks at what is determined, the same for every shape of Q",

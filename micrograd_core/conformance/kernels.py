@@ -28,7 +28,7 @@ REFUSALS = (errors.ShapeError, errors.DTypeError, errors.IndexingError, errors.L
 """What the core itself says of operands that an operation does not take."""
 
 
-LONGEST = 20_000
+LONGEST = 400_000
 """Numbers in a result that are worth their time."""
 
 
