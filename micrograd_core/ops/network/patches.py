@@ -257,6 +257,7 @@ OPS = (
         accepts=REAL_FLOATING,
         tangent=linear,
         gradient=(_patches_gradient_rule,),
+        gradient_aliases=True,  # composed patches are a view of a larger copy
         compose=_patches_gradient,
         samples=(
             Sample(Array((2, 2, 2, 4)), size=5, kernel_size=2),
