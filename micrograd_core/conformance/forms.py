@@ -120,6 +120,7 @@ OPEN: Final[dict[str, frozenset[str]]] = {
         "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
+    TWICE: frozenset({"cross_entropy_gradient"}),
     "tiled": frozenset(ALGORITHMS),
     "long": frozenset({"prod", "cumulative_prod", "qr", "svd"}),
     "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
