@@ -205,7 +205,8 @@ def test_kernel_signatures_name_the_parameters_that_kernels_get(name: str) -> No
 def test_the_page_of_verdicts_has_every_device_and_all_conform() -> None:
     page = (ROOT / "docs" / "conformance.md").read_text()
     assert re.findall(r"^\| `(\S+:\S+)` \|", page, re.M) == list(generate.DEVICES)
-    assert re.findall(r"^- (\S+) conforms\b", page, re.M) == list(generate.DEVICES)
+    conforming = [name.removesuffix(":0") for name in re.findall(r"^- (\S+) conforms\b", page, re.M)]
+    assert conforming == [name.removesuffix(":0") for name in generate.DEVICES]
 
 
 def test_the_page_of_planted_faults_says_that_they_are_noticed() -> None:
