@@ -284,13 +284,14 @@ OPS = (
         compose=_flip,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1), Sample(Array((0, 3)), axis=0)),
     ),
-    _VIEW(
+    _MOVE(
         "getitem",
         "Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view.",
         shape=lambda x, *, key: Layout.contiguous(x.shape).index(key).shape,
         batching=selected,
         parameters=_key_parameters,
         gradient=(_getitem_rule,),
+        view=True,
         samples=(
             Sample(Array((3, 4)), key=1),
             Sample(Array((3, 4)), key=(slice(None), slice(1, None, 2))),
