@@ -38,8 +38,10 @@ from micrograd_core.errors import KernelBroken
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
 
-MAPS: Final = frozenset(name for name in CORE_KERNELS if TABLE[name].kind == "elementwise" and name != "astype")
-"""Operations that ``map`` must know, beside ``"copy"``, which also converts between dtypes."""
+MAPS: Final = frozenset(
+    op.name for op in map(TABLE.__getitem__, CORE_KERNELS) if op.kind == "elementwise" and op.parameters is None
+)
+"""Operations that ``map`` must know, beside ``"copy"``, which also converts between dtypes, as `astype` asks."""
 
 REDUCTIONS: Final = frozenset(name for name in CORE_KERNELS if TABLE[name].kind == "reduction")
 """Operations that ``reduce`` must know."""
