@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from micrograd_core.engine.autocast import FULL, HALF, POLICY, autocast, autocast_dtype
+from micrograd_core.backend import matmul_precision
+from micrograd_core.engine.autocast import autocast, autocast_dtype
 from micrograd_core.errors import one_of
 from micrograd_core.ground.context import precisions
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.record import FULL, HALF
 from micrograd_core.optim.scaling import GradScaler
 
+POLICY: Final = {op.name: op.autocast for op in TABLE.values() if op.autocast}
+"""Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
+
 PRECISIONS: Final = ("highest", "high", "medium")
-matmul_precision = precisions.get
-"""What `set_matmul_precision` set, for backends to read at each product."""
 
 
 def set_matmul_precision(precision: str) -> None:

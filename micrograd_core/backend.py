@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from micrograd_core.compiler.program import Program, straight_line
 from micrograd_core.dtypes import DTYPES, pack
+from micrograd_core.ground.context import precisions
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.ops import CORE_KERNELS
 
@@ -131,6 +132,9 @@ _ARGUMENTS: Final = {
 }  # fmt: skip
 
 
+matmul_precision = precisions.get
+"""In what `set_matmul_precision` allows float32 matrix products to be computed, for backends to ask at each product."""
+
 REQUIRED_DTYPES: Final = ("float32", "int64", "bool")
 
 
@@ -223,4 +227,4 @@ def probe(backend: Any) -> list[str]:
     return found
 
 
-__all__ = ["CAPABILITIES", "PROTOCOL", "STANDS_ON", "Backend", "faults", "member", "probe"]
+__all__ = ["CAPABILITIES", "PROTOCOL", "STANDS_ON", "Backend", "faults", "matmul_precision", "member", "probe"]

@@ -72,7 +72,6 @@ class Planted:
         self.buffers: dict[Any, Any] = {}
         self.pending: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.calls = itertools.count()
-        self.declines = getattr(kernel, "declines", False)
 
     def __call__(self, *operands: Any, **params: Any) -> Any:
         sound = self.kernel(*operands, **params)
@@ -791,7 +790,6 @@ def _noting(name: str, kernel: Any, called: set[str]) -> Any:
         called.add(name)
         return kernel(*operands, **params)
 
-    noting.declines = getattr(kernel, "declines", False)  # type: ignore[attr-defined]
     return noting
 
 
@@ -937,7 +935,6 @@ class Watching:
 
     def __init__(self, op: Op, kernel: Callable[..., Any], kinds: Iterable[str]) -> None:
         self.kernel = kernel
-        self.declines = getattr(kernel, "declines", False)
         self.planted = {kind: Planted(op, kernel, KINDS[kind]) for kind in kinds if kind not in STATEFUL}
         self.shown: set[str] = set()
         self.calls = 0  # in the test at hand; those that call very often say no more later

@@ -239,3 +239,52 @@ def test_public_doors_stay_where_they_were() -> None:
     )
     for name in [*doors.split(), "plugins", "random"]:
         assert __import__(f"micrograd_core.{name}", fromlist=["*"]).__name__ == f"micrograd_core.{name}"
+
+
+# ── what backends stand on ───────────────────────────────────────────────────────────────────────────────────
+
+AUTHORS = frozenset("adapters.array_api adapters.strided backend dtypes errors layout plugins".split())
+"""What authors of backends import from; and `compose` of `tables.raw`, which docs/protocol.md tells them of."""
+
+DEFINITIONS = {"ops.network.activations.CUBIC", "ops.network.patches.lengths_of"}
+"""What a kernel has in common with the definition of its operation: a constant, and how many windows fit."""
+
+
+def beyond_the_boundary(source: str) -> set[str]:
+    """What a file imports from the core that is not for authors."""
+    names = set()
+    for node in imports(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {f"{each.name}." for each in node.names}
+        else:
+            names |= {f"{node.module}.{each.name}" for each in node.names}
+    core = {name.removeprefix("micrograd_core.") for name in names if name.startswith("micrograd_core.")}
+    return {name for name in core - DEFINITIONS - {"tables.raw.compose"} if name.rpartition(".")[0] not in AUTHORS}
+
+
+def test_backends_import_what_is_for_authors() -> None:
+    packages = [*ROOT.glob("backends/*/micrograd_*"), *ROOT.glob("plugins/*/micrograd_*")]
+    files = {path: path.read_text(encoding="utf-8") for package in packages for path in package.rglob("*.py")}
+    assert {path.parts[-2] for path in files} >= {"micrograd_cpu", "micrograd_cuda", "micrograd_rawbuffer"}
+    assert not {str(path): found for path, source in files.items() if (found := beyond_the_boundary(source))}
+    assert beyond_the_boundary("from micrograd_core.amp import POLICY\nfrom micrograd_core.ops import TABLE") == {
+        "amp.POLICY", "ops.TABLE",
+    }  # fmt: skip
+    assert beyond_the_boundary("import micrograd_core.ops\nfrom micrograd_core.tables.raw import Kernels") == {
+        "ops.", "tables.raw.Kernels",
+    }  # fmt: skip
+    assert not beyond_the_boundary("import numpy\nfrom micrograd_core.tables.raw import compose")
+
+
+def test_a_kernel_declines_in_one_way() -> None:
+    """It answers `NotImplemented`; nothing says beforehand that it may."""
+    told = "declin" + "es"
+    for path in [
+        *ROOT.glob("backends/**/*.py"),
+        *ROOT.glob("plugins/**/*.py"),
+        *ROOT.glob("tests/**/*.py"),
+        *CORE.rglob("*.py"),
+    ]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.Attribute) and node.attr == told), path
+            assert not (isinstance(node, ast.Constant) and node.value == told), path

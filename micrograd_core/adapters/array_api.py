@@ -17,26 +17,11 @@ from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
 from micrograd_core.layout import Key, Shape, nest
 from micrograd_core.ops import TABLE
 
-# Functions of the standard that take handles by position and parameters by the keywords of the op table.
-STANDARD = frozenset(
-    "add subtract multiply divide pow maximum minimum negative abs sign square less less_equal greater "
-    "greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor bitwise_invert logical_not logical_and "
-    "logical_or isnan isfinite isinf real imag conj hypot acos acosh asin asinh atan atan2 atanh "
-    "bitwise_left_shift bitwise_right_shift copysign cosh floor_divide log10 log2 logaddexp logical_xor nextafter "
-    "reciprocal remainder round signbit sinh tan trunc exp expm1 log log1p sqrt sin cos tanh sum mean max min var "
-    "std any all argmax argmin prod cumulative_sum cumulative_prod count_nonzero reshape permute_dims "
-    "astype squeeze broadcast_to flip where full arange matmul".split()
-)
-
-EXTENSIONS = {
-    "linalg": ("linalg", frozenset("cholesky det eigh eigvalsh inv qr slogdet solve svd svdvals".split())),
-    "eig": ("linalg", frozenset({"eig", "eigvals"})),
-    "fft": ("fft", frozenset("fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split())),
-}
-"""Likewise, of the extensions: for each capability, the extension and its functions that a claim means."""
-
-ALIASING = ("floor", "round", "trunc", "real", "imag", "conj")
+ALIASING = ("floor", "ceil", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
+
+STANDARD: Final = frozenset(op.name for op in TABLE.values() if op.standard and not op.extension)
+"""Functions of the standard's main namespace that take handles by position and parameters as in the op table."""
 
 LARGEST: Final = (1 << 64) - 1
 
@@ -53,6 +38,11 @@ KEYWORDS: Final[Mapping[str, Mapping[str, int | str | None]]] = {
 """How a namespace's functions take parameters of the op table: a number is the place after the operands, a text the
 library's own keyword, ``None`` leaves the parameter out, and what is not listed keeps its name. These are the
 standard's: it has these by position, and libraries differ in what they call them."""
+
+
+def functions(capability: str) -> list[str]:
+    """The standard's functions that a capability such as ``linalg`` stands for, and that are kernels as they are."""
+    return [op.name for op in TABLE.values() if op.standard and op.capability == capability]
 
 
 def forwards(key: Key, shape: Shape) -> tuple[Key, tuple[int, ...]]:
@@ -192,6 +182,9 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
             x = xp.expand_dims(x, axis=each)
         return x
 
+    def copy(x: Any) -> Any:
+        return xp.asarray(x, copy=True)
+
     def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: xp.asarray(function(x), copy=True)
 
@@ -205,7 +198,8 @@ def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     return {
         **{name: fresh(getattr(xp, name)) for name in ALIASING if hasattr(xp, name)},
         "concat": lambda *xs, axis: xp.concat(xs, axis=axis),
-        "copy": lambda x: xp.asarray(x, copy=True),
+        "copy": copy,
+        "positive": copy,
         "expand_dims": expand_dims,
         "getitem": getitem_forwards if turns else lambda x, *, key: x[key],
         "scatter": scatter,
@@ -302,12 +296,10 @@ class ArrayAPIBackend:
     def _found(self, op: str) -> Callable[..., Any] | None:
         if op in self.kernels:
             return self.kernels[op]
-        function = None
-        for word, (extension, functions) in EXTENSIONS.items():
-            if op in functions and word in self.capabilities:
-                function = getattr(getattr(self.xp, extension), op)
-        if op in STANDARD:
-            function = getattr(self.xp, op, None)
+        record = TABLE.get(op)
+        if record is None or not record.standard or (record.capability and record.capability not in self.capabilities):
+            return None
+        function = getattr(getattr(self.xp, record.extension) if record.extension else self.xp, op, None)
         if function is None:
             return None
         if op in CREATION and self._options:
@@ -338,7 +330,8 @@ class ArrayAPIBackend:
 
     def _casting(self, op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel whose result is given the dtype of the op table."""
-        told, convert = TABLE[op].result, self.kernel("astype")
+        told: Any = TABLE[op].result
+        convert = self.kernel("astype")
         core = {native: DTYPES[name] for name, native in self.dtypes.items()}
 
         def casting(x: Any, *others: Any, **params: Any) -> Any:
@@ -402,6 +395,6 @@ class ArrayAPIBackend:
 
 
 __all__ = [
-    "KEYWORDS", "STANDARD", "ArrayAPIBackend", "adjustments", "native_dtypes", "put", "put_forwards", "respelled",
-    "steps_back",
+    "KEYWORDS", "STANDARD", "ArrayAPIBackend", "adjustments", "functions", "native_dtypes", "put", "put_forwards",
+    "respelled", "steps_back",
 ]  # fmt: skip

@@ -36,14 +36,14 @@ from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, unpack
 from micrograd_core.errors import KernelBroken
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
-from micrograd_core.ops import SAME, TABLE
+from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
 
 MAPS: Final = frozenset(
-    "add multiply divide pow maximum less equal bitwise_and bitwise_or bitwise_xor exp log sin sqrt floor where".split()
+    op.name for op in map(TABLE.__getitem__, CORE_KERNELS) if op.kind == "elementwise" and op.parameters is None
 )
-"""Operations that ``map`` must know, beside ``"copy"``, which also converts between dtypes."""
+"""Operations that ``map`` must know, beside ``"copy"``, which also converts between dtypes, as `astype` asks."""
 
-REDUCTIONS: Final = frozenset({"sum", "max"})
+REDUCTIONS: Final = frozenset(name for name in CORE_KERNELS if TABLE[name].kind == "reduction")
 """Operations that ``reduce`` must know."""
 
 OF_NOTHING: Final[Mapping[str, Any]] = {

@@ -1,7 +1,7 @@
 """What a kernel should return, without computing it: the op table over operands that have only a shape and a dtype.
 
-Of the core kernels the shapes are rules below; of all others they follow by running the composition on outlines. Where
-neither tells (shapes that depend on numbers, factorizations), the shape is ``None``: unknown.
+A record tells the shape, or its kind does; else it follows by running the composition on outlines. A shape that depends
+on the elements is ``None``: unknown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import UnsupportedOp
-from micrograd_core.layout import Layout, Shape, broadcast_shapes, reduced_shape
-from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Op
+from micrograd_core.layout import Shape, broadcast_shapes, reduced_shape
+from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.shared import is_scalar
 
 
@@ -37,34 +37,12 @@ class Expected(NamedTuple):
         return str(self.dtype) if self.shape is None else f"{self.dtype} of shape {self.shape}"
 
 
-def _reduced(x: Outline, *, axis: Any, keepdims: bool) -> Shape:
-    return reduced_shape(x.shape, axis, keepdims)
-
-
-SHAPES: Final[dict[str, Callable[..., Shape]]] = {
-    "reshape": lambda x, *, shape: shape,
-    "permute_dims": lambda x, *, axes: tuple(x.shape[axis] for axis in axes),
-    "broadcast_to": lambda x, *, shape: shape,
-    "getitem": lambda x, *, key: Layout.contiguous(x.shape).index(key).shape,
-    "scatter": lambda x, values, *, key: x.shape,
-    "astype": lambda x, *, dtype: x.shape,
-    "sum": _reduced,
-    "max": _reduced,
-    "real": lambda x: x.shape,
-    "imag": lambda x: x.shape,
-    "full": lambda *, shape, **_: shape,
-    "integers": lambda *, values, **_: (len(values),),
-    "arange": lambda stop, **_: (stop,),
-}
-"""The shapes of core kernels that are not elementwise; of the parts of complex numbers, and of what has no operands."""
-
-
 class Outlines:
     """A kernel table whose functions take and give outlines."""
 
     device = "an outline"
 
-    def __getattr__(self, name: str) -> Callable[..., Outline]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in TABLE:
             raise AttributeError(name)
         function = partial(_outline, TABLE[name])
@@ -82,11 +60,13 @@ class Outlines:
     upload = constant
 
 
-def _outline(op: Op, *operands: Any, **params: Any) -> Outline:
-    found = expected(op, operands, params)
-    if found.shape is None:
-        raise LookupError(f"the shape of {op.name} is not known")
-    return Outline(found.shape, found.dtype)
+def _outline(op: Op, *operands: Any, **params: Any) -> Any:
+    found = []
+    for each in expected_parts(op, operands, params):
+        if each.shape is None:
+            raise LookupError(f"the shape of {op.name} is not known")
+        found.append(Outline(each.shape, each.dtype))
+    return found[0] if op.parts is None else tuple(found)
 
 
 def expected(op: Op, operands: tuple[Any, ...], params: dict[str, Any], shaped: bool = True) -> Expected:
@@ -94,28 +74,47 @@ def expected(op: Op, operands: tuple[Any, ...], params: dict[str, Any], shaped: 
     return Expected(_shape(op, operands, params) if shaped else None, result_dtype(op, operands, params))
 
 
+def expected_parts(
+    op: Op, operands: tuple[Any, ...], params: dict[str, Any], shaped: bool = True
+) -> tuple[Expected, ...]:
+    """The same of each part of a result, or of the one that there is."""
+    if not isinstance(op.result, tuple):
+        return (expected(op, operands, params, shaped),)
+    shapes = _shape(op, operands, params) if shaped else (None,) * len(op.result)
+    common = _common(op, operands)
+    return tuple(Expected(shape, _dtype(told, common, params)) for shape, told in zip(shapes, op.result, strict=True))
+
+
 def result_dtype(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> DType:
     """By the table. The kernel's operands have their common dtype already."""
-    common: Any = next((x.dtype for i, x in enumerate(operands) if i not in op.separate and not is_scalar(x)), None)
-    found: DType = common if op.result is SAME else op.result(common, params)  # type: ignore[operator]
+    return _dtype(op.result, _common(op, operands), params)
+
+
+def _common(op: Op, operands: tuple[Any, ...]) -> Any:
+    return next((x.dtype for i, x in enumerate(operands) if i not in op.separate and not is_scalar(x)), None)
+
+
+def _dtype(told: Any, common: Any, params: dict[str, Any]) -> DType:
+    found: DType = common if told is SAME else told(common, params)
     return found
 
 
-def _shape(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Shape | None:
-    if op.name in SHAPES:
-        return SHAPES[op.name](*operands, **params)
-    if op.operands == 0:  # a composition would make the numbers
-        asked: Shape = params["shape"]
-        return asked
-    if op.name in CORE_KERNELS:
+def _shape(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    if op.shape is not None:
+        return op.shape(*operands, **params)
+    if op.kind == "elementwise":
         return broadcast_shapes(op.name, *(() if is_scalar(x) else x.shape for x in operands))
-    if op.compose is None or op.parts is not None:
+    if op.kind == "reduction":
+        axis = params["axis"]
+        return reduced_shape(operands[0].shape, (axis,) if isinstance(axis, int) else axis, params["keepdims"])
+    if op.operands == 0:  # a composition would make the numbers
+        return params["shape"]
+    if op.compose is None:
         return None
     try:
-        shape: Shape = op.compose(OUTLINES, *operands, **params).shape
+        return op.compose(OUTLINES, *operands, **params).shape
     except (LookupError, AttributeError, UnsupportedOp):  # it looks at numbers, or stands on what is not known
         return None
-    return shape
 
 
 OUTLINES: Final = Outlines()

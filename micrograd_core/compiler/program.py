@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from micrograd_core.compiler.outlines import Outline, expected
+from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import ProgramError
 from micrograd_core.ops import TABLE, Op
@@ -169,12 +169,12 @@ def typed(program: Program, inputs: Sequence[Outline]) -> Program:
     types = list(inputs)
     for step, made in program.numbered():
         operands = tuple([types[x.number] if isinstance(x, Ref) else x for x in step.operands])
-        found = expected(TABLE[step.op], operands, step.params)
-        if found.shape is None:
-            raise ProgramError(
-                f"the shape of %{made.start} = {step} does not follow from those of its operands; give types to Program"
-            )
-        types.append(Outline(found.shape, found.dtype))
+        for number, found in zip(made, expected_parts(TABLE[step.op], operands, step.params), strict=True):
+            if found.shape is None:
+                raise ProgramError(
+                    f"the shape of %{number} = {step} does not follow from those of its operands; give types to Program"
+                )
+            types.append(Outline(found.shape, found.dtype))
     return Program(program.inputs, program.steps, program.outputs, types)
 
 

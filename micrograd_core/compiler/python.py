@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.ops import TABLE
 
-TEMPLATES = {
-    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
-    "square": "{0} * {0}", "relu": "0.0 if {0} <= 0.0 else {0}", "relu_gradient": "{0} if {1} > 0.0 else 0.0",
-    "abs": "abs({})", "equal": "{} == {}", "less": "{} < {}", "logical_and": "{} and {}",
-    "logical_not": "not {}", "isfinite": "{0} - {0} == 0.0", "where": "{1} if {0} else {2}",
-}  # fmt: skip
-"""An operation as Python; those that are not here are functions of their name."""
-EXACT = {"divide": "divide({}, {})"}
 POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
 
 
@@ -23,11 +16,13 @@ def name(number: int) -> str:
     return f"x{number}"
 
 
-def source(program: Program, reads: list[str], write: Callable[[list[str]], list[str]], width: int, exact: bool) -> str:
+def source(
+    program: Program, reads: list[str], write: Callable[[list[str]], list[str]], width: int, exact: Collection[str] = ()
+) -> str:
     """A function ``run(flat)`` that returns the first `width` outputs of a program.
 
     `reads` are lines that fill the inputs; `write` gives lines that store the other outputs, of which it gets the text.
-    With `exact`, operations that Python refuses are functions, which answer as IEEE 754 does.
+    Operations that are `exact` are functions of their name: such as answer as IEEE 754 does where Python raises.
     """
     lines = [*reads]
     for step, (made,) in program.numbered():
@@ -38,12 +33,12 @@ def source(program: Program, reads: list[str], write: Callable[[list[str]], list
     return "\n    ".join(["def run(flat):", *lines]) + "\n"
 
 
-def _template(step: Step, exact: bool) -> str:
-    if exact and step.op in EXACT:
-        return EXACT[step.op]
-    if not exact and step.op == "pow" and step.operands[1] in POWERS:
+def _template(step: Step, exact: Collection[str]) -> str:
+    if step.op in exact:
+        return f"{step.op}({', '.join(['{}'] * len(step.operands))})"
+    if step.op == "pow" and step.operands[1] in POWERS:
         return POWERS[step.operands[1]]
-    return TEMPLATES.get(step.op) or f"{step.op}({', '.join(['{}'] * len(step.operands))})"
+    return TABLE[step.op].scalar
 
 
 def _text(x: Any) -> str:

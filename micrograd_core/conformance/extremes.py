@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from inspect import signature
 from typing import Any, Final
 
 import numpy as np
@@ -12,26 +13,26 @@ from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, cases, downlo
 from micrograd_core.conformance.forms import HOST
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, integer_range
-from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops import SAME, TABLE, Op
 
 FACTOR: Final = 64
 """How many roundings a device may be off, relative to the answer."""
 
 ELEMENTWISE: Final = [
-    op.name
-    for op in TABLE.values()
-    if op.parameters is None
-    and not op.view
-    and op.name != "argwhere"
-    and (op.operands == 1 or (op.operands == 2 and op.check is broadcast_shapes))
+    op.name for op in TABLE.values() if op.kind == "elementwise" and op.parameters is None and op.operands < 3
 ]
 """Operations of one or two operands without parameters, which go element by element."""
 
 IN_DTYPE: Final = frozenset({"nextafter"})
 """Operations that give another number in a wider dtype."""
 
-REDUCTIONS: Final = ("sum", "prod", "max", "min", "mean", "any", "all", "count_nonzero", "argmax", "argmin")
+REDUCTIONS: Final = [
+    op.name
+    for op in TABLE.values()
+    if op.kind == "reduction" and op.standard and op.parameters is not None
+    if "correction" not in signature(op.parameters).parameters
+]
+"""Reductions that one axis, or all, is all there is to say about."""
 
 LENGTHS: Final = (33, 257, 1025, 4097, 66_049)
 """Beyond a warp, a row of threads, a block, a page, and what 16 bits count."""
@@ -191,7 +192,8 @@ def check(found: Tensor, expected: Any, dtype: str, about: str, *, inputs: Any, 
 def lacks(op: Op, dtype: str, device: Device) -> bool:
     """Whether the result would be of a dtype that the device does not have."""
     common = DTYPES[dtype] if op.cast is None else op.cast(DTYPES[dtype])
-    wanted = common if isinstance(op.result, str) else op.result(common, {"dtype": None})
+    told: Any = op.result
+    wanted = common if told is SAME else told(common, {"dtype": None})
     return not {wanted.name, common.name} <= set(device.kernels.backend.dtypes)
 
 

@@ -15,7 +15,7 @@ from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, downloa
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.engine.modes import no_grad
-from micrograd_core.ops import TABLE
+from micrograd_core.ops import SAME, TABLE
 from micrograd_core.transforms.grad import value_and_grad
 
 FACTOR = 16
@@ -101,10 +101,13 @@ def _dtype(case: Case, operands: list[Any]) -> Any:
     own = [x.dtype for i, x in enumerate(operands) if isinstance(x, Tensor) and i not in case.op.separate]
     common = own[0] if own else DTYPES["float32"]
     common = case.op.cast(common) if case.op.cast is not None else common
-    if isinstance(case.op.result, str):
+    told = case.op.result
+    if isinstance(told, tuple):  # of parts, which make one tensor
+        told = SAME if SAME in told else told[0]
+    if isinstance(told, str):
         return common
     parameters = case.op.parameters
-    return case.op.result(common, {} if parameters is None else parameters(*operands, **case.sample.params))
+    return told(common, {} if parameters is None else parameters(*operands, **case.sample.params))
 
 
 def _close(result: Tensor, expected: Any, in_dtype: Any, id: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
-from micrograd_core.engine.autocast import POLICY, autocast_dtype, cast, suspended
+from micrograd_core.engine.autocast import autocast_dtype, cast, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
@@ -42,7 +42,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
     """
     if autocasts and autocast_dtype() is not None:
-        cast_operands = cast(op.name, operands)
+        cast_operands = cast(op, operands)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
@@ -101,7 +101,7 @@ def _record(
 def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
     """`apply` for operations of one tensor, which need no promotion."""
     if autocasts and autocast_dtype() is not None:
-        (x,) = cast(op.name, (x,))
+        (x,) = cast(op, (x,))
         with suspended():
             return apply_single(op, x, params)
     dtype = x.dtype
@@ -371,16 +371,16 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
 
     operator.__doc__ = reflected.__doc__ = op.doc
-    return (autocasting(name, operator) if name in POLICY else operator), reflected
+    return (autocasting(op, operator) if op.autocast else operator), reflected
 
 
-def autocasting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator that `amp.POLICY` names: it alone looks whether there is an `autocast`."""
+def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator for which `autocast` does something: it alone looks whether there is an `autocast`."""
 
     def looking(x: Tensor, y: Any) -> Any:
         if not autocasts or autocast_dtype() is None:
             return operator(x, y)
-        x, y = cast(name, (x, y))
+        x, y = cast(op, (x, y))
         with suspended():
             return operator(x, y)
 

@@ -1,7 +1,7 @@
 """`autocast`: which operations run in a half type.
 
-`POLICY` says what `autocast` does with each operation. Operations that it does not name take their operands as they
-come: where a half type meets float32, promotion makes it float32. Parameters stay as they are, float32 as a rule: what
+What it does with each operation says the record, `Op.autocast`. Most take their operands as they come: where a half
+type meets float32, promotion makes it float32. Parameters stay as they are, float32 as a rule: what
 is cast is the copy that an operation takes, the cast is recorded, and gradients arrive in the parameter's own dtype.
 These float32 "master weights" are what the optimiser moves.
 """
@@ -15,31 +15,16 @@ from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError
 from micrograd_core.ground.context import during, half_types
-
-HALF, FULL = "half", "float32"
-POLICY: Final[dict[str, str]] = {
-    **dict.fromkeys(  # matrix units multiply half types and add in float32
-        "matmul linear einsum tensordot conv1d conv2d conv_transpose1d conv_transpose2d "
-        "scaled_dot_product_attention".split(),
-        HALF,
-    ),
-    **dict.fromkeys(  # sums of many terms, powers, and what goes through an exponential or a logarithm
-        "exp expm1 log log1p pow square sum mean var std logsumexp softmax log_softmax cross_entropy nll_loss mse_loss "
-        "l1_loss huber_loss binary_cross_entropy_with_logits kl_div layer_norm rms_norm batch_norm standardize "
-        "cumulative_sum prod vector_norm".split(),
-        FULL,
-    ),
-}
-"""Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
+from micrograd_core.ops.record import HALF, Op
 
 autocast_dtype = half_types.get
 """The half type of this context, or None."""
 contexts: Final[list[bool]] = []
-"""Not empty once there was any `autocast`. Until then operations do not look into the policy: it costs nothing."""
+"""Not empty once there was any `autocast`. Until then operations do not look at what to cast: it costs nothing."""
 
 
 class autocast(during):  # noqa: N801
-    """Within ``with autocast("float16"):`` operations compute in the dtype that `POLICY` gives them.
+    """Within ``with autocast("float16"):`` operations compute in the dtype that their records say.
 
     Only this context is meant: threads and asyncio tasks do not see each other's. `backward` may run outside: the
     casts are part of the record.
@@ -71,12 +56,12 @@ def suspended() -> during:
     return during(half_types, None)
 
 
-def cast(name: str, operands: Iterable[Any]) -> tuple[Any, ...]:
-    """The operands of an operation as `POLICY` wants them in this context; float64, integers, numbers as they are."""
-    half, policy = half_types.get(), POLICY.get(name)
-    if half is None or policy is None:
+def cast(op: Op, operands: Iterable[Any]) -> tuple[Any, ...]:
+    """The operands of an operation as its record says in this context; float64, integers, numbers as they are."""
+    half = half_types.get()
+    if half is None or not op.autocast:
         return tuple(operands)
-    wanted = half if policy is HALF else float32
+    wanted = half if op.autocast == HALF else float32
     return tuple(
         x.astype(wanted) if getattr(x, "dtype", None) in (float16, bfloat16, float32) and x.dtype is not wanted else x
         for x in operands

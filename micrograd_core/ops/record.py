@@ -34,6 +34,7 @@ BOOLEAN = frozenset({"bool"})
 INTEGER = BITS - BOOLEAN
 
 SAME = "same"  # the result has the operands' common dtype
+HALF, FULL = "half", "float32"  # what `autocast` casts operands to
 
 # Every device provides these kernels; everything else has a composition, or needs a capability.
 CORE_KERNELS = frozenset(
@@ -119,7 +120,13 @@ class Op:
     optional : tuple of float
         The scalars that stand for the last operands where a call leaves them out, or gives ``None``. Their names are
         those in the signature of `parameters`.
-    result : "same", or a function ``(common dtype, parameters) -> DType`` of the result
+    result : "same", a function ``(common dtype, parameters) -> DType`` of the result, or a tuple of them, for `parts`
+    kind : "elementwise", "reduction" or ""
+        Elementwise: each element of the result is the same function of those at its place in the operands, which
+        broadcast. A reduction combines elements over ``axis``, and leaves its length out or, with ``keepdims``, at 1.
+    shape : function or None
+        ``(*operands, **params) -> Shape`` of the result, or of each of the `parts`; ``None`` where it depends on the
+        elements. Left out: by `kind`, or the composition; without operands, the parameter ``shape``.
     cast : function or None
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
@@ -134,8 +141,19 @@ class Op:
         How forward mode goes through the operation: see `micrograd_core.ops.tangents`, which has the usual ones. Left
         out: the gradient is transposed once more.
     compose : function or None
+    batching : function or None
+        What `vmap` does: see `micrograd_core.ops.batching`, which has the usual ones. Left out: by `kind`, a parameter
+        ``axis``, or the composition.
+    autocast : "half", "float32" or ""
+        What float16, bfloat16 and float32 operands are cast to within `autocast`: its half type, or float32. Default:
+        they stay as they come, and promotion makes the widest of them that of all.
+    scalar : str
+        The operation on Python floats, such as ``{} + {}``; a call, ``exp({})``, is of the function of that name in
+        `math`. Default: scalars do not have it.
     extension : str
         The extension of the array API standard (``linalg``, ``fft``) whose namespace it lives in; default the main one.
+    standard : bool
+        The standard has a function of that name there, which does all that a kernel must with what a kernel receives.
     capability : str
         A word that a backend must claim (`micrograd_core.backend.CAPABILITIES`) to be asked for it. Only an operation
         that needs one may have neither a composition nor a place among the core kernels.
@@ -156,9 +174,10 @@ class Op:
     """
 
     __slots__ = (
-        "accepts", "capability", "cast", "check", "compose", "differentiable", "doc", "extension", "gradient",
-        "gradient_aliases", "name", "observe", "operands", "optional", "parameters", "parts", "reference", "result",
-        "samples", "separate", "tangent", "undefined", "view",
+        "accepts", "autocast", "batching", "capability", "cast", "check", "compose", "differentiable", "doc",
+        "extension", "gradient", "gradient_aliases", "kind", "name", "observe", "operands", "optional", "parameters",
+        "parts", "reference", "result", "samples", "scalar", "separate", "shape", "standard", "tangent", "undefined",
+        "view",
     )  # fmt: skip
 
     def __init__(
@@ -170,14 +189,20 @@ class Op:
         accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
         separate: tuple[int, ...] = (),
         optional: tuple[float, ...] = (),
-        result: str | Callable[..., DType] = SAME,
+        result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME,
+        kind: str = "",
+        shape: Callable[..., Any] | None = None,
         cast: Callable[[DType], DType] | None = None,
         parameters: Callable[..., dict[str, Any]] | None = None,
         check: Callable[..., Any] | None = None,
         gradient: tuple[Rule | None, ...] | Callable[[int], Rule] | str | None = None,
         tangent: Callable[..., Any] | None = None,
         compose: Callable[..., Any] | None = None,
+        batching: Callable[..., Any] | None = None,
+        autocast: str = "",
+        scalar: str = "",
         extension: str = "",
+        standard: bool = False,
         capability: str = "",
         parts: Any = None,
         observe: Callable[..., Any] | None = None,
@@ -194,7 +219,9 @@ class Op:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.tangent, self.compose = gradient, tangent, compose
         self.differentiable = not isinstance(gradient, str)
-        self.extension, self.capability = extension, capability
+        self.kind, self.shape, self.batching = kind, shape, batching
+        self.autocast, self.scalar = autocast, scalar
+        self.extension, self.standard, self.capability = extension, standard, capability
         self.parts, self.observe, self.undefined = parts, observe, undefined
         self.view = view
         self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()

@@ -50,7 +50,7 @@ def to_int64(dtype: DType, params: dict[str, Any]) -> DType:
 
 
 def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
-    """A binary operation with samples for equal shapes, broadcasting, 0-d and scalars on either side."""
+    """An elementwise operation of the standard, with samples for equal shapes, broadcasting, 0-d, scalars beside."""
     a, b = Array((2, 3), low), Array((3,), low)
     samples = (
         Sample(a, Array((2, 3), low)),
@@ -62,13 +62,14 @@ def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
         Sample(0.5, b),
         Sample(Array((0, 3), low), b),
     )
-    return Op(name, doc, operands=2, check=broadcast_shapes, **{"samples": samples, "tangent": symmetric, **facts})
+    usual = {"samples": samples, "tangent": symmetric, "kind": "elementwise", "standard": True}
+    return Op(name, doc, operands=2, check=broadcast_shapes, **{**usual, **facts})
 
 
 def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
-    """A unary operation with samples drawn from its domain."""
+    """An elementwise operation of the standard, with samples drawn from its domain."""
     samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
-    return Op(name, doc, **{"samples": samples, "tangent": symmetric, **facts})
+    return Op(name, doc, **{"samples": samples, "tangent": symmetric, "kind": "elementwise", "standard": True, **facts})
 
 
 # ── of networks ──────────────────────────────────────────────────────────────────────────────────────────────

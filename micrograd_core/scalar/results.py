@@ -13,13 +13,15 @@ from typing import Any
 from micrograd_core.compiler.builder import INPUT
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.python import name, source
+from micrograd_core.ops import TABLE
 from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.tables.expressions import Expressions, Operand
-from micrograd_core.tables.floats import Floats, divide, power, sigmoid, sign
+from micrograd_core.tables.floats import EXACT
 
-FAST = {name: getattr(math, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "pow")}
-EXACT = {name: getattr(Floats, name) for name in FAST} | {"divide": divide, "pow": power}
-SHARED = {"sigmoid": sigmoid, "sign": sign, "inf": math.inf, "nan": math.nan}
+FAST = {
+    name: getattr(math, name) for name, op in TABLE.items() if op.scalar.startswith(f"{name}(") and hasattr(math, name)
+}
+CONSTANTS = {"inf": math.inf, "nan": math.nan}
 KEPT = 128
 """Programs that are kept, of one function."""
 
@@ -37,8 +39,10 @@ class Compiled:
         self._exact: Callable[[list[Any]], Any] | None = None
 
     def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
-        text = source(self.program, self._state.read(self.inputs), self._state.write, self._width, exact)
-        scope = {**SHARED, **(EXACT if exact else FAST), **self._state.names}
+        read, write = self._state.read, self._state.write
+        text = source(self.program, read(self.inputs), write, self._width, EXACT if exact else ())
+        functions = {**FAST, **EXACT} if exact else {**EXACT, **FAST}
+        scope = {**CONSTANTS, **functions, **self._state.names}
         exec(compile(text, "<jit>", "exec"), scope)
         return text, scope.pop("run")  # which refers to the scope
 

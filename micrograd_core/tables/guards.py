@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from micrograd_core.compiler.outlines import Outline, expected
+from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.errors import KernelBroken
 from micrograd_core.ops import CORE_KERNELS, Op
 from micrograd_core.ops.shared import is_scalar
@@ -67,21 +67,18 @@ class Guard:
             When the operands' shapes do not fit, so that the kernel should have raised.
         """
         op, kernels = self.op, self.kernels
-        if op.parts is not None:
-            if not isinstance(result, tuple) or len(result) != len(op.parts._fields):
-                raise self.broken(_described(result), f"a tuple of {', '.join(op.parts._fields)}")
-            for part in result:
-                self.outline(part, "handles")
-            return
+        if op.parts is not None and (not isinstance(result, tuple) or len(result) != len(op.parts._fields)):
+            raise self.broken(_described(result), f"a tuple of {', '.join(op.parts._fields)}")
         outlines = [x if is_scalar(x) else kernels.outline(x) for x in operands]
         if params.get("dtype") is not None:
             params = {**params, "dtype": kernels.core(params["dtype"])}
         known = all(is_scalar(x) or all(isinstance(n, int) for n in x.shape) for x in outlines)
-        wanted = expected(op, tuple(outlines), params, known)
-        found = self.outline(result, str(wanted))
-        if found.dtype is not wanted.dtype or (wanted.shape is not None and found.shape != tuple(wanted.shape)):
-            given = ", ".join(repr(x) if is_scalar(x) else str(x) for x in outlines)
-            raise self.broken(str(found), f"{wanted}{given and f' for {given}'}")
+        roles, parts = ([""], [result]) if op.parts is None else ([f" as {name}" for name in op.parts._fields], result)
+        for role, part, wanted in zip(roles, parts, expected_parts(op, tuple(outlines), params, known), strict=True):
+            found = self.outline(part, str(wanted))
+            if found.dtype is not wanted.dtype or (wanted.shape is not None and found.shape != tuple(wanted.shape)):
+                given = ", ".join(repr(x) if is_scalar(x) else str(x) for x in outlines)
+                raise self.broken(f"{found}{role}", f"{wanted}{given and f' for {given}'}")
 
     def outline(self, result: Any, wanted: str) -> Outline:
         """What a kernel returned, if it is a handle of the device."""

@@ -5,8 +5,8 @@ which only the shape without it shows. Its kernel table, a `BatchTable`, says wh
 Everything else (promotion, recording, sweeps, writes) works as on any device: gradients inside and outside `vmap`
 compose.
 
-Rules are not written per operation but follow from the structure of its record (see `_rule`); where none follows, the
-operation's composition is run on batches, and where there is none, a loop, with one warning that names the operation.
+What an operation does, its record says, or it follows from that (see `_rule`); otherwise the operation's composition is
+run on batches, and where there is none, a loop, with one warning that names the operation.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.dtypes import DType
-from micrograd_core.engine.apply import create, recorded
+from micrograd_core.engine.apply import Recorded, create
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import TransformError
 from micrograd_core.ground.context import depth, during, levels
-from micrograd_core.layout import Layout, Shape, broadcast_shapes
+from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops import batching as rules
+from micrograd_core.ops.batching import along_axis, elementwise
 
 
 class Level:
@@ -158,14 +160,10 @@ def lifted(x: Tensor) -> Tensor:
 # ── an operation on batches ──────────────────────────────────────────────────────────────────────────────────
 
 RANDOMNESS = ("error", "different", "same")
-Rule = Callable[[Op, BatchTable, list[Any], list[bool], dict[str, Any], int], Any]
+Rule = Callable[..., Any]
 
 
-class NoRuleError(Exception):
-    """Raised by a rule that does not cover a call."""
-
-
-def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -> Any:
+def _run(op: Op, rule: Rule | None, table: BatchTable, *operands: Any, **params: Any) -> Any:
     """One kernel of a `BatchTable`."""
     level = None
     values, batched = [], []
@@ -187,20 +185,21 @@ def _run(op: Op, rule: Rule, table: BatchTable, *operands: Any, **params: Any) -
             return _drawn(op, table, values, batched, params)
     if not op.operands:
         return Batched(create(Tensor, op, table.below, *operands, **params), None)
+    k = Recorded.of(Tensor, table.below)
     if level is None:
-        return _handles(perform(op, values, params), None)
-    try:
-        made = rule(op, table, values, batched, params, level.size)
-    except NoRuleError:
-        made = _one_by_one(op, table, values, batched, params, level.size)
+        return _handles(getattr(k, op.name)(*values, **params), None)
+    made = NotImplemented if rule is None else rule(op, k, batched, level.size, *values, **params)
+    if made is NotImplemented:
+        made = _composed(op, table, values, batched, params, level)
     return _handles(made, level)
 
 
 def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any]) -> Batched:
     """Random numbers of which each example has its own: the first axis of a greater draw."""
     level = levels.get()[table.depth - 1]
+    k = Recorded.of(Tensor, table.below)
     if values:
-        return Batched(perform(op, [materialized(values[0], batched[0], level.size)], params), level)
+        return Batched(getattr(k, op.name)(materialized(values[0], batched[0], level.size), **params), level)
     if op.name != "random_permutation":
         return Batched(create(Tensor, op, table.below, **{**params, "shape": (level.size, *params["shape"])}), level)
     inner = math.prod(each.size for each in levels.get()[: table.depth - 1] if each.randomness == "different")
@@ -208,168 +207,65 @@ def _drawn(op: Op, table: BatchTable, values: list[Any], batched: list[bool], pa
     rows = [
         create(Tensor, op, table.below, **{**params, "block": params["block"] + i * blocks}) for i in range(level.size)
     ]
-    return Batched(_call("stack", *rows, axis=0), level)
+    return Batched(k.stack(*rows, axis=0), level)
 
 
 def _handles(made: Any, level: Level | None) -> Any:
     return Batched(made, level) if made.__class__ is Tensor else tuple(Batched(each, level) for each in made)
 
 
-def perform(op: Op, values: list[Any], params: dict[str, Any]) -> Any:
-    """An operation on tensors of the level below, recorded there."""
-    return recorded(Tensor, op)(*values, **params)
+def materialized(x: Tensor, batched: bool, size: int) -> Any:
+    """A tensor of the level below with a batch, even if the same for all."""
+    return rules.materialized(Recorded.of(Tensor, x._kernels), x, batched, size)
 
 
-def _call(name: str, *values: Any, **params: Any) -> Tensor:
-    return perform(TABLE[name], list(values), params)  # type: ignore[no-any-return]
-
-
-def _with_axes(x: Any, batched: bool, ndim: int) -> Any:
-    """A batched operand with axes of length 1 after the batch, so that all operands broadcast from the right."""
-    missing = ndim + 1 - len(x.shape) if batched else 0
-    return x if missing < 1 else _call("reshape", x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))
-
-
-def materialized(x: Any, batched: bool, size: int) -> Any:
-    """An operand with a batch, even if the same for all."""
-    return x if batched else _call("broadcast_to", x, shape=(size, *x.shape))
-
-
-def _ndim(x: Any, batched: bool) -> int:
-    return len(x.shape) - batched if x.__class__ is Tensor else 0
-
-
-def _elementwise(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    if len(values) == 1:
-        made = perform(op, values, params)
-        if made.shape != values[0].shape:  # not elementwise after all
-            raise NoRuleError
-        return made
-    ndim = max(map(_ndim, values, batched))
-    return perform(op, [_with_axes(x, each, ndim) for x, each in zip(values, batched, strict=True)], params)
-
-
-def _leading(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    return perform(op, values, params)
-
-
-def _along_axis(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    """The axes it works along are one further back."""
-    axis = params["axis"]
-    if axis is None and op.compose is None:
-        axis = tuple(range(len(values[0].shape) - 1))
-    if axis is None:
-        return _composed(op, table, values, batched, params, size)
-    axis = axis + 1 if isinstance(axis, int) else tuple(each + 1 for each in axis)
-    return perform(op, values, {**params, "axis": axis})
-
-
-def _joined(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    if params["axis"] is None:
-        return _composed(op, table, values, batched, params, size)
-    full = [materialized(x, each, size) for x, each in zip(values, batched, strict=True)]
-    return perform(op, full, {**params, "axis": params["axis"] + 1})
-
-
-def _composed(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    """The composition, run on batches."""
-    level = levels.get()[table.depth - 1]
+def _composed(
+    op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any], level: Level
+) -> Any:
+    """The composition, run on batches; where there is none, or it looks at numbers, example after example."""
+    if op.compose is None:
+        return _one_by_one(op, table, values, batched, params, level.size)
     operands = [
         Batched(x, level if each else None) if x.__class__ is Tensor else x
         for x, each in zip(values, batched, strict=True)
     ]
-    assert op.compose is not None
     try:
         made = op.compose(table, *operands, **params)
-    except TransformError as error:  # it looks at numbers
-        raise NoRuleError from error
+    except TransformError:
+        return _one_by_one(op, table, values, batched, params, level.size)
     results = (made,) if made.__class__ is Batched else made
-    full = tuple(materialized(each.value, each.level is not None, size) for each in results)
+    full = tuple(materialized(each.value, each.level is not None, level.size) for each in results)
     return full[0] if made.__class__ is Batched else full
 
 
-def _one_by_one(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
+def _one_by_one(
+    op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any], size: int
+) -> Any:
     warnings.warn(
         f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples",
         RuntimeWarning,
         stacklevel=2,
     )
+    k = Recorded.of(Tensor, table.below)
+    function = getattr(k, op.name)
     rows = [
-        perform(op, [x[i] if each else x for x, each in zip(values, batched, strict=True)], params) for i in range(size)
+        function(*(x[i] if each else x for x, each in zip(values, batched, strict=True)), **params) for i in range(size)
     ]
     if len({row.shape for row in rows if row.__class__ is Tensor}) > 1:
         raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
     if rows[0].__class__ is Tensor:
-        return _call("stack", *rows, axis=0)
-    return tuple(_call("stack", *column, axis=0) for column in zip(*rows, strict=True))
+        return k.stack(*rows, axis=0)
+    return tuple(k.stack(*column, axis=0) for column in zip(*rows, strict=True))
 
 
-def _reshape(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    return perform(op, values, {**params, "shape": (size, *params["shape"])})
-
-
-def _broadcast(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    x = _with_axes(values[0], True, len(params["shape"]))
-    return perform(op, [x], {**params, "shape": (size, *params["shape"])})
-
-
-def _permute(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    return perform(op, values, {**params, "axes": (0, *(axis + 1 for axis in params["axes"]))})
-
-
-def _getitem(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    return perform(op, values, {**params, "key": (slice(0, size, 1), *params["key"])})
-
-
-def _scatter(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    x, value = values
-    place = Layout.contiguous(x.shape[batched[0] :]).index(params["key"]).shape
-    value = _with_axes(value, batched[1], len(place))
-    x = materialized(x, batched[0], size)
-    return perform(op, [x, value], {**params, "key": (slice(0, size, 1), *params["key"])})
-
-
-def _products(op: Op, table: Any, values: list[Any], batched: list[bool], params: Any, size: int) -> Any:
-    """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
-    row, column = (_ndim(x, each) == 1 for x, each in zip(values, batched, strict=True))
-    x, y = values
-    x = _call("reshape", x, shape=(*x.shape[:-1], 1, x.shape[-1])) if row else x
-    y = _call("reshape", y, shape=(*y.shape, 1)) if column else y
-    ndim = max(_ndim(x, batched[0]), _ndim(y, batched[1]))
-    made = perform(op, [_with_axes(x, batched[0], ndim), _with_axes(y, batched[1], ndim)], params)
-    shape = made.shape[:-1] if column else made.shape
-    if row:
-        shape = shape[:-1] if column else (*shape[:-2], shape[-1])
-    return _call("reshape", made, shape=shape) if row or column else made
-
-
-_RULES: dict[str, Rule] = {
-    "astype": _leading,
-    "broadcast_to": _broadcast,
-    "concat": _joined,
-    "getitem": _getitem,
-    "matmul": _products,
-    "permute_dims": _permute,
-    "reshape": _reshape,
-    "scatter": _scatter,
-    "solve": _products,
-    "spread": _broadcast,
-    "stack": _joined,
-}
-
-
-def _rule(op: Op) -> Rule:
-    """How an operation treats batches, by the structure of its record."""
-    if op.name in _RULES:
-        return _RULES[op.name]
-    if op.parameters is None and (op.operands == 1 or op.check is broadcast_shapes):
-        return _elementwise
+def _rule(op: Op) -> Rule | None:
+    """How an operation treats batches, by its record."""
+    if op.batching is not None:
+        return op.batching
+    if op.kind == "elementwise":
+        return elementwise
     names = () if op.parameters is None else inspect.signature(op.parameters).parameters
-    if op.operands == 1 and "axis" in names:
-        return _along_axis
-    if op.operands == 1 and op.extension == "linalg":
-        return _leading  # stacks of matrices
-    return _composed if op.compose is not None else _one_by_one
+    return along_axis if op.operands == 1 and "axis" in names else None
 
 
 # ── derivatives of a whole batch ─────────────────────────────────────────────────────────────────────────────
@@ -424,7 +320,7 @@ def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
     value = x._handle.value
     if x._handle.level is None:
         return value  # type: ignore[no-any-return]
-    return value if operand is not None else _call("sum", value, axis=(0,), keepdims=False)
+    return value if operand is not None else Recorded.of(Tensor, value._kernels).sum(value, axis=(0,), keepdims=False)
 
 
 __all__ = [

@@ -80,6 +80,37 @@ def test_a_wrong_result_names_the_kernel(
     assert isinstance(caught.value, BackendBroken)
 
 
+@pytest.mark.parametrize(
+    ("op", "kernel", "params", "said"),
+    [
+        (
+            "slogdet", lambda x: (np.linalg.det(x), np.linalg.det(x)[..., None]), {},
+            r"returned float32 of shape \(2, 1\) as logabsdet; the op table says float32 of shape \(2,\) for",
+        ),
+        (
+            "svd", lambda x, *, full_matrices: np.linalg.svd(x, full_matrices=False), {},
+            r"returned float32 of shape \(2, 3, 2\) as U; the op table says float32 of shape \(2, 3, 3\)",
+        ),
+        (
+            "eigh", lambda x: (np.linalg.eigh(x)[0] + 0j, np.linalg.eigh(x)[1]), {},
+            r"returned complex64 of shape \(2, 3\) as eigenvalues; the op table says float32 of shape \(2, 3\)",
+        ),
+        ("qr", lambda x, *, mode: [x, x], {}, "returned a list; the op table says a tuple of Q, R"),
+        (
+            "fft", lambda x, *, n, axis, norm: np.fft.fft(x, n + 1), {},
+            r"returned complex64 of shape \(2, 3, 4\); the op table says complex64 of shape \(2, 3, 3\)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_part_of_a_result_is_named(
+    odd: Callable[..., Device], op: str, kernel: Any, params: Any, said: str
+) -> None:
+    array = np.eye(3, 3 if op != "svd" else 2, dtype="float32") + np.zeros((2, 1, 1), "float32")
+    x = asarray(array, device=odd(**{op: kernel}))
+    with pytest.raises(KernelBroken, match=rf"its kernel '{op}' {said}"):
+        F[op](x, **params)
+
+
 def test_every_kernel_is_looked_at() -> None:
     """A dtype, and a shape, that each kernel of the NumPy device would be found out with."""
     unknown = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from micrograd_core.adapters.array_api import EXTENSIONS
+from micrograd_core.adapters.array_api import functions
 from micrograd_core.layout import broadcast_shapes
 
 GEEV: Final = 12060
@@ -20,7 +20,7 @@ Kernel = Callable[..., Any]
 def table(xp: Any, errstate: Callable[..., Any]) -> dict[str, Kernel]:
     """The functions of the capabilities ``linalg`` and ``eig``. `errstate` is that of `cupyx`."""
     own = {"eig": eig, "eigvals": eigvals, "solve": solve}
-    names = EXTENSIONS["linalg"][1] | (EXTENSIONS["eig"][1] if has_eig(xp) else frozenset())
+    names = functions("linalg") + (functions("eig") if has_eig(xp) else [])
     found = {name: own[name](xp) if name in own else getattr(xp.linalg, name) for name in names}
     return {name: looked_at(function, errstate) for name, function in found.items()}
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
-from micrograd_core.amp import matmul_precision
+from micrograd_core.backend import matmul_precision
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_cuda import linalg, transfer

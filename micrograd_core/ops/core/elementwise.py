@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, bool_, integer_range
@@ -19,17 +20,12 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 
-def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None) -> Op:
+def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None, scalar: str = "") -> Op:
     # Drawn from few integers, so that equal elements occur.
     x, y = Array((3, 4), 0, 3, "int64"), Array((4,), 0, 3, "int64")
     samples = (Sample(x, y), Sample(x, 1), Sample(Array((2,)), Array((2,))))
-    facts = {
-        "accepts": accepts,
-        "result": to_bool,
-        "gradient": "comparisons are not differentiable",
-        "compose": compose,
-    }
-    return binary(name, doc, samples=samples, **facts)
+    facts = {"accepts": accepts, "result": to_bool, "compose": compose, "scalar": scalar}
+    return binary(name, doc, samples=samples, gradient="comparisons are not differentiable", **facts)
 
 
 def _bitwise(name: str, doc: str) -> Op:
@@ -38,9 +34,9 @@ def _bitwise(name: str, doc: str) -> Op:
     return binary(name, doc, accepts=BITS, samples=samples, gradient="bits are not differentiable")
 
 
-def _logical(name: str, doc: str, compose: Any) -> Op:
+def _logical(name: str, doc: str, compose: Any, scalar: str = "") -> Op:
     samples = (Sample(Array((2, 3), dtype="bool"), Array((3,), dtype="bool")),)
-    facts = {"samples": samples, "gradient": "booleans are not differentiable", "compose": compose}
+    facts = {"samples": samples, "gradient": "booleans are not differentiable", "compose": compose, "scalar": scalar}
     return binary(name, doc, accepts=BOOLEAN, result=to_bool, **facts)
 
 
@@ -141,12 +137,14 @@ ARITHMETIC = (
     binary(
         "add",
         "Sum ``x1 + x2``.",
+        scalar="{} + {}",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: g),
         gradient_aliases=True,
     ),
     binary(
         "subtract",
         "Difference ``x1 - x2``.",
+        scalar="{} - {}",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
         gradient_aliases=True,
         compose=_subtract,
@@ -154,11 +152,13 @@ ARITHMETIC = (
     binary(
         "multiply",
         "Product ``x1 * x2``.",
+        scalar="{} * {}",
         gradient=(lambda k, g, out, x, y: k.multiply(g, y), lambda k, g, out, x, y: k.multiply(g, x)),
     ),
     binary(
         "divide",
         "Quotient ``x1 / x2`` of floating-point operands.",
+        scalar="{} / {}",
         low=0.5,
         accepts=INEXACT,
         gradient=(
@@ -169,7 +169,9 @@ ARITHMETIC = (
     binary(
         "pow",
         "Power ``x1 ** x2``. Anything ``** 0`` is 1, constant in the base, 0 and NaN included.",
+        scalar="pow({}, {})",
         low=0.5,
+        autocast="float32",
         gradient=(_pow_base, _pow_exponent),
     ),
     binary(
@@ -198,10 +200,11 @@ ARITHMETIC = (
         gradient=(lambda k, g, out, x, y: _leg(k, g, out, x), lambda k, g, out, x, y: _leg(k, g, out, y)),
         compose=_hypot,
     ),
-    unary("negative", "``-x``.", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
+    unary("negative", "``-x``.", scalar="-{}", gradient=(lambda k, g, out, x: k.negative(g),), compose=_negative),
     unary(
         "positive",
         "``+x``: the same numbers.",
+        scalar="+{}",
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.copy(x),  # 1 times a complex infinity is NaN
@@ -209,6 +212,8 @@ ARITHMETIC = (
     unary(
         "square",
         "``x * x``.",
+        scalar="{0} * {0}",
+        autocast="float32",
         gradient=(lambda k, g, out, x: k.multiply(k.multiply(g, x), 2),),  # g is small where 2 x overflows
         compose=lambda k, x: k.multiply(x, x),
     ),
@@ -226,6 +231,7 @@ ARITHMETIC = (
         "`x`, outside to the bound.",
         operands=3,
         accepts=REAL,
+        kind="elementwise",
         check=broadcast_shapes,
         tangent=symmetric,
         gradient=(
@@ -246,12 +252,14 @@ ARITHMETIC = (
 
 # ── comparison, bits, logic ──────────────────────────────────────────────────────────────────────────────────
 
+_question = partial(unary, result=to_bool, gradient="booleans are not differentiable")
+
 COMPARISON = (
-    _comparison("less", "``x1 < x2``."),
+    _comparison("less", "``x1 < x2``.", scalar="{} < {}"),
     _comparison("less_equal", "``x1 <= x2``.", compose=lambda k, x, y: k.bitwise_or(k.less(x, y), k.equal(x, y))),
     _comparison("greater", "``x1 > x2``.", compose=lambda k, x, y: k.less(y, x)),
     _comparison("greater_equal", "``x1 >= x2``.", compose=lambda k, x, y: k.less_equal(y, x)),
-    _comparison("equal", "``x1 == x2``.", accepts=ANY),
+    _comparison("equal", "``x1 == x2``.", accepts=ANY, scalar="{} == {}"),
     _comparison("not_equal", "``x1 != x2``.", accepts=ANY, compose=lambda k, x, y: k.logical_not(k.equal(x, y))),
     _bitwise("bitwise_and", "``x1 & x2`` of integers or bools."),
     _bitwise("bitwise_or", "``x1 | x2`` of integers or bools."),
@@ -267,33 +275,21 @@ COMPARISON = (
     unary(
         "logical_not",
         "``not x`` of bools.",
+        scalar="not {}",
         accepts=BOOLEAN,
         samples=(Sample(Array((3,), dtype="bool")),),
         gradient="booleans are not differentiable",
         compose=lambda k, x: k.bitwise_xor(x, True),
     ),
-    _logical("logical_and", "``x1 and x2`` of bools.", lambda k, x, y: k.bitwise_and(x, y)),
+    _logical("logical_and", "``x1 and x2`` of bools.", lambda k, x, y: k.bitwise_and(x, y), "{} and {}"),
     _logical("logical_or", "``x1 or x2`` of bools.", lambda k, x, y: k.bitwise_or(x, y)),
     _logical("logical_xor", "Whether one of two bools is true.", lambda k, x, y: k.bitwise_xor(x, y)),
-    unary(
-        "isnan",
-        "Whether elements are NaN.",
-        result=to_bool,
-        gradient="booleans are not differentiable",
-        compose=lambda k, x: k.not_equal(x, x),
-    ),
-    unary(
-        "isinf",
-        "Whether elements are infinite; of complex numbers, whether a part is.",
-        result=to_bool,
-        gradient="booleans are not differentiable",
-        compose=_isinf,
-    ),
-    unary(
+    _question("isnan", "Whether elements are NaN.", compose=lambda k, x: k.not_equal(x, x)),
+    _question("isinf", "Whether elements are infinite; of complex numbers, whether a part is.", compose=_isinf),
+    _question(
         "isfinite",
         "Whether elements are neither infinite nor NaN.",
-        result=to_bool,
-        gradient="booleans are not differentiable",
+        scalar="{0} - {0} == 0.0",
         compose=lambda k, x: k.equal(k.subtract(x, x), 0),
     ),
 )
@@ -303,6 +299,8 @@ RELU = (
     unary(
         "relu",
         "``max(x, 0)``; the gradient at 0 is 0.",
+        scalar="0.0 if {0} <= 0.0 else {0}",
+        standard=False,
         accepts=REAL,
         gradient=(lambda k, g, out, x: k.relu_gradient(g, out),),
         compose=lambda k, x: k.maximum(x, 0),
@@ -311,6 +309,8 @@ RELU = (
     binary(
         "relu_gradient",
         "``x1`` where ``x2 > 0``, else 0: the vector-Jacobian product of `relu`, given its result as ``x2``.",
+        scalar="{0} if {1} > 0.0 else 0.0",
+        standard=False,
         accepts=REAL,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array(()), Array(()))),
         gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: zero_rule(k, g, out, y)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_core.ops.batching import products
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
 from micrograd_core.ops.tangents import affine, product
 
@@ -100,6 +101,9 @@ OPS = (
     Op(
         "matmul",
         "Matrix product of the last two axes, broadcast over the others; 1-d operands are a row and a column.",
+        batching=products,
+        autocast="half",
+        standard=True,
         operands=2,
         accepts=NUMERIC,
         check=_check_matmul,
@@ -122,6 +126,7 @@ OPS = (
     Op(
         "linear",
         "``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none.",
+        autocast="half",
         operands=3,
         accepts=NUMERIC,
         check=_check_linear,

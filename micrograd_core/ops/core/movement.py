@@ -6,6 +6,7 @@ Most return views. Kernels receive full shapes (no ``-1``), non-negative axes, a
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, float32, int64
@@ -21,6 +22,7 @@ from micrograd_core.layout import (
     resolve_key,
     resolve_reshape,
 )
+from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected
 from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
 
@@ -198,17 +200,19 @@ def _one_hot(k: Table, x: Any, *, num_classes: int, dtype: Any) -> Any:
 
 
 _BACKWARDS = slice(None, None, -1)
+_MOVE = partial(Op, accepts=ANY, tangent=linear)
+_MADE = partial(Op, operands=0, result=requested, gradient="it has no operands", standard=True)
+_VIEW = partial(_MOVE, gradient_aliases=True, view=True)
 
 OPS = (
-    Op(
+    _VIEW(
         "reshape",
         "The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.",
+        shape=lambda x, *, shape: shape,
+        batching=reshaped,
+        standard=True,
         parameters=_reshape_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(_as_operand,),
-        gradient_aliases=True,
-        view=True,
         samples=(
             Sample(Array((2, 3)), shape=(3, 2)),
             Sample(Array((2, 6)), shape=(2, -1, 3)),
@@ -216,91 +220,76 @@ OPS = (
             Sample(Array((0, 3)), shape=(3, 0)),
         ),
     ),
-    Op(
+    _VIEW(
         "permute_dims",
         "Axes in another order. A view.",
+        shape=lambda x, *, axes: tuple(x.shape[axis] for axis in axes),
+        batching=permuted,
+        standard=True,
         parameters=_permute_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(permute_rule,),
-        gradient_aliases=True,
-        view=True,
         samples=(
             Sample(Array((2, 3)), axes=(1, 0)),
             Sample(Array((2, 3, 4)), axes=(2, 0, -2)),
             Sample(Array(()), axes=()),
         ),
     ),
-    Op(
+    _VIEW(
         "broadcast_to",
         "Axes of length 1, or missing on the left, repeated to `shape`. A view.",
+        shape=lambda x, *, shape: shape,
+        batching=broadcast,
+        standard=True,
         parameters=_broadcast_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, shape: g,),
-        gradient_aliases=True,
-        view=True,
         samples=(
             Sample(Array((3, 1)), shape=(2, 3, 4)),
             Sample(Array(()), shape=(2,)),
             Sample(Array((1, 2)), shape=(0, 2)),
         ),
     ),
-    Op(
+    _VIEW(
         "spread",
         "As `broadcast_to`, but a view or fresh memory, whichever the device finds faster: the gradient of a sum.",
+        batching=broadcast,
         parameters=_broadcast_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, shape: g,),
-        gradient_aliases=True,
         compose=lambda k, x, *, shape: k.broadcast_to(x, shape=shape),
-        view=True,
         samples=(Sample(Array((3, 1)), shape=(2, 3, 4)), Sample(Array(()), shape=(2,))),
         reference=lambda np, x, shape: np.broadcast_to(x, shape),
     ),
-    Op(
+    _VIEW(
         "expand_dims",
         "Axes of length 1 inserted at `axis`. A view.",
         parameters=_expand_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(_as_operand,),
-        gradient_aliases=True,
         compose=_expand_dims,
-        view=True,
         samples=(Sample(Array((2, 3)), axis=1), Sample(Array((2,)), axis=(0, -1))),
     ),
-    Op(
+    _VIEW(
         "squeeze",
         "Without the axes `axis` of length 1. A view.",
+        standard=True,
         parameters=_squeeze_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(_as_operand,),
-        gradient_aliases=True,
         compose=_squeeze,
-        view=True,
         samples=(Sample(Array((2, 1, 3)), axis=1), Sample(Array((1, 2, 1)), axis=(0, 2))),
     ),
-    Op(
+    _VIEW(
         "flip",
         "Elements in reverse order along `axis` (default: all axes). A view.",
+        standard=True,
         parameters=_flip_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, axis: k.flip(g, axis=axis),),
-        gradient_aliases=True,
         compose=_flip,
-        view=True,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1), Sample(Array((0, 3)), axis=0)),
     ),
-    Op(
+    _MOVE(
         "getitem",
         "Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view.",
+        shape=lambda x, *, key: Layout.contiguous(x.shape).index(key).shape,
+        batching=selected,
         parameters=_key_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(_getitem_rule,),
         view=True,
         samples=(
@@ -313,13 +302,13 @@ OPS = (
         ),
         reference=lambda np, x, key: x[key],
     ),
-    Op(
+    _MOVE(
         "scatter",
         "A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment.",
+        shape=lambda x, values, *, key: x.shape,
+        batching=scattered,
         operands=2,
         parameters=_scatter_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(
             lambda k, g, out, x, values, *, key: k.scatter(g, 0, key=key),
             lambda k, g, out, x, values, *, key: k.getitem(g, key=key),
@@ -334,13 +323,12 @@ OPS = (
         ),
         reference=lambda np, x, values, key: _assigned(x, values, key),
     ),
-    Op(
+    _MOVE(
         "concat",
         "Tensors joined along the existing `axis`; flattened and joined for ``None``.",
+        batching=joined,
         operands=-1,
         parameters=_concat_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=_concat_rule,
         gradient_aliases=True,
         compose=_concat,
@@ -355,9 +343,10 @@ OPS = (
     Op(
         "stack",
         "Tensors of equal shape joined along a new `axis`.",
+        accepts=ANY,
+        batching=joined,
         operands=-1,
         parameters=_stack_parameters,
-        accepts=ANY,
         compose=lambda k, *xs, axis: k.concat(*(k.expand_dims(x, axis=(axis,)) for x in xs), axis=axis),
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2,)), Array((2,)), axis=-1)),
         reference=lambda np, *xs, axis=0: np.stack(xs, axis=axis),
@@ -365,6 +354,9 @@ OPS = (
     Op(
         "where",
         "Elements of ``x1`` where the condition is true, of ``x2`` where it is not.",
+        kind="elementwise",
+        scalar="{1} if {0} else {2}",
+        standard=True,
         operands=3,
         accepts=(BOOLEAN, ANY, ANY),
         separate=(0,),
@@ -381,13 +373,13 @@ OPS = (
             Sample(Array((3,), dtype="bool"), 0.5, Array(())),
         ),
     ),
-    Op(
+    _MOVE(
         "astype",
         "Elements converted to `dtype`.",
+        kind="elementwise",
+        standard=True,
         parameters=_astype_parameters,
-        accepts=ANY,
         result=requested,
-        tangent=linear,
         gradient=(_astype_rule,),
         gradient_aliases=True,
         samples=(
@@ -397,11 +389,10 @@ OPS = (
         ),
         reference=lambda np, x, dtype: x.astype(str(dtype)),
     ),
-    Op(
+    _MOVE(
         "copy",
         "A fresh, contiguous copy.",
-        accepts=ANY,
-        tangent=linear,
+        kind="elementwise",
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.bitwise_or(x, x) if k.dtype(x).kind == "bool" else k.multiply(x, 1),
@@ -419,22 +410,17 @@ OPS = (
         samples=(Sample(Array((2, 3), 0, 4, "int64"), num_classes=4),),
         reference=lambda np, x, num_classes, dtype="float32": np.eye(num_classes, dtype=str(dtype))[x],
     ),
-    Op(
+    _MADE(
         "full",
         "A tensor of one value.",
-        operands=0,
-        result=requested,
-        gradient="it has no operands",
         compose=lambda k, *, shape, fill_value, dtype: k.copy(
             k.broadcast_to(k.constant((fill_value,), (), dtype), shape=shape)
         ),
     ),
-    Op(
+    _MADE(
         "arange",
         "The integers ``0 .. stop - 1``.",
-        operands=0,
-        result=requested,
-        gradient="it has no operands",
+        shape=lambda stop, **_: (stop,),
         compose=lambda k, stop, *, dtype=int64: k.constant(range(stop), (stop,), dtype),
     ),
 )

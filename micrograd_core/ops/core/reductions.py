@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType, bool_, int64, uint64
@@ -76,6 +77,11 @@ _SAMPLES = (
     Sample(Array(())),
 )
 _ZERO_LENGTH = (Sample(Array((0, 3))), Sample(Array((2, 0)), axis=0), Sample(Array((2, 0)), axis=1))
+_POSITIONS = (
+    Sample(Array((2, 3))),
+    Sample(Array((4, 3), 0, 2, "int32"), axis=0),
+    Sample(Array((2, 3)), axis=-1, keepdims=True),
+)
 
 
 def _sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
@@ -278,8 +284,11 @@ def _any(k: Table, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     return k.less(_zeros(k, x, axis=axis, keepdims=keepdims), count)
 
 
+_REDUCTION = partial(Op, kind="reduction", standard=True)
+_IN_FLOAT32 = partial(_REDUCTION, autocast="float32")
+
 OPS = (
-    Op(
+    _IN_FLOAT32(
         "sum",
         "Sum over `axis`. Integer results are 64 bits wide; bools are counted.",
         parameters=_reduction("sum"),
@@ -290,7 +299,7 @@ OPS = (
         gradient_aliases=True,
         samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
     ),
-    Op(
+    _IN_FLOAT32(
         "mean",
         "Arithmetic mean over `axis`.",
         parameters=_reduction("mean"),
@@ -301,7 +310,7 @@ OPS = (
         compose=_mean,
         samples=_SAMPLES,
     ),
-    Op(
+    _REDUCTION(
         "max",
         "Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("max", empty=False),
@@ -310,7 +319,7 @@ OPS = (
         gradient=(_extremum_rule,),
         samples=_SAMPLES,
     ),
-    Op(
+    _REDUCTION(
         "min",
         "Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("min", empty=False),
@@ -320,7 +329,7 @@ OPS = (
         compose=_min,
         samples=(*_SAMPLES, Sample(Array((2, 3), -9, 9, "int32"), axis=0)),
     ),
-    Op(
+    _IN_FLOAT32(
         "var",
         "Variance over `axis`, by the two-pass formula; divides by the count less `correction`.",
         parameters=_with_correction("var"),
@@ -331,7 +340,7 @@ OPS = (
         samples=(*_SAMPLES, Sample(Array((2, 3)), axis=1, correction=1.0)),
         reference=lambda np, x, correction=0.0, **params: np.var(x, ddof=correction, **params),
     ),
-    Op(
+    _IN_FLOAT32(
         "std",
         "Standard deviation over `axis`: the root of `var`. Without deviation, as of one element, the gradient is 0.",
         parameters=_with_correction("std"),
@@ -342,7 +351,7 @@ OPS = (
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1, correction=1.0)),
         reference=lambda np, x, correction=0.0, **params: np.std(x, ddof=correction, **params),
     ),
-    Op(
+    _REDUCTION(
         "any",
         "Whether any element over `axis` is true (nonzero).",
         parameters=_reduction("any"),
@@ -352,7 +361,7 @@ OPS = (
         compose=_any,
         samples=_QUANTIFIER,
     ),
-    Op(
+    _REDUCTION(
         "all",
         "Whether all elements over `axis` are true (nonzero).",
         parameters=_reduction("all"),
@@ -362,7 +371,7 @@ OPS = (
         compose=lambda k, x, **params: k.equal(_zeros(k, x, **params), 0),
         samples=_QUANTIFIER,
     ),
-    Op(
+    _REDUCTION(
         "argmax",
         "Position of the first maximum along `axis` (of the flattened tensor for ``None``), as int64.",
         parameters=_position("argmax"),
@@ -370,13 +379,9 @@ OPS = (
         result=to_int64,
         gradient="positions are not differentiable",
         compose=_argmax,
-        samples=(
-            Sample(Array((2, 3))),
-            Sample(Array((4, 3), 0, 2, "int32"), axis=0),
-            Sample(Array((2, 3)), axis=-1, keepdims=True),
-        ),
+        samples=_POSITIONS,
     ),
-    Op(
+    _REDUCTION(
         "argmin",
         "Position of the first minimum along `axis` (of the flattened tensor for ``None``), as int64.",
         parameters=_position("argmin"),
@@ -384,13 +389,9 @@ OPS = (
         result=to_int64,
         gradient="positions are not differentiable",
         compose=_argmin,
-        samples=(
-            Sample(Array((2, 3))),
-            Sample(Array((4, 3), 0, 2, "int32"), axis=0),
-            Sample(Array((2, 3)), axis=-1, keepdims=True),
-        ),
+        samples=_POSITIONS,
     ),
-    Op(
+    _REDUCTION(
         "count_nonzero",
         "How many elements over `axis` are not 0, as int64.",
         parameters=_reduction("count_nonzero"),
@@ -402,7 +403,7 @@ OPS = (
         ),
         samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample(Array((2, 3)))),
     ),
-    Op(
+    _IN_FLOAT32(
         "prod",
         "Product over `axis`. Integer results are 64 bits wide.",
         parameters=_reduction("prod"),
@@ -414,6 +415,8 @@ OPS = (
     Op(
         "cumulative_sum",
         "Sums of the first 1, 2, … elements along `axis`; with `include_initial` the sum of none, 0, comes first.",
+        autocast="float32",
+        standard=True,
         parameters=_scan_parameters("cumulative_sum"),
         accepts=NUMERIC,
         cast=accumulator,
@@ -427,6 +430,7 @@ OPS = (
     Op(
         "cumulative_prod",
         "Products of the first 1, 2, … elements along `axis`; with `include_initial` that of none, 1, comes first.",
+        standard=True,
         parameters=_scan_parameters("cumulative_prod"),
         accepts=NUMERIC,
         cast=accumulator,
@@ -437,6 +441,8 @@ OPS = (
     Op(
         "logsumexp",
         "``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows.",
+        kind="reduction",
+        autocast="float32",
         parameters=_reduction("logsumexp", empty=False),
         accepts=FLOATING,
         tangent=reduction,

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from micrograd_core.dtypes import DType, float32
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer
+from micrograd_core.ops.batching import leading, products
 from micrograd_core.ops.linalg import matrix_calculus as calculus
-from micrograd_core.ops.record import INEXACT, Array, Op, Sample
+from micrograd_core.ops.record import INEXACT, SAME, Array, Op, Sample
 from micrograd_core.ops.shared import to_int64
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
@@ -133,6 +134,32 @@ def _power_parameters(x: Any, /, n: int) -> dict[str, Any]:
     return {"n": index(n)}
 
 
+# ── shapes of results ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _eigen_shapes(x: Any) -> tuple[Shape, Shape]:
+    return x.shape[:-1], x.shape
+
+
+def _svd_shapes(x: Any, *, full_matrices: bool) -> tuple[Shape, Shape, Shape]:
+    *stack, rows, columns = x.shape
+    least = min(rows, columns)
+    left, right = (rows, columns) if full_matrices else (least, least)
+    return (*stack, rows, left), (*stack, least), (*stack, right, columns)
+
+
+def _qr_shapes(x: Any, *, mode: str) -> tuple[Shape, Shape]:
+    *stack, rows, columns = x.shape
+    inner = rows if mode == "complete" else min(rows, columns)
+    return (*stack, rows, inner), (*stack, inner, columns)
+
+
+def _solve_shape(x: Any, y: Any) -> Shape:
+    if len(y.shape) == 1:
+        return x.shape[:-1]  # type: ignore[no-any-return]
+    return (*broadcast_shapes("solve", x.shape[:-2], y.shape[:-2]), *y.shape[-2:])
+
+
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 matrix = partial(Array, low=-0.125, high=0.125, kind="dominant")
@@ -143,7 +170,9 @@ _turning = partial(Array, low=-0.125, high=0.125, kind="turning")
 _TURNING = tuple(Sample(_turning(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
 _ANY_SHAPE = tuple(Sample(matrix(shape)) for shape in ((3, 3), (4, 2), (2, 3), (2, 3, 2), (0, 2, 2)))
 
-LINALG = partial(Op, extension="linalg", capability="linalg", accepts=INEXACT, cast=_at_least_single)
+LINALG = partial(
+    Op, extension="linalg", standard=True, capability="linalg", accepts=INEXACT, cast=_at_least_single, batching=leading
+)
 _SINGULAR = "the matrix is singular, and has no inverse (pinv has the one of least norm)"
 STUCK = "the iteration did not converge, as for infinite or NaN elements"
 
@@ -158,6 +187,7 @@ OPS = (
         "cholesky",
         "The lower triangular L (or upper U) with ``x = L L^H = U^H U`` for a symmetric, positive definite matrix.",
         parameters=_cholesky_parameters,
+        shape=lambda x, *, upper: x.shape,
         gradient=(calculus.conjugate_calculus(calculus.cholesky_rule),),
         undefined="the matrix is not positive definite",
         samples=(*_SYMMETRIC, Sample(_symmetric((3, 3)), upper=True)),
@@ -170,7 +200,8 @@ OPS = (
         capability="eig",
         parameters=_plain("eig", square=True),
         parts=EigResult,
-        result=complex_dtype,
+        result=(complex_dtype, complex_dtype),
+        shape=_eigen_shapes,
         gradient=(calculus.conjugate_calculus(calculus.eig_rule),),
         undefined=STUCK,
         samples=(*_TURNING, _SQUARE[0]),
@@ -194,6 +225,8 @@ OPS = (
         "where an eigenvalue repeats; that of the values alone is not.",
         parameters=_plain("eigh", square=True),
         parts=EighResult,
+        result=(real_dtype, SAME),
+        shape=_eigen_shapes,
         gradient=(calculus.conjugate_calculus(calculus.eigh_rule),),
         undefined=STUCK,
         samples=_SYMMETRIC,
@@ -217,6 +250,8 @@ OPS = (
         "a singular value repeats; those of the values alone are not.",
         parameters=_svd_parameters,
         parts=SVDResult,
+        result=(SAME, real_dtype, SAME),
+        shape=_svd_shapes,
         gradient=(calculus.conjugate_calculus(calculus.svd_rule),),
         undefined=STUCK,
         samples=(*(Sample(*sample.operands, full_matrices=False) for sample in _ANY_SHAPE), Sample(matrix((3, 3)))),
@@ -239,6 +274,8 @@ OPS = (
         "(and for matrices that are not tall), where the leading columns are independent.",
         parameters=_qr_parameters,
         parts=QRResult,
+        result=(SAME, SAME),
+        shape=_qr_shapes,
         gradient=(calculus.conjugate_calculus(calculus.qr_rule),),
         undefined=STUCK,
         samples=(*_ANY_SHAPE, Sample(matrix((2, 3)), mode="complete")),
@@ -250,6 +287,8 @@ OPS = (
         "The ``x`` of ``x1 x = x2`` for square ``x1``; ``x2`` is a vector if it has one axis, else matrices.",
         operands=2,
         parameters=_solve_parameters,
+        shape=_solve_shape,
+        batching=products,
         tangent=calculus.solve_tangent,
         gradient=(calculus.solve_left, calculus.solve_right),
         undefined="the matrix is singular: no unique solution exists (pinv(x1) @ x2 is the one of least squares)",
@@ -277,6 +316,7 @@ OPS = (
         "pinv",
         "The Moore-Penrose inverse; singular values up to ``rtol`` times the largest count as zero. The gradient holds "
         "for any rank, as long as that does not change.",
+        standard=False,
         parameters=_rank_parameters("pinv"),
         gradient=(calculus.conjugate_calculus(calculus.pinv_rule),),
         compose=calculus.pinv,
@@ -287,6 +327,7 @@ OPS = (
     LINALG(
         "matrix_rank",
         "The number of singular values greater than ``rtol`` times the largest, as int64.",
+        standard=False,
         parameters=_rank_parameters("matrix_rank"),
         result=to_int64,
         gradient="a rank is an integer",
@@ -300,6 +341,8 @@ OPS = (
         "The sign of the determinant of a square matrix, and the logarithm of its absolute value.",
         parameters=_plain("slogdet", square=True),
         parts=SlogdetResult,
+        result=(SAME, real_dtype),
+        shape=lambda x: (x.shape[:-2], x.shape[:-2]),
         gradient=(calculus.slogdet_rule,),
         samples=_SQUARE,
         observe=lambda xp, sign, logabsdet: sign * 3 + logabsdet,
@@ -319,6 +362,7 @@ OPS = (
     LINALG(
         "cofactor",
         "``det(x) inv(x).mT`` of a square matrix, but defined for singular ones too: the gradient of `det`.",
+        standard=False,
         parameters=_plain("cofactor", square=True),
         gradient=(calculus.cofactor_rule,),
         compose=calculus.cofactor,
@@ -329,6 +373,7 @@ OPS = (
     LINALG(
         "matrix_power",
         "A square matrix multiplied by itself `n` times; inverted first if that is negative.",
+        standard=False,
         parameters=_power_parameters,
         compose=calculus.matrix_power,
         undefined=_SINGULAR,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes, resolve_axis, resolve_key
+from micrograd_core.ops.batching import leading
 from micrograd_core.ops.core.reductions import accumulator, count, restore_axes
 from micrograd_core.ops.linalg.matrices import LINALG, STUCK, matrix, matrix_stack
 from micrograd_core.ops.linalg.matrix_calculus import conj, in_dtype_of
@@ -175,6 +176,7 @@ OPS = (
         "Of each matrix ``'fro'``, the root of the sum of squares; ``'nuc'``, 2 and -2, the sum, the largest and the "
         "least singular value; 1 and -1, the largest and the least sum of absolute values in a column; inf and "
         "-inf, in a row.",
+        standard=False,
         parameters=_matrix_norm_parameters,
         result=real_dtype,
         compose=_matrix_norm,
@@ -190,6 +192,8 @@ OPS = (
         "vector_norm",
         "``sum(abs(x)**ord)**(1/ord)`` over `axis`; the largest and the least absolute value for inf and -inf, the "
         "number of nonzero elements for 0. Nothing overflows on the way, and the gradient at the zero vector is 0.",
+        kind="reduction",
+        autocast="float32",
         parameters=_vector_norm_parameters,
         accepts=INEXACT,
         result=real_dtype,
@@ -208,6 +212,7 @@ OPS = (
     _EVERYWHERE(
         "diagonal",
         "The elements ``x[..., i, i + offset]``. A view where strides allow it.",
+        batching=leading,
         parameters=_diagonal_parameters,
         accepts=ANY,
         compose=_diagonal,
@@ -224,6 +229,7 @@ OPS = (
     _EVERYWHERE(
         "trace",
         "The sum of the elements ``x[..., i, i + offset]``, in `dtype` if given. Integer results are 64 bits wide.",
+        batching=leading,
         parameters=_trace_parameters,
         result=lambda dtype, params: params.get("dtype") or accumulator(dtype),
         compose=_trace,

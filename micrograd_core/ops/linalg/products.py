@@ -239,6 +239,7 @@ OPS = (
         "tensordot",
         "Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two "
         "sequences of them.",
+        autocast="half",
         operands=2,
         parameters=_tensordot_parameters,
         accepts=NUMERIC,
@@ -281,6 +282,7 @@ OPS = (
         "einsum",
         "Einstein's sum: products of operands whose axes the letters of `subscripts` name, summed over those that the "
         "result lacks. ``...`` stands for axes that broadcast. Source: ``numpy.einsum``.",
+        autocast="half",
         operands=-1,
         parameters=_einsum_parameters,
         accepts=NUMERIC,

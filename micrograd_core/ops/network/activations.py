@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import one_of
@@ -240,56 +241,48 @@ def _sigmoid(np: Any, x: Any) -> Any:
     return np.exp(-np.logaddexp(0, -x))
 
 
+_ELEMENTWISE = partial(Op, accepts=REAL_FLOATING, kind="elementwise", tangent=symmetric)
+
 OPS = (
-    Op(
+    _ELEMENTWISE(
         "erf",
         "Error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x` (DLMF 7.2.1).",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, 2 / math.pi**0.5)),),
         compose=_erf,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
         reference=_elementwise(math.erf),
     ),
-    Op(
+    _ELEMENTWISE(
         "erfc",
         "``1 - erf(x)``, to full precision where that is small (DLMF 7.2.2).",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, -2 / math.pi**0.5)),),
         compose=_erfc,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
         reference=_elementwise(math.erfc),
     ),
-    Op(
+    _ELEMENTWISE(
         "leaky_relu",
         "``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`.",
         parameters=_leaky_parameters,
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, negative_slope: k.where(k.less(0, x), g, k.multiply(g, negative_slope)),),
         compose=lambda k, x, *, negative_slope: k.where(k.less(0, x), x, k.multiply(x, negative_slope)),
         samples=_samples({}, {"negative_slope": 0.3}),
         reference=lambda np, x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
     ),
-    Op(
+    _ELEMENTWISE(
         "elu",
         "``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`.",
         parameters=_elu_parameters,
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(_elu_rule,),
         compose=_elu,
         samples=_samples({}, {"alpha": 0.5}),
         reference=lambda np, x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     ),
-    Op(
+    _ELEMENTWISE(
         "gelu",
         "``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016); with "
         "``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.",
         parameters=_gelu_parameters,
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, approximate: k.gelu_gradient(g, x, approximate=approximate),),
         compose=_gelu,
         samples=_samples({}, {"approximate": "tanh"}),
@@ -305,11 +298,9 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3)), Array((2, 3)), approximate="tanh")),
         reference=_gelu_gradient_reference,
     ),
-    Op(
+    _ELEMENTWISE(
         "silu",
         "``x * sigmoid(x)`` (Elfwing et al. 2018), also called swish.",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.silu_gradient(g, x),),
         compose=lambda k, x: k.multiply(x, k.sigmoid(x)),
         samples=_samples(),
@@ -324,42 +315,34 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
         reference=lambda np, g, x: g * _sigmoid(np, x) * (1 + x * _sigmoid(np, -x)),
     ),
-    Op(
+    _ELEMENTWISE(
         "mish",
         "``x * tanh(softplus(x))`` (Misra 2020).",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, _mish_derivative(k, x)),),
         compose=lambda k, x: k.multiply(x, k.tanh(k.softplus(x))),
         samples=_samples(),
         reference=lambda np, x: x * np.tanh(np.logaddexp(0, x)),
     ),
-    Op(
+    _ELEMENTWISE(
         "softplus",
         "``log(1 + exp(x))``, without overflow, and without loss of digits in the left tail.",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(x)),),
         compose=_softplus,
         samples=_samples(),
         reference=lambda np, x: np.logaddexp(0, x),
     ),
-    Op(
+    _ELEMENTWISE(
         "log_sigmoid",
         "``log(sigmoid(x))``, which is ``-softplus(-x)``.",
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(k.negative(x))),),
         compose=lambda k, x: k.negative(k.softplus(k.negative(x))),
         samples=_samples(),
         reference=lambda np, x: -np.logaddexp(0, -x),
     ),
-    Op(
+    _ELEMENTWISE(
         "hardtanh",
         "``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0.",
         parameters=_hardtanh_parameters,
-        accepts=REAL_FLOATING,
-        tangent=symmetric,
         gradient=(_hardtanh_rule,),
         compose=lambda k, x, *, min_val, max_val: k.minimum(k.maximum(x, min_val), max_val),
         samples=_samples({}, {"min_val": -0.5, "max_val": 1.5}),

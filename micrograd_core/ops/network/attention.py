@@ -172,6 +172,7 @@ OPS = (
         "(..., targets, features), key (..., sources, features), value (..., sources, outputs). `scale` is by default "
         "``features ** -0.5``. A boolean mask is true where a target may look; with `is_causal` it looks at no later "
         "source. A target that may look nowhere gets 0, with gradient 0.",
+        autocast="half",
         operands=4,
         optional=(0.0,),
         parameters=_attention_parameters,

@@ -359,6 +359,7 @@ OPS = (
         "et al. 2016). Reduced by ``'mean'`` (for indices weighted; NaN, with gradient 0, if none counts), ``'sum'`` "
         "or ``'none'``. A target that names no class raises ``IndexError`` on devices that can tell at once, and gives "
         "NaN on others.",
+        autocast="float32",
         operands=3,
         optional=(1.0,),
         parameters=_cross_entropy_parameters,
@@ -402,6 +403,7 @@ OPS = (
         "nll_loss",
         "Minus the log-probability ``x`` of integer class `targets` (classes along axis 1; axis 0 if 1-d): what "
         "`cross_entropy` does after `log_softmax`, with the same parameters.",
+        autocast="float32",
         operands=3,
         optional=(1.0,),
         parameters=_nll_parameters,

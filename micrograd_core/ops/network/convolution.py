@@ -314,6 +314,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             "the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and "
             "`dilation` are integers, or one for each spatial axis.",
             operands=3,
+            autocast="half",
             optional=(0.0,),
             parameters=_conv_parameters(conv, rank),
             accepts=REAL_FLOATING,
@@ -333,6 +334,7 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
             "convolution would take to that of the input.",
             operands=3,
+            autocast="half",
             optional=(0.0,),
             parameters=_transpose_parameters(transpose, rank),
             accepts=REAL_FLOATING,

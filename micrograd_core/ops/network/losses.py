@@ -92,6 +92,7 @@ def _pairwise(
         name,
         doc,
         operands=2,
+        autocast="float32",
         parameters=parameters,
         accepts=REAL_FLOATING,
         tangent=tangent,
@@ -292,6 +293,7 @@ OPS = (
         "``-pos_weight * y * log(p) - (1 - y) * log(1 - p)`` with ``p = sigmoid(x)``, times `weight`, reduced by "
         "``'mean'``, ``'sum'`` or ``'none'``.",
         operands=4,
+        autocast="float32",
         optional=(1.0, 1.0),
         parameters=_bce_parameters,
         accepts=REAL_FLOATING,

@@ -6,6 +6,7 @@ float16 and bfloat16 are added up in float32 throughout.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
@@ -331,11 +332,13 @@ _WEIGHT_GRADIENT_SAMPLES = (
     Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
     Sample(Array((4,)), Array((4,)), eps=1e-2),
 )
+_IN_FLOAT32 = partial(Op, accepts=REAL_FLOATING, autocast="float32")
 
 OPS = (
     Op(
         "softmax",
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
+        autocast="float32",
         parameters=_axis("softmax"),
         accepts=FLOATING,
         tangent=symmetric,
@@ -357,6 +360,7 @@ OPS = (
     Op(
         "log_softmax",
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
+        autocast="float32",
         parameters=_axis("log_softmax"),
         accepts=FLOATING,
         tangent=_log_softmax_tangent,
@@ -375,11 +379,10 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
         reference=lambda np, g, x, axis=-1: g - np.exp(x) * np.sum(g, axis=axis, keepdims=True),
     ),
-    Op(
+    _IN_FLOAT32(
         "standardize",
         "``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1.",
         parameters=_standardize_parameters,
-        accepts=REAL_FLOATING,
         tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
         compose=_standardize,
@@ -405,14 +408,13 @@ OPS = (
         ),
         reference=_standardize_gradient_reference,
     ),
-    Op(
+    _IN_FLOAT32(
         "layer_norm",
         "``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016). `weight` and `bias` "
         "have the lengths of the normalised axes.",
         operands=3,
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
-        accepts=REAL_FLOATING,
         tangent=_layer_norm_tangent,
         gradient=(_layer_norm_x, _layer_norm_weight, lambda k, g, out, x, weight, bias, *, axis, eps: g),
         gradient_aliases=True,
@@ -424,13 +426,12 @@ OPS = (
         ),
         reference=lambda np, x, weight, bias, axis=-1, eps=1e-5: _normalized(np, x, axis, eps) * weight + bias,
     ),
-    Op(
+    _IN_FLOAT32(
         "rms_norm",
         "``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019).",
         operands=2,
         optional=(1.0,),
         parameters=_rms_norm_parameters,
-        accepts=REAL_FLOATING,
         tangent=_rms_norm_tangent,
         gradient=(_rms_norm_x, _rms_norm_weight),
         gradient_aliases=True,
@@ -480,14 +481,13 @@ OPS = (
             np, g * x / _root(np, x, axis, eps), axis
         ),
     ),
-    Op(
+    _IN_FLOAT32(
         "batch_norm",
         "``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With "
         "`training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.",
         operands=5,
         optional=(0.0, 1.0, 1.0, 0.0),
         parameters=_batch_norm_parameters,
-        accepts=REAL_FLOATING,
         compose=_batch_norm,
         samples=(
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),

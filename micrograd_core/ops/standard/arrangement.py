@@ -305,6 +305,7 @@ OPS = (
     Op(
         "integers",
         "A 1-d tensor of the given integers.",
+        shape=lambda *, values, **_: (len(values),),
         operands=0,
         result=requested,
         gradient="it has no operands",

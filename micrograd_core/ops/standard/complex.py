@@ -10,6 +10,7 @@ The rules below are of functions that are not holomorphic: each is ``Re(g df)`` 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
@@ -119,24 +120,28 @@ def _sign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
 
 _SAMPLES = (Sample(Array((2, 3))), Sample(Array(())), Sample(Array((0, 2))))
 
+_ELEMENTWISE = partial(Op, kind="elementwise", standard=True)
+
 OPS = (
-    Op(
+    _ELEMENTWISE(
         "abs",
         "Absolute value, or modulus; the gradient at 0 is 0.",
+        scalar="abs({})",
         result=real_dtype,
         tangent=_abs_tangent,
         gradient=(_abs_rule,),
         compose=_abs,
         samples=_SAMPLES,
     ),
-    Op(
+    _ELEMENTWISE(
         "sign",
         "-1, 0 or 1; of complex numbers ``z / |z|``, or 0; NaN for NaN.",
+        scalar="sign({})",
         gradient=(_sign_rule,),
         compose=_sign,
         samples=_SAMPLES,
     ),
-    Op(
+    _ELEMENTWISE(
         "real",
         "Real part; real numbers as they are.",
         result=real_dtype,
@@ -145,7 +150,7 @@ OPS = (
         compose=_needs_complex("real", lambda k, x: k.positive(x)),
         samples=_SAMPLES,
     ),
-    Op(
+    _ELEMENTWISE(
         "imag",
         "Imaginary part of complex numbers.",
         accepts=COMPLEX,
@@ -158,6 +163,7 @@ OPS = (
     Op(
         "complex",
         "The complex number of real part ``x1`` and imaginary part ``x2``, as torch's.",
+        kind="elementwise",
         operands=2,
         accepts=FLOATING,
         result=complex_dtype,
@@ -172,7 +178,7 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array(()), Array(()))),
         reference=_complex_reference,
     ),
-    Op(
+    _ELEMENTWISE(
         "conj",
         "Complex conjugate; real numbers as they are.",
         tangent=linear,

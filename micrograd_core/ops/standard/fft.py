@@ -82,6 +82,20 @@ def _shift_parameters(name: str) -> Any:
     return parameters
 
 
+# ── shapes of results ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lengths(x: Any, *, norm: str, n: int = 0, axis: int = 0, s: Shape = (), axes: Shape = ()) -> Shape:
+    asked = dict(zip(axes or (axis,), s or (n,), strict=True))
+    return tuple(asked.get(each, length) for each, length in enumerate(x.shape))
+
+
+def _half_lengths(x: Any, **params: Any) -> Shape:
+    """Of a spectrum whose other half repeats it along the last axis."""
+    last = params["axes"][-1] if "axes" in params else params["axis"]
+    return tuple(n // 2 + 1 if axis == last else n for axis, n in enumerate(_lengths(x, **params)))
+
+
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -210,14 +224,13 @@ def _transform(name: str, doc: str, **facts: Any) -> Op:
     def reference(np: Any, x: Any, **params: Any) -> Any:
         return getattr(np.fft, name)(x, **params)
 
-    return Op(
-        name, f"{doc} {_DIFFERENT}", extension="fft", capability="fft", tangent=linear, reference=reference, **facts
-    )
+    facts |= {"extension": "fft", "capability": "fft", "standard": True, "tangent": linear, "reference": reference}
+    return Op(name, f"{doc} {_DIFFERENT}", **facts)
 
 
-_complex = partial(_transform, accepts=INEXACT, cast=complex_dtype)
-_from_real = partial(_transform, accepts=FLOATING, cast=_at_least_single, result=complex_dtype)
-_to_real = partial(_transform, accepts=INEXACT, cast=complex_dtype, result=real_dtype)
+_complex = partial(_transform, accepts=INEXACT, cast=complex_dtype, shape=_lengths)
+_from_real = partial(_transform, accepts=FLOATING, cast=_at_least_single, result=complex_dtype, shape=_half_lengths)
+_to_real = partial(_transform, accepts=INEXACT, cast=complex_dtype, result=real_dtype, shape=_lengths)
 
 
 def _shifting(name: str, doc: str, *, inverse: bool) -> Op:

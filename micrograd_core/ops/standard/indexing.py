@@ -303,6 +303,7 @@ OPS = (
         "argwhere",
         "The indices of the elements that are not 0, one row each, in C order. The number of rows depends on the "
         "elements: a device without a kernel of that name sends the truth values, and nothing else, to the host.",
+        shape=lambda x: None,
         accepts=ANY,
         result=to_int64,
         gradient="positions are not differentiable",

@@ -271,13 +271,17 @@ def _turned(name: str) -> Any:
 
 # name, sentence, rule; facts
 _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
-    ("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), {}),
-    ("expm1", "``e ** x - 1``, accurate near 0.", lambda k, g, out, x: k.multiply(g, k.add(out, 1)), {
-        "compose": _expm1,
+    ("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), {
+        "scalar": "exp({})", "autocast": "float32",
     }),
-    ("log", "Natural logarithm.", lambda k, g, out, x: k.divide(g, x), {"low": 0.2}),
+    ("expm1", "``e ** x - 1``, accurate near 0.", lambda k, g, out, x: k.multiply(g, k.add(out, 1)), {
+        "compose": _expm1, "scalar": "expm1({})", "autocast": "float32",
+    }),
+    ("log", "Natural logarithm.", lambda k, g, out, x: k.divide(g, x), {
+        "low": 0.2, "scalar": "log({})", "autocast": "float32",
+    }),
     ("log1p", "``log(1 + x)``, accurate near 0.", lambda k, g, out, x: k.divide(g, k.add(x, 1)), {
-        "compose": _log1p, "low": -0.8,
+        "compose": _log1p, "low": -0.8, "scalar": "log1p({})", "autocast": "float32",
     }),
     ("log2", "Logarithm to base 2.", lambda k, g, out, x: k.divide(g, k.multiply(x, LN2)), {
         "compose": lambda k, x: k.multiply(k.log(x), 1 / LN2), "low": 0.2,
@@ -286,15 +290,18 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
         "compose": lambda k, x: k.multiply(k.log(x), 1 / LN10), "low": 0.2,
     }),
     ("sqrt", "Square root; the gradient at 0 is infinite.", lambda k, g, out, x: k.divide(k.multiply(g, 0.5), out), {
-        "low": 0.2,
+        "low": 0.2, "scalar": "sqrt({})",
     }),
     ("sigmoid", "Logistic function ``1 / (1 + e ** -x)``, without overflow in either tail.",
      lambda k, g, out, x: k.multiply(g, k.multiply(out, k.subtract(1, out))), {
         "accepts": FLOATING, "compose": _sigmoid, "reference": lambda np, x: 1 / (1 + np.exp(-x)),
+        "scalar": "sigmoid({})", "standard": False,
     }),
-    ("sin", "Sine of radians.", lambda k, g, out, x: k.multiply(g, k.cos(x)), {}),
+    ("sin", "Sine of radians.", lambda k, g, out, x: k.multiply(g, k.cos(x)), {
+        "scalar": "sin({})",
+    }),
     ("cos", "Cosine of radians.", lambda k, g, out, x: k.negative(k.multiply(g, k.sin(x))), {
-        "compose": _cos,
+        "compose": _cos, "scalar": "cos({})",
     }),
     ("tan", "Tangent of radians.", lambda k, g, out, x: k.multiply(g, k.add(k.square(out), 1)), {
         "compose": lambda k, x: k.divide(k.sin(x), k.cos(x)), "low": -1.4, "high": 1.4,
@@ -323,7 +330,7 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
         "compose": _by_kind(_cosh, _complex_cosh),
     }),
     ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.multiply(g, k.subtract(1, k.multiply(out, out))), {
-        "compose": _tanh,
+        "compose": _tanh, "scalar": "tanh({})",
     }),
     ("asinh", "Inverse hyperbolic sine.", lambda k, g, out, x: k.divide(g, k.sqrt(k.add(k.square(x), 1))), {
         "compose": _by_kind(_asinh, _complex_asinh), "reference": lambda np, x: np.arcsinh(x),

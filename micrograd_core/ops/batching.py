@@ -1,0 +1,103 @@
+"""What most operations do to a batch, which `vmap` puts in front: they see it as one more axis.
+
+A batching rule reads ``(op, k, batched, size, *operands, **params)``: for each operand, whether it has the batch as its
+first axis (the others, numbers among them, are the same for all examples), and the length of the batch. It gives the
+result, or results, with the batch in front; or `NotImplemented` for a call that it does not cover, which is composed
+then. Like a gradient rule it is written against a kernel table `k`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.layout import Layout
+
+if TYPE_CHECKING:
+    from micrograd_core.ops.record import Op
+    from micrograd_core.tables.table import Table
+
+
+def leading(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+    """As it is: of one operand, whose leading axes it leaves alone, as those of a stack of matrices."""
+    return getattr(k, op.name)(*operands, **params)
+
+
+def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+    """Operands broadcast from the right once the batch stands before as many axes as any of them has."""
+    if len(operands) > 1:
+        ndim = max(map(_ndim, operands, batched))
+        operands = tuple(_with_axes(k, x, each, ndim) for x, each in zip(operands, batched, strict=True))
+    return getattr(k, op.name)(*operands, **params)
+
+
+def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, **params: Any) -> Any:
+    """The axes it works along are one further back."""
+    if axis is None and op.compose is not None:
+        return NotImplemented
+    if axis is None:
+        axis = tuple(range(len(x.shape) - 1))
+    axis = axis + 1 if isinstance(axis, int) else tuple(each + 1 for each in axis)
+    return getattr(k, op.name)(x, axis=axis, **params)
+
+
+def joined(op: Op, k: Table, batched: Any, size: int, *operands: Any, axis: int | None) -> Any:
+    """The same, of any number of operands that all have the batch."""
+    if axis is None:
+        return NotImplemented
+    full = [materialized(k, x, each, size) for x, each in zip(operands, batched, strict=True)]
+    return getattr(k, op.name)(*full, axis=axis + 1)
+
+
+def reshaped(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any) -> Any:
+    """The shape it is given has the batch in front."""
+    return getattr(k, op.name)(x, shape=(size, *shape))
+
+
+def broadcast(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any) -> Any:
+    """The same, where axes that the operand lacks come between."""
+    return getattr(k, op.name)(_with_axes(k, x, True, len(shape)), shape=(size, *shape))
+
+
+def permuted(op: Op, k: Table, batched: Any, size: int, x: Any, *, axes: Any) -> Any:
+    """The batch stays the first axis."""
+    return getattr(k, op.name)(x, axes=(0, *(axis + 1 for axis in axes)))
+
+
+def selected(op: Op, k: Table, batched: Any, size: int, x: Any, *, key: Any) -> Any:
+    """The key takes the whole batch."""
+    return getattr(k, op.name)(x, key=(slice(0, size, 1), *key))
+
+
+def scattered(op: Op, k: Table, batched: Any, size: int, x: Any, values: Any, *, key: Any) -> Any:
+    """The same, and values broadcast to what the key selects of each example."""
+    place = Layout.contiguous(x.shape[batched[0] :]).index(key).shape
+    values = _with_axes(k, values, batched[1], len(place))
+    return getattr(k, op.name)(materialized(k, x, batched[0], size), values, key=(slice(0, size, 1), *key))
+
+
+def products(op: Op, k: Table, batched: Any, size: int, x: Any, y: Any) -> Any:
+    """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
+    row, column = _ndim(x, batched[0]) == 1, _ndim(y, batched[1]) == 1
+    x = k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1])) if row else x
+    y = k.reshape(y, shape=(*y.shape, 1)) if column else y
+    ndim = max(_ndim(x, batched[0]), _ndim(y, batched[1]))
+    made = getattr(k, op.name)(_with_axes(k, x, batched[0], ndim), _with_axes(k, y, batched[1], ndim))
+    shape = made.shape[:-1] if column else made.shape
+    if row:
+        shape = shape[:-1] if column else (*shape[:-2], shape[-1])
+    return k.reshape(made, shape=shape) if row or column else made
+
+
+def materialized(k: Table, x: Any, batched: bool, size: int) -> Any:
+    """An operand with a batch, even if the same for all."""
+    return x if batched else k.broadcast_to(x, shape=(size, *x.shape))
+
+
+def _with_axes(k: Table, x: Any, batched: bool, ndim: int) -> Any:
+    """A batched operand with axes of length 1 after the batch, so that all operands broadcast from the right."""
+    missing = ndim + 1 - len(x.shape) if batched else 0
+    return x if missing < 1 else k.reshape(x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))
+
+
+def _ndim(x: Any, batched: bool) -> int:
+    return len(x.shape) - batched if hasattr(x, "shape") else 0

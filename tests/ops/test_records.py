@@ -1,0 +1,315 @@
+"""What is known of an operation stands in its record: each fact is true, and no module keeps a second list of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import micrograd_core
+from micrograd_core import Device, Tensor, amp, bfloat16, float16, float32, float64
+from micrograd_core.adapters import strided
+from micrograd_core.adapters.array_api import KEYWORDS, STANDARD, ArrayAPIBackend, adjustments, respelled
+from micrograd_core.backend import CAPABILITIES
+from micrograd_core.compiler import python
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.conformance.cases import Case, cases
+from micrograd_core.conformance.levels import MAIN_NAMESPACE
+from micrograd_core.engine.autocast import cast
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops import CORE_KERNELS, TABLE, Op, batching
+from micrograd_core.ops.record import FULL, HALF
+from micrograd_core.scalar.results import CONSTANTS, FAST
+from micrograd_core.tables.floats import EXACT, Floats
+from micrograd_core.transforms.batching import _rule
+
+CORE = Path(micrograd_core.__file__).parent
+OPS = [pytest.param(op, id=op.name) for op in TABLE.values()]
+
+
+def ops(holds: Callable[[Op], Any]) -> list[Any]:
+    """Those of the table for which something holds, as parameters of a test."""
+    return [pytest.param(op, id=op.name) for op in TABLE.values() if holds(op)]
+
+
+def of(op: Op, dtype: str = "") -> Iterator[tuple[Case, list[Any], dict[str, Any]]]:
+    """Cases of an operation as they are laid out first, with the operands and parameters that its kernel gets."""
+    for case in cases(("float64", "int64", "bool", "complex128"), CAPABILITIES, only=op.name):
+        if case.layout == "contiguous" and dtype in ("", case.dtype):
+            operands: list[Any] = case.tensors(Device("cpu"))
+            params = {} if op.parameters is None else op.parameters(*operands, **case.sample.params)
+            if op.cast is not None:
+                cast = op.cast
+                operands = [
+                    x.astype(cast(x.dtype)) if isinstance(x, Tensor) and i not in op.separate else x
+                    for i, x in enumerate(operands)
+                ]
+            operands += op.optional[len(operands) - op.operands :] if 0 <= len(operands) < op.operands else ()
+            yield case, operands, params
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_words_of_a_record_are_known(op: Op) -> None:
+    assert op.autocast in ("", HALF, FULL)
+    assert op.kind in ("", "elementwise", "reduction")
+    assert op.extension in ("", "linalg", "fft")
+    assert op.capability in ("", *CAPABILITIES)
+    assert op.batching is None or getattr(batching, op.batching.__name__) is op.batching
+    assert (op.parts is None) is not isinstance(op.result, tuple)
+    if isinstance(op.result, tuple):
+        assert len(op.result) == len(op.parts._fields)
+        assert op.shape is not None
+
+
+# ── elementwise, reductions, shapes ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("op", ops(lambda op: op.kind == "elementwise"))
+def test_an_elementwise_operation_looks_at_one_place_of_each_operand(op: Op) -> None:
+    """Turned around, the operands give the result turned around; one element of each gives that of the result."""
+    seen = 0
+    for case, operands, params in of(op):
+        arrays = [np.array(x.numpy()) if isinstance(x, Tensor) else x for x in operands]
+        shape = broadcast_shapes(op.name, *(np.shape(x) for x in arrays))
+        if 0 in shape:
+            continue
+        kernel = getattr(Device("cpu").kernels, op.name)
+        whole = [np.array(np.broadcast_to(x, shape)) if isinstance(x, np.ndarray) else x for x in arrays]
+        turned = [x[(slice(None, None, -1),) * len(shape)] if isinstance(x, np.ndarray) else x for x in whole]
+        last = [x[(-1,) * len(shape)].reshape(()) if isinstance(x, np.ndarray) else x for x in whole]
+        found = kernel(*arrays, **params)
+        assert found.shape == shape, case.id
+        backwards = found[(slice(None, None, -1),) * len(shape)]
+        np.testing.assert_allclose(kernel(*turned, **params), backwards, rtol=1e-14, err_msg=case.id)
+        alone = np.asarray(kernel(*last, **params))
+        assert alone.shape == ()
+        np.testing.assert_allclose(alone, found[(-1,) * len(shape)], rtol=1e-14, err_msg=case.id)
+        seen += 1
+    assert seen
+
+
+@pytest.mark.parametrize("op", ops(lambda op: op.kind == "reduction"))
+def test_a_reduction_takes_axis_and_keepdims_and_sees_all_elements_in_any_order(op: Op) -> None:
+    assert op.operands == 1
+    assert op.parameters is not None
+    assert {"axis", "keepdims"} <= inspect.signature(op.parameters).parameters.keys()
+    for case, (x,), params in of(op):
+        if op.name not in ("argmax", "argmin") and 0 not in x.shape:
+            turned = x[(slice(None, None, -1),) * x.ndim]
+            kernel, axis = getattr(Device("cpu").kernels, op.name), params["axis"]
+            kept = range(x.ndim) if axis is not None else ()
+            found = kernel(x._handle, **{**params, "keepdims": True})
+            again = kernel(turned._handle, **{**params, "keepdims": True})
+            np.testing.assert_allclose(again[(slice(None, None, -1),) * len(kept)], found, rtol=1e-12, err_msg=case.id)
+
+
+def test_every_shape_is_known_but_where_it_depends_on_the_elements() -> None:
+    """By generation: each sample of each operation, its parts too, is a program of one step, typed as it runs."""
+    unknown, seen = set(), set()
+    for op in TABLE.values():
+        for case, operands, params in of(op):
+            arrays = [x for x in operands if isinstance(x, Tensor)]
+            given = iter(range(len(arrays)))
+            refs = tuple(Ref(next(given)) if isinstance(x, Tensor) else x for x in operands)
+            program = Program(len(arrays), (Step(op.name, refs, params),), ())
+            try:
+                types = typed(program, [Outline(x.shape, x.dtype) for x in arrays]).types[len(arrays) :]
+            except micrograd_core.errors.ProgramError:
+                unknown.add(op.name)
+                continue
+            kernels = Device("cpu").kernels
+            with np.errstate(all="ignore"):
+                made = getattr(kernels, op.name)(
+                    *(x._handle if isinstance(x, Tensor) else x for x in operands), **params
+                )
+            found = [kernels.outline(each) for each in (made if op.parts is not None else (made,))]
+            assert found == list(types), case.id
+            seen.add(op.name)
+    assert unknown == {"argwhere"}
+    assert seen >= {op.name for op in TABLE.values() if op.samples} - unknown
+
+
+# ── what the adapters ask for ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_flat_device_maps_the_elementwise_core_and_the_rest_is_composed() -> None:
+    device = Device("rawbuffer")
+    for op in TABLE.values():
+        if op.kind == "elementwise" and op.parameters is None:
+            assert (op.name in strided.MAPS) is (op.name in CORE_KERNELS)
+            own = device.kernels.backend.kernel(op.name) is not None
+            assert own or op.compose is not None, op.name
+            assert own or op.capability or device.kernels.provides(op)
+    assert strided.MAPS | strided.REDUCTIONS < CORE_KERNELS
+
+
+@pytest.mark.parametrize("op", ops(lambda op: op.standard))
+def test_the_standard_has_the_function_with_the_parameters_of_the_record(op: Op) -> None:
+    """Held against the namespace that follows the standard to the letter."""
+    assert op.extension or op.name in MAIN_NAMESPACE
+    namespace = getattr(array_api_strict, op.extension) if op.extension else array_api_strict
+    function = getattr(namespace, op.name)
+    called: list[Any] = []
+
+    def bound(*operands: Any, **params: Any) -> None:
+        called.append(inspect.signature(function).bind(*operands, **params))
+
+    calls = [(operands, params) for _, operands, params in of(op)]
+    if op.operands == 0:
+        calls = [
+            ([5], {"dtype": None}) if op.name == "arange" else ([], {"shape": (2,), "fill_value": 1, "dtype": None})
+        ]
+    for operands, params in calls:
+        respelled(bound, KEYWORDS.get(op.name, {}))(*operands, **params)
+    assert len(called) == len(calls) > 0
+
+
+def test_a_namespace_gives_the_kernels_that_records_call_standard() -> None:
+    class Claiming(ArrayAPIBackend):
+        capabilities = frozenset({"linalg", "fft"})
+
+    plain, claiming = (kind(array_api_strict, "strict:0") for kind in (ArrayAPIBackend, Claiming))
+    own = adjustments(array_api_strict).keys()
+    for op in TABLE.values():
+        there = op.name in own or (op.standard and not op.capability)
+        assert (plain.kernel(op.name) is not None) is there, op.name
+        there |= op.standard and op.capability in ("linalg", "fft")
+        assert (claiming.kernel(op.name) is not None) is there, op.name
+    assert {op.name for op in TABLE.values() if op.standard and not op.extension} == STANDARD
+
+
+# ── autocast ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("half", [float16, bfloat16])
+def test_autocast_does_what_the_record_says(op: Op, half: Any) -> None:
+    given = [Tensor([1.0], dtype=dtype) for dtype in (float16, bfloat16, float32, float64, "int64")]
+    with amp.autocast(half):
+        found = [x.dtype for x in cast(op, given)]
+    wanted = {HALF: half, FULL: float32}.get(op.autocast)
+    assert found == [x.dtype if wanted is None else wanted for x in given[:3]] + [float64, given[4].dtype]
+    assert amp.POLICY.get(op.name, "") == op.autocast
+
+
+# ── scalars ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.25, 17.5, 1e-9, -1e-300, 1e300, math.inf, -math.inf, math.nan)
+
+
+def printed(op: Op, exact: bool) -> Callable[..., Any]:
+    """An operation as a program prints it."""
+    refs = tuple(map(Ref, range(op.operands)))
+    program = Program(op.operands, (Step(op.name, refs, {}),), (Ref(op.operands),))
+    reads = [f"{python.name(n)} = flat[{n}]" for n in range(op.operands)]
+    scope = {**CONSTANTS, **({**FAST, **EXACT} if exact else {**EXACT, **FAST})}
+    exec(python.source(program, reads, lambda texts: [], 1, EXACT if exact else ()), scope)
+    return lambda *numbers: scope["run"](numbers)[0]
+
+
+@pytest.mark.parametrize("op", ops(lambda op: op.scalar))
+def test_the_scalar_spelling_is_the_operation_on_one_number(op: Op) -> None:
+    """Of floats as a table, printed, and printed exactly, against the definition: within a rounding, NaN where NaN."""
+    if op.accepts == frozenset({"bool"}):
+        numbers: tuple[Any, ...] = (True, False)
+    else:
+        numbers = NUMBERS
+    roundings = 4 if op.name in ("sigmoid", "pow") else 1  # whose definitions round more than once
+    for operands in np.ndindex(*(len(numbers),) * op.operands):
+        given = [numbers[i] for i in operands]
+        if op.name == "where":
+            given[0] = given[0] > 0
+        with np.errstate(all="ignore"):
+            arrays = [np.asarray([x]) for x in given]
+            expected = np.asarray(op.reference(np, *arrays)).item()
+        for function in (getattr(Floats, op.name), printed(op, True), printed(op, False)):
+            try:
+                found = function(*given)
+            except (ArithmeticError, ValueError):  # Python raises, and what is exact goes on
+                assert function is not getattr(Floats, op.name)
+                continue
+            about = f"{op.name} of {given}: {found}, not {expected}"
+            if expected != expected:
+                assert found != found, about
+            elif math.isinf(expected) or expected in (0, True, False):
+                assert found == expected or abs(found - expected) < 5e-324 * roundings, about
+            else:
+                assert abs(found - expected) <= roundings * math.ulp(expected), about
+
+
+def test_a_function_of_math_is_spelled_as_a_call() -> None:
+    for name, op in TABLE.items():
+        if op.scalar.endswith("({})") or op.scalar.endswith("({}, {})"):
+            assert op.scalar.startswith(f"{name}(")
+            assert name in {**FAST, **EXACT} or name == "abs"
+    assert EXACT.keys() <= {name for name, op in TABLE.items() if op.scalar}
+    assert not hasattr(Floats, "tan")
+
+
+# ── no second list ───────────────────────────────────────────────────────────────────────────────────────────
+
+LISTS = {
+    "adapters/array_api.py": "how libraries spell functions, and which of theirs hand back their operand",
+    "adapters/integers.py": "what the host computes in the place of a flat device",
+    "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
+    "conformance/extremes.py": "calls of the suite",
+    "conformance/forms.py": "what no definition settles",
+    "conformance/levels.py": "the standard's own list of functions",
+    "engine/keys.py": "what x.at[key] has",
+    "linalg.py": "what the standard has in both namespaces",
+    "scalar/rules.py": "the methods of a Value",
+    "tables/floats.py": "what IEEE 754 says where Python raises",
+}
+"""Files outside `ops` that name four operations or more in one place, and what they say there that is no record's."""
+
+
+def names(source: str) -> int:
+    """How many operations stand in the longest literal that names little else."""
+    longest = 0
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = node.value.split()
+        else:
+            listed = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+            words = [each.value for each in listed if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        found = [word for word in words if word in TABLE]
+        longest = max(longest, len(found) if 4 * len(found) >= 3 * len(words) else 0)
+    return longest
+
+
+def test_no_other_module_keeps_a_list_of_operations() -> None:
+    """A new one wants a field of the record, or a reason here."""
+    found = {
+        path.relative_to(CORE).as_posix()
+        for path in CORE.rglob("*.py")
+        if "ops" not in path.relative_to(CORE).parts and names(path.read_text(encoding="utf-8")) >= 4
+    }
+    assert found == LISTS.keys()
+    assert names('POLICY = {"exp": 1, "log": 1, "sin": 1, "cos": 1}') == 4
+    assert names('POLICY = "exp log sin cos".split()') == 4
+    assert names('WORDS = ["exp", "log", "sin", "cos", "of", "a", "number"]') == 1
+
+
+@pytest.mark.parametrize("op", ops(lambda op: op.operands))
+def test_a_batch_is_known_to_the_record_or_composed(op: Op) -> None:
+    assert _rule(op) is not None or op.compose is not None
+
+
+def test_a_rule_that_does_not_cover_a_call_says_so() -> None:
+    for rule, operands in ((batching.along_axis, 1), (batching.joined, 2)):
+        op = TABLE["prod" if operands == 1 else "concat"]
+        x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+        found = partial(rule, op, None, [True] * operands, 2)(*[x] * operands, axis=None)
+        assert found is NotImplemented
