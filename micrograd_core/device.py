@@ -55,7 +55,8 @@ class Device:
     kernels: Kernels
     _label: str
 
-    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:  # noqa: D102
+    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:
+        """The one object there is for the device, opened if it was not."""
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str):

@@ -42,7 +42,8 @@ class Module:
         """What calling the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`, with the same arguments."""
         return self.forward(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -272,7 +273,8 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The layers, in their order."""
         return ", ".join(map(repr, self.layers))
 
 
