@@ -201,6 +201,16 @@ def test_the_core_reads_in_an_evening() -> None:
     assert {name for name in rooms if not name.endswith("__init__.py")} <= listed
 
 
+def test_the_readme_lists_the_evening_in_order() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("An evening's reading, in order:")[2]
+    folder, found = "", []
+    for line in text.split("```")[1].strip().splitlines():
+        first, *others = line.split()
+        folder = "" if first.endswith(".py") and line[0] != " " else first if first.endswith("/") else folder
+        found += [folder + name for name in ([first, *others] if first.endswith(".py") else others)]
+    assert found == evening.READING
+
+
 def test_files_are_short() -> None:
     """Files over 500 lines want a reason, and there is none so far."""
     lengths = {path: len(path.read_text().splitlines()) for path in CORE.rglob("*.py")}
