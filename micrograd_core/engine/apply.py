@@ -142,7 +142,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
     kernels, prepared = _brought_together(op, tensors[0], operands)
-    dtype = _common_dtype(op, kind, prepared)
+    dtype = _common_dtype(op, kind, kernels.device, prepared)
     for position, x in enumerate(prepared):
         if not isinstance(x, BaseTensor):
             check_scalar(op.name, x, dtype)
@@ -166,7 +166,7 @@ def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple
     return _meet(op, prepared) if apart else (kernels, prepared)
 
 
-def _common_dtype(op: Op, kind: type[Tensor], operands: list[Any]) -> DType:
+def _common_dtype(op: Op, kind: type[Tensor], device: Any, operands: list[Any]) -> DType:
     """What the operands are promoted to. Where all that take part are numbers, the first becomes a tensor."""
     dtype, numbers = None, []
     for position, x in enumerate(operands):
@@ -179,7 +179,6 @@ def _common_dtype(op: Op, kind: type[Tensor], operands: list[Any]) -> DType:
             numbers.append(position)
     if dtype is None:  # where(condition, 1.0, 0.0)
         dtype = ingest(max((operands[each] for each in numbers), key=_rank), None)[2]
-        device = next(x.device for x in operands if isinstance(x, BaseTensor))
         operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
     if dtype in COMPLEX_OF and any(isinstance(operands[each], complex) for each in numbers) and _takes_complex(op):
         dtype = COMPLEX_OF[dtype]

@@ -115,6 +115,8 @@ def sweep(
     ends: dict[int, Any] = {}  # leaves and targets reached, by identity
     aliased: set[int] = set()  # those of them whose cotangent is, or views, that of another node
     ready = [root]
+    # The hot path of all gradients, written out: a call for each operand, or a comprehension, which would make cells of
+    # these variables, costs 1 to 5 % of a sweep.
     while ready:
         record = ready.pop()
         if not record:  # by a hook or a signal handler, meanwhile
@@ -165,22 +167,19 @@ def sweep(
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                d = _sum(cotangents[key], d, kernels_of(parent), recorded)
+                owner = kernels_of(parent)
+                add = (owner if recorded is None else recorded(owner)).add
+                d = cotangents[key].plus(d, add) if d.__class__ is Parts else add(cotangents[key], d)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
             record.clear()
-    found = []  # in a loop: a comprehension would make cells of the variables above, which costs 5 % of a sweep
+    found = []
     for key, end in ends.items():
-        if key in cotangents:
-            found.append((end, _owned(end, cotangents[key], recorded) if key in aliased else cotangents[key]))
+        g = cotangents.get(key)
+        if g is not None:
+            found.append((end, _owned(end, g, recorded) if key in aliased else g))
     return found
-
-
-def _sum(x: Any, y: Any, kernels: Any, recorded: Callable[[Any], Any] | None) -> Any:
-    """Two cotangents of one node."""
-    add = (kernels if recorded is None else recorded(kernels)).add
-    return x.plus(y, add) if y.__class__ is Parts else add(x, y)
 
 
 def push(

@@ -41,11 +41,7 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
         Where the value's kind of number does not fit the tensor's.
     """
     source, value = value if operand is None else operand, fitting(x, value)
-    if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
-        raise GraphError(
-            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
-            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
-        )
+    _refuse_batched(x, value)
     records = records_at(x._kernels.depth) and (x._record is not None or getattr(value, "_record", None) is not None)
     real = not records and x._record is None and (x._storage is None or not x._storage.tracked)
     selects = holds_arrays(key)
@@ -73,10 +69,15 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
             "because gradients were recorded from one of them; write into x.copy(), or delete the other one first"
         )
-    _replace(chain, top if records else -1, value if whole else apply(SCATTER, (x, value), params))
-    for view, base, recorded in followers:
-        made = _again(view._origin, base)
-        _become(view, made, made._storage, records and recorded)
+    _replace(chain, top, value if whole else apply(SCATTER, (x, value), params), followers, records)
+
+
+def _refuse_batched(x: Tensor, value: Any) -> None:
+    if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
+        raise GraphError(
+            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
+            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
+        )
 
 
 def _assigned(x: Tensor, key: Any, value: Any) -> bool:
@@ -89,18 +90,21 @@ def _assigned(x: Tensor, key: Any, value: Any) -> bool:
     return True
 
 
-def _replace(chain: list[Tensor], top: int, new: Tensor) -> None:
-    """Let the first of a chain become `new`, and so its base, the base's, ...; all up to `top` record it."""
+def _replace(chain: list[Tensor], top: int, new: Tensor, followers: list[Any], records: bool) -> None:
+    """Let the first of a chain become `new`, its base what it has to be for that, and so on; then the followers."""
     fresh = [new]
     for view, base in pairwise(chain):
         fresh.append(_put_back(view, base, fresh[-1]))
     last = len(chain) - 1
-    _become(chain[last], fresh[last], None, top == last)
+    _become(chain[last], fresh[last], None, records and top == last)
     for level in range(last - 1, -1, -1):
         made = _again(chain[level]._origin, chain[level + 1])
         if level == top:
             made._record = fresh[level]._record
-        _become(chain[level], made, made._storage, level <= top)
+        _become(chain[level], made, made._storage, records and level <= top)
+    for view, base, recorded in followers:
+        made = _again(view._origin, base)
+        _become(view, made, made._storage, records and recorded)
 
 
 def _is_place(x: Tensor, params: dict[str, Any], value: Any) -> bool:
