@@ -239,11 +239,11 @@ class Recorded:
 
     @staticmethod
     def of(kind: type[Tensor], kernels: Any) -> Recorded:
-        """The recorded table of a device, made once."""
-        table: Recorded | None = kernels.__dict__.get("recorded")
-        if table is None:
-            table = kernels.recorded = Recorded(kind, kernels)
-        return table
+        """The recorded table of a device for a class of tensors, made once."""
+        tables: dict[Any, Recorded] = kernels.__dict__.setdefault("recorded", {})
+        if kind not in tables:
+            tables[kind] = Recorded(kind, kernels)
+        return tables[kind]
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         op = TRANSFER if name == "transfer" else TABLE.get(name)

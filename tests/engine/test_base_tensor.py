@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from micrograd_core import Tensor
 from micrograd_core.engine.apply import accumulated, apply, binary
 from micrograd_core.engine.array import BaseTensor, detach
 from micrograd_core.engine.autocast import autocast
@@ -85,3 +86,12 @@ def test_autocast() -> None:
     with autocast("float16"):
         product, root = apply(TABLE["matmul"], (x, x)), apply(TABLE["exp"], (bare([0.0], "float16"),))
     assert (str(product.dtype), str(root.dtype)) == ("float16", "float32")
+
+
+def test_each_class_of_tensors_gets_its_own() -> None:
+    for kind in (Bare, Tensor, Bare):
+        x: Any = as_array(kind, [1.0, 2.0])  # type: ignore[type-var]
+        x._record, x._grad = Leaf(x), None
+        total = apply(TABLE["sum"], (binary("multiply")[0](x, x),), {"axis": None, "keepdims": False})
+        backward(total, create_graph=True)
+        assert type(x._grad) is kind
