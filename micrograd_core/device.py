@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
@@ -18,7 +18,7 @@ from micrograd_core.errors import (
     MicrogradError,
 )
 from micrograd_core.ground.context import default_devices, during
-from micrograd_core.ground.locks import lock
+from micrograd_core.ground.opened import OPENED, OPENING, REFUSED, forget
 
 if TYPE_CHECKING:
     from micrograd_core.tables.raw import Kernels
@@ -48,20 +48,17 @@ class Device:
     """
 
     __slots__ = ("__weakref__", "_label", "kernels")
-    _opened: ClassVar[dict[str, Device]] = {}  # by every spelling used so far
-    _refused: ClassVar[dict[str, MicrogradError]] = {}  # why `is_available` said no
-    _lock: ClassVar[Any] = lock()
-
     kernels: Kernels
     _label: str
 
-    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:  # noqa: D102
+    def __new__(cls, spec: str | Device, *, fallback: str | Device | None = None) -> Device:
+        """The one object there is for the device, opened if it was not."""
         if isinstance(spec, Device):
             return spec
         if not isinstance(spec, str):
             refuse_dtype(spec)
             raise TypeError(f'a device is a name such as "cpu", "cuda:1" or "auto"; got {spec!r}')
-        opened = cls._opened.get(spec)
+        opened: Device | None = OPENED.get(spec)
         if opened is not None:
             return opened
         try:
@@ -77,9 +74,9 @@ class Device:
     def _open(cls, spec: str) -> Device:
         from micrograd_core.plugins import open_backend
 
-        with cls._lock:
-            if spec in cls._opened:
-                return cls._opened[spec]
+        with OPENING:
+            if spec in OPENED:
+                return OPENED[spec]  # type: ignore[no-any-return]
             name, _, address = spec.partition(":")
             try:
                 kernels = open_backend(name, address)
@@ -87,13 +84,13 @@ class Device:
                 refuse_dtype(spec)
                 raise
             label = kernels.backend.device
-            device = cls._opened.get(label)
+            device: Device | None = OPENED.get(label)
             if device is None:
                 device = object.__new__(cls)
                 device._label, device.kernels = label, kernels
                 kernels.device = device
-            cls._opened[spec] = cls._opened[label] = device
-            cls._refused.pop(spec, None)
+            OPENED[spec] = OPENED[label] = device
+            REFUSED.pop(spec, None)
             return device
 
     @classmethod
@@ -124,13 +121,7 @@ class Device:
             raise failures[0]
         raise BackendNotFound(spec, plugins.names(), plugins.disabled())
 
-    @classmethod
-    def forget(cls, name: str) -> None:
-        """Close the book on a device name: the next ``Device(name)`` opens it anew. Tensors on it stay usable."""
-        with cls._lock:
-            for spec in [spec for spec in cls._opened if spec.partition(":")[0] == name]:
-                del cls._opened[spec]
-            cls._refused.clear()
+    forget = staticmethod(forget)
 
     # ── the spellings of the Rust engine ─────────────────────────────────────────────────────────────────────
 
@@ -153,11 +144,11 @@ class Device:
     def is_available(cls, spec: str) -> bool:
         """Whether ``Device(spec)`` would work. Never raises; a refusal is remembered and costs nothing to repeat."""
         try:
-            if spec in cls._refused:
+            if spec in REFUSED:
                 return False
             cls(spec)
         except MicrogradError as error:
-            cls._refused[spec] = error
+            REFUSED[spec] = error
             return False
         except TypeError:  # no name at all
             return False

@@ -7,15 +7,26 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Final
 
 MOVED: Final = {
-    "micrograd_core.cells": "micrograd_core.scalar.parameters",
-    "micrograd_core.cli": "micrograd_core.tools.cli",
-    "micrograd_core.functions": "micrograd_core.array.functions",
-    "micrograd_core.kernels": "micrograd_core.tables.raw",
-    "micrograd_core.nn.calls": "micrograd_core.nn",
-    "micrograd_core.program": "micrograd_core.compiler.program",
-    "micrograd_core.schedules": "micrograd_core.optim.schedules",
-    "micrograd_core.tensor": "micrograd_core.array.tensor",
-    "micrograd_core.value": "micrograd_core.scalar.value",
+    f"micrograd_core.{old}": f"micrograd_core.{new}"
+    for old, new in {
+        "cells": "scalar.parameters",
+        "cli": "tools.cli",
+        "clipping": "optim.clipping",
+        "compound": "array.composed",
+        "creation": "array.creation",
+        "differentiate": "transforms.grad",
+        "functions": "array.functions",
+        "hooks": "engine.hooks",
+        "kernels": "tables.raw",
+        "nn.calls": "nn",
+        "program": "compiler.program",
+        "scalar_jit": "scalar.jit",
+        "scaling": "optim.scaling",
+        "schedules": "optim.schedules",
+        "tensor": "array.tensor",
+        "value": "scalar.value",
+        "vectorized": "transforms.vmap",
+    }.items()
 }
 
 

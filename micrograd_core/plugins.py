@@ -29,6 +29,7 @@ import pluggy
 
 from micrograd_core import backend as boundary
 from micrograd_core.errors import PROVIDERS, BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable
+from micrograd_core.ground.opened import OPENING, forget
 from micrograd_core.tables.raw import Kernels
 
 GROUP: Final = "micrograd.backends"
@@ -185,9 +186,7 @@ def register(name: str, plugin: Any) -> None:
 
 def unregister(name: str) -> None:
     """Forget a plugin given to `register`. Tensors on its devices stay usable."""
-    from micrograd_core.device import Device
-
-    Device.forget(name)
+    forget(name)
     _managers.pop(name, None)
 
 
@@ -255,9 +254,7 @@ def open_backend(name: str, address: str) -> Kernels:
 
 
 def _load(name: str) -> pluggy.PluginManager:
-    from micrograd_core.device import Device
-
-    with Device._lock:  # another thread may be loading the same one
+    with OPENING:  # another thread may be loading the same one
         if name in _managers and not _is_off(name):
             return _managers[name]
         owned, _ = _split(name)

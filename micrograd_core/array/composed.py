@@ -5,7 +5,6 @@ Each is a few operations in a row, so that gradients, devices and errors are the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.creation import arange
@@ -204,13 +203,3 @@ def _inverse(x: Tensor, order: Tensor, starts: Tensor) -> Tensor:
     places = arange(x.size, dtype=int64, device=order.device)
     group = searchsorted(starts, places, side="right") - 1
     return F["take"](group, F["argsort"](order)).reshape(x.shape)
-
-
-COMPOUND: Final[dict[str, Callable[..., Any]]] = {
-    each.__name__: each
-    for each in (
-        broadcast_arrays, diff, einsum, nonzero, searchsorted, topk, unique_all, unique_counts, unique_inverse,
-        unique_values, unstack,
-    )
-}  # fmt: skip
-"""Public functions beside those of `FUNCTIONS`, and in place of those of the same name."""

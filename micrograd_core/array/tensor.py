@@ -10,8 +10,8 @@ from micrograd_core.array.operators import Operators, along, unary
 from micrograd_core.array.printing import describe
 from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
-from micrograd_core.engine.apply import NO_PARAMS, TRANSFER, apply, apply_single, reduction
-from micrograd_core.engine.array import share, share_view, storage, wrap
+from micrograd_core.engine.apply import TRANSFER, apply, apply_single, reduction
+from micrograd_core.engine.array import detach, share, storage, wrap
 from micrograd_core.engine.backward import backward
 from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.hooks import hook_leaf, register_hook
@@ -139,12 +139,7 @@ class Tensor(Operators):
     backward = backward
     register_hook = register_hook
 
-    def detach(self) -> Tensor:
-        """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
-        handle = self._handle if not self._kernels.depth else self._kernels.detach(self._handle)
-        out = wrap(Tensor, handle, self._kernels, self.dtype, None)
-        share_view(self, out, None, NO_PARAMS)
-        return out
+    detach = detach
 
     @property
     def data(self) -> Tensor:
@@ -404,8 +399,7 @@ def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
 def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """An operation with parameters as the user writes them."""
     op = TABLE[name]
-    assert op.parameters is not None
-    return apply_single(op, x, op.parameters(x, *args, **kwargs))
+    return apply_single(op, x, op.parameters(x, *args, **kwargs))  # type: ignore[misc]
 
 
 def asarray(

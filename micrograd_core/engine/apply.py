@@ -10,10 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, check_scalar, promote
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_scalar, float16, float32, promote
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
-from micrograd_core.engine.autocast import autocast_dtype, cast, suspended
+from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
@@ -32,6 +31,8 @@ new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
+NARROW = (float16, bfloat16, float32)
+ASTYPE = TABLE["astype"]
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
@@ -42,7 +43,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
     """
     if autocasts and autocast_dtype() is not None:
-        cast_operands = cast(op, operands)
+        cast_operands = _cast(op, operands)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
@@ -101,7 +102,7 @@ def _record(
 def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
     """`apply` for operations of one tensor, which need no promotion."""
     if autocasts and autocast_dtype() is not None:
-        (x,) = cast(op, (x,))
+        (x,) = _cast(op, (x,))
         with suspended():
             return apply_single(op, x, params)
     dtype = x.dtype
@@ -132,58 +133,80 @@ def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
-    dtype: DType | None
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
-    if len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability:
-        kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-        if dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
-            return kind, kernels, dtype, operands
-    kernels = tensors[0]._kernels
+    kernels, dtype = tensors[0]._kernels, tensors[0].dtype
+    plain = len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability
+    if plain and dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+        return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
-    required = len(operands) - len(op.optional)
-    operands = tuple(
-        as_array(kind, x, device=kernels.device)
-        if i in op.separate and i < required and not isinstance(x, BaseTensor)
-        else x
-        for i, x in enumerate(operands)
-    )
-    prepared: list[Any] = [
-        x if isinstance(x, (BaseTensor, *SCALARS)) else _host_operand(op, x, tensors[0]) for x in operands
-    ]
-    if any(x._kernels is not kernels for x in prepared if isinstance(x, BaseTensor)):
-        kernels, prepared = _meet(op, prepared)
-    dtype = None
+    kernels, prepared = _brought_together(op, tensors[0], operands)
+    dtype = _common_dtype(op, kind, kernels.device, prepared)
     for position, x in enumerate(prepared):
+        if not isinstance(x, BaseTensor):
+            check_scalar(op.name, x, dtype)
+            if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
+                prepared[position] = SCALARS[_rank(x)](x)
+        elif position not in op.separate and x.dtype is not dtype:
+            prepared[position] = converted(x, dtype)
+    return kind, kernels, dtype, tuple(prepared)
+
+
+def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+    """The kernels that all operands are for, and the operands: tensors of these kernels, and numbers."""
+    kernels, prepared, apart = first._kernels, list(operands), False
+    for position, x in enumerate(operands):
+        if not isinstance(x, BaseTensor):
+            if position in op.separate and position < len(operands) - len(op.optional):
+                x = prepared[position] = as_array(first.__class__, x, device=kernels.device)
+            elif not isinstance(x, SCALARS):
+                x = prepared[position] = _host_operand(op, x, first)
+        apart |= isinstance(x, BaseTensor) and x._kernels is not kernels
+    return _meet(op, prepared) if apart else (kernels, prepared)
+
+
+def _common_dtype(op: Op, kind: type[Tensor], device: Any, operands: list[Any]) -> DType:
+    """What the operands are promoted to. Where all that take part are numbers, the first becomes a tensor."""
+    dtype, numbers = None, []
+    for position, x in enumerate(operands):
         if isinstance(x, BaseTensor):
             if x.dtype.kind not in op.accepted(position):
                 raise refusal(op, position, x)
             if position not in op.separate and x.dtype is not dtype:
                 dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
-    if dtype is None:  # only scalars take part in promotion: where(condition, 1.0, 0.0)
-        numbers = [x for i, x in enumerate(prepared) if i not in op.separate]
-        widest = max(numbers, key=lambda x: next(i for i, each in enumerate(SCALARS) if isinstance(x, each)))
-        dtype = ingest(widest, None)[2]
-        first = next(i for i in range(len(prepared)) if i not in op.separate)
-        prepared[first] = as_array(kind, prepared[first], dtype=dtype, device=kernels.device)
-    if (
-        dtype in COMPLEX_OF
-        and op.parameters is None
-        and any(isinstance(x, complex) for x in prepared)
-        and all("complex floating" in op.accepted(i) for i in range(len(prepared)) if i not in op.separate)
-    ):
+        elif position not in op.separate:
+            numbers.append(position)
+    if dtype is None:  # where(condition, 1.0, 0.0)
+        dtype = ingest(max((operands[each] for each in numbers), key=_rank), None)[2]
+        operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
+    if dtype in COMPLEX_OF and any(isinstance(operands[each], complex) for each in numbers) and _takes_complex(op):
         dtype = COMPLEX_OF[dtype]
-    if op.cast is not None:
-        dtype = op.cast(dtype)
-    for position, x in enumerate(prepared):
-        if not isinstance(x, BaseTensor):
-            check_scalar(op.name, x, dtype)
-            if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
-                prepared[position] = next(each for each in SCALARS if isinstance(x, each))(x)
-        elif position not in op.separate and x.dtype is not dtype:
-            prepared[position] = apply(TABLE["astype"], (x,), {"dtype": dtype})
-    return kind, kernels, dtype, tuple(prepared)
+    return dtype if op.cast is None else op.cast(dtype)
+
+
+def _takes_complex(op: Op) -> bool:
+    """Whether a Python complex number beside real tensors makes them complex."""
+    together = [op.accepted(position) for position in range(op.operands) if position not in op.separate]
+    return op.parameters is None and all("complex floating" in accepted for accepted in together)
+
+
+def _rank(x: Any) -> int:
+    """The place in `SCALARS` of a number's type."""
+    return next(rank for rank, each in enumerate(SCALARS) if isinstance(x, each))
+
+
+def _cast(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands as `autocast` wants them in this context; float64, integers, numbers as they are."""
+    wanted = cast_to(op)
+    if wanted is None:
+        return operands
+    return tuple(converted(x, wanted) if isinstance(x, BaseTensor) and x.dtype in NARROW else x for x in operands)
+
+
+def converted(x: Any, dtype: DType) -> Any:
+    """A tensor of `dtype` with the numbers of `x`: itself if it has that dtype."""
+    return x if x.dtype is dtype else apply_single(ASTYPE, x, {"dtype": dtype})
 
 
 def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
@@ -216,11 +239,11 @@ class Recorded:
 
     @staticmethod
     def of(kind: type[Tensor], kernels: Any) -> Recorded:
-        """The recorded table of a device, made once."""
-        table: Recorded | None = kernels.__dict__.get("recorded")
-        if table is None:
-            table = kernels.recorded = Recorded(kind, kernels)
-        return table
+        """The recorded table of a device for a class of tensors, made once."""
+        tables: dict[Any, Recorded] = kernels.__dict__.setdefault("recorded", {})
+        if kind not in tables:
+            tables[kind] = Recorded(kind, kernels)
+        return tables[kind]
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         op = TRANSFER if name == "transfer" else TABLE.get(name)
@@ -325,6 +348,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     dtypes = frozenset(dtype for dtype in DTYPES.values() if dtype.kind in op.accepts)
     differentiable = op.differentiable
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
+    with_scalar = _with_scalar(op, dtypes, result)
 
     def operator(x: Tensor, y: Any) -> Any:
         kind = x.__class__
@@ -353,6 +377,17 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             out._record = None
         return out
 
+    def reflected(x: Tensor, y: Any) -> Any:
+        return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
+
+    operator.__doc__ = reflected.__doc__ = op.doc
+    return (autocasting(op, operator) if op.autocast else operator), reflected
+
+
+def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Callable[..., Any]:
+    """The part of an operator, and of its reflection, that is for a tensor and a Python number."""
+    name, differentiable = op.name, op.differentiable
+
     def with_scalar(x: Tensor, y: float, swapped: bool = False) -> Any:
         if not x.dtype.is_floating or x.dtype not in dtypes:
             return _general(op, y, x) if swapped else _general(op, x, y)
@@ -367,11 +402,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             record = [op, kernels, NO_PARAMS, handle, *links]
         return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
-    def reflected(x: Tensor, y: Any) -> Any:
-        return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
-
-    operator.__doc__ = reflected.__doc__ = op.doc
-    return (autocasting(op, operator) if op.autocast else operator), reflected
+    return with_scalar
 
 
 def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
@@ -380,7 +411,7 @@ def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     def looking(x: Tensor, y: Any) -> Any:
         if not autocasts or autocast_dtype() is None:
             return operator(x, y)
-        x, y = cast(op, (x, y))
+        x, y = _cast(op, (x, y))
         with suspended():
             return operator(x, y)
 
@@ -398,10 +429,10 @@ def _general(op: Op, x: Any, y: Any) -> Any:
 
 def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
     """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
-    assert op.parameters is not None
-    wanted = None if dtype is None else as_dtype(dtype)
-    out = apply_single(op, x if wanted is None else x.astype(wanted), op.parameters(x, **params))
-    return out if wanted in (None, out.dtype) else out.astype(wanted)
+    if dtype is not None:
+        x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))  # type: ignore[misc]
+    out = apply_single(op, x, op.parameters(x, **params))  # type: ignore[misc]
+    return out if dtype is None else converted(out, x.dtype)
 
 
 def reduction(name: str) -> Callable[..., Tensor]:

@@ -76,6 +76,14 @@ def unrecorded(x: Tensor) -> Tensor:
     return out
 
 
+def detach(x: Tensor) -> Tensor:
+    """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
+    handle = x._handle if not x._kernels.depth else x._kernels.detach(x._handle)
+    out = wrap(x.__class__, handle, x._kernels, x.dtype, None)
+    share_view(x, out, None, {})
+    return out
+
+
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -122,10 +130,7 @@ def storage(tensor: BaseTensor) -> Storage:
 
 def share(tensor: Tensor, view: Tensor) -> None:
     """Let `view` share the memory of `tensor`."""
-    common = tensor._storage
-    if common is None:
-        common = tensor._storage = Storage(tensor._record is not None)
-    view._storage = common
+    common = view._storage = storage(tensor)
     if view._record is not None:
         common.tracked = True
 

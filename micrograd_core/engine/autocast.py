@@ -8,10 +8,9 @@ These float32 "master weights" are what the optimiser moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
-from micrograd_core.dtypes import bfloat16, float16, float32
+from micrograd_core.dtypes import DType, bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError
 from micrograd_core.ground.context import during, half_types
@@ -56,13 +55,9 @@ def suspended() -> during:
     return during(half_types, None)
 
 
-def cast(op: Op, operands: Iterable[Any]) -> tuple[Any, ...]:
-    """The operands of an operation as its record says in this context; float64, integers, numbers as they are."""
+def cast_to(op: Op) -> DType | None:
+    """What float16, bfloat16 and float32 operands of an operation are cast to in this context, by its record."""
     half = half_types.get()
     if half is None or not op.autocast:
-        return tuple(operands)
-    wanted = half if op.autocast == HALF else float32
-    return tuple(
-        x.astype(wanted) if getattr(x, "dtype", None) in (float16, bfloat16, float32) and x.dtype is not wanted else x
-        for x in operands
-    )
+        return None
+    return half if op.autocast == HALF else float32

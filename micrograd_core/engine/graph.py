@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Record = list[Any]
+# Four facts, then links of two: from the fourth place on every second is a parent, and the one after it its operand.
 OP, KERNELS, PARAMS, OUT, PARENTS, OPERANDS = 0, 1, 2, 3, slice(4, None, 2), slice(5, None, 2)
 
 

@@ -138,6 +138,3 @@ def of_leaf(leaf: Leaf, g: Any) -> Any:
         return run(leaf.hooks, g)
     seen = run(leaf.hooks, wrap(leaf.kind, g, leaf.kernels, leaf.kernels.dtype(g), None))
     return leaf.kernels.copy(seen._handle)
-
-
-__all__ = ["HookHandle", "register_hook"]

@@ -15,7 +15,7 @@ from micrograd_core.backend import member
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.engine.array import wrap
+from micrograd_core.engine.array import detach, wrap
 from micrograd_core.engine.explain import explain
 from micrograd_core.errors import (
     DeviceUnavailable,
@@ -73,7 +73,7 @@ def as_array(
 def from_dlpack(kind: type[Tensor], x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor of class `kind` over the memory of another library's array: see `creation.from_dlpack`."""
     if x.__class__ is kind and "dlpack" not in x.device.capabilities:
-        out: Tensor = x.detach()
+        out: Tensor = detach(x)
     else:
         place, index = x.__dlpack_device__()
         name = DLPACK_DEVICES.get(int(place), f"dlpack type {int(place)}")

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from micrograd_core.dtypes import bool_, fits
-from micrograd_core.engine.apply import SCALARS, apply, apply_single
+from micrograd_core.engine.apply import SCALARS, apply, apply_single, converted
 from micrograd_core.engine.array import BaseTensor
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.errors import DTypeError, IndexingError
@@ -148,7 +148,7 @@ class Selection(NamedTuple):
         y = apply_single(GETITEM, x, {"key": self.view})
         if self.order != tuple(range(len(self.order))):
             y = apply_single(TABLE["permute_dims"], y, {"axes": self.order})
-        return y if y.shape == self.shape else apply_single(TABLE["reshape"], y, {"shape": self.shape})
+        return _reshaped(y, self.shape)
 
     def read(self, x: Tensor) -> Tensor:
         """``x[key]``."""
@@ -157,10 +157,10 @@ class Selection(NamedTuple):
     def updated(self, x: Tensor, op: str, value: Any) -> Tensor:
         """A fresh tensor, `x` but for what the key names."""
         y, record = self.arranged(x), TABLE[op]
-        assert record.parameters is not None
-        y = apply(record, (y, self.indices, value), record.parameters(y, self.indices, value, axis=self.axis))
+        operands = y, self.indices, value
+        y = apply(record, operands, record.parameters(*operands, axis=self.axis))  # type: ignore[misc]
         lengths = _view_shape(x.shape, self.view)
-        y = apply_single(TABLE["reshape"], y, {"shape": tuple(lengths[axis] for axis in self.order)})
+        y = _reshaped(y, tuple(lengths[axis] for axis in self.order))
         if self.order != tuple(range(len(self.order))):
             back = tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
             y = apply_single(TABLE["permute_dims"], y, {"axes": back})
@@ -202,8 +202,8 @@ def _true_positions(mask: Tensor, shape: Shape, axis: int) -> list[Tensor]:
             f"getitem: a boolean index of shape {mask.shape} does not fit the axes from {axis} on of shape {shape}; "
             "the lengths must be equal, or 0"
         )
-    found = apply_single(TABLE["argwhere"], mask if mask.ndim else mask.reshape(1))
-    return [found[:, each] for each in range(max(mask.ndim, 1))]
+    found = apply_single(TABLE["argwhere"], mask if mask.ndim else _reshaped(mask, (1,)))
+    return [getitem(found, (slice(None), each)) for each in range(max(mask.ndim, 1))]
 
 
 def _view_shape(shape: Shape, key: Key) -> Shape:
@@ -217,6 +217,10 @@ def _view_shape(shape: Shape, key: Key) -> Shape:
         if isinstance(entry, slice):
             kept.append(len(range(*entry.indices(length))))
     return tuple(kept)
+
+
+def _reshaped(x: Tensor, shape: Shape) -> Tensor:
+    return x if x.shape == shape else apply_single(TABLE["reshape"], x, {"shape": shape})
 
 
 def _is_whole(key: Key) -> bool:
@@ -238,7 +242,7 @@ def fitting(x: Tensor, value: Any) -> Any:
             raise DTypeError(
                 f"a {value.dtype} value does not fit into a {x.dtype} tensor; convert it with .astype({str(x.dtype)!r})"
             )
-        return value.astype(x.dtype)
+        return converted(value, x.dtype)
     return value
 
 
@@ -252,14 +256,12 @@ def updated(x: Tensor, key: Any, value: Any, update: str = "set") -> Tensor:
             room = x.ndim - mask.ndim
             if getattr(value, "ndim", 0) <= room:  # the same for all: how many are true does not matter
                 changed = value if elementwise is None else apply(TABLE[elementwise], (x, value))
-                mask = mask.reshape((*mask.shape, *(1,) * room)) if room else mask
-                return apply(WHERE, (mask, changed, x))
+                return apply(WHERE, (_reshaped(mask, (*mask.shape, *(1,) * room)), changed, x))
         return Selection.of(x, key).updated(x, indexed, value)
     params = {"key": resolve_key(key, x.shape)}
     if elementwise is not None:
         value = apply(TABLE[elementwise], (apply_single(GETITEM, x, params), value))
-    assert SCATTER.parameters is not None
-    return apply(SCATTER, (x, value), SCATTER.parameters(x, value, **params))
+    return apply(SCATTER, (x, value), SCATTER.parameters(x, value, **params))  # type: ignore[misc]
 
 
 class At:
@@ -309,6 +311,3 @@ class Place:
     def max(self, value: Any) -> Tensor:
         """The greater of the elements and `value`."""
         return updated(self._x, self._key, value, "max")
-
-
-__all__ = ["At", "Place", "Selection", "fitting", "getitem", "holds_arrays", "updated"]

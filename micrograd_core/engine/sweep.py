@@ -109,15 +109,14 @@ def sweep(
     if autocasts and autocast_dtype() is not None:  # rules compute in the dtypes of what was recorded
         with suspended():
             return sweep(root, cotangent, retain, recorded, targets)
-    if targets is None:
-        waiting, needed = count_consumers(root), None
-    else:
-        waiting = count_consumers(root, targets)
-        needed = leading_to(targets, in_order(root, waiting, targets))
+    waiting = count_consumers(root, targets or ())
+    needed = None if targets is None else leading_to(targets, in_order(root, waiting, targets))
     cotangents = {id(root): cotangent}
     ends: dict[int, Any] = {}  # leaves and targets reached, by identity
     aliased: set[int] = set()  # those of them whose cotangent is, or views, that of another node
     ready = [root]
+    # The hot path of all gradients, written out: a call for each operand, or a comprehension, which would make cells of
+    # these variables, costs 1 to 5 % of a sweep.
     while ready:
         record = ready.pop()
         if not record:  # by a hook or a signal handler, meanwhile

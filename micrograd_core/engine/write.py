@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.engine.apply import Recorded, apply, prepare
-from micrograd_core.engine.array import Storage, refuse_leaf, shared_beyond
+from micrograd_core.engine.array import Storage, detach, refuse_leaf, shared_beyond
 from micrograd_core.engine.graph import Leaf, parents_of
 from micrograd_core.engine.keys import fitting, holds_arrays, updated
 from micrograd_core.engine.modes import records_at
@@ -41,45 +41,58 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
         Where the value's kind of number does not fit the tensor's.
     """
     source, value = value if operand is None else operand, fitting(x, value)
-    if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
-        raise GraphError(
-            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
-            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
-        )
-    records = records_at(x._kernels.depth) and (x.requires_grad or getattr(value, "requires_grad", False))
-    real = not records and not x.requires_grad and (x._storage is None or not x._storage.tracked)
+    _refuse_batched(x, value)
+    records = records_at(x._kernels.depth) and (x._record is not None or getattr(value, "_record", None) is not None)
+    real = not records and x._record is None and (x._storage is None or not x._storage.tracked)
     selects = holds_arrays(key)
     if selects:
         key, value = ..., updated(x, key, value)
     # the result of an operator is fresh: where a copy is due, it is one already, unless it lost what `x` records
     whole = selects or (
-        operand is not None and value._handle.shape == x._handle.shape and value.requires_grad is records
+        operand is not None and value._handle.shape == x._handle.shape and (value._record is not None) is records
     )
     params: dict[str, Any] = {}
     if real or not whole:
-        assert SCATTER.parameters is not None
-        params = SCATTER.parameters(x, value, key=key)
+        params = SCATTER.parameters(x, value, key=key)  # type: ignore[misc]
     kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
     place = kin and not whole and operand is None and _is_place(x, params, source)
     if place and (not records or _in_graph(source, x)) and not (real and "strided" not in x._kernels.capabilities):
         return  # ``x[key] += 1`` has written already, unless the device gave a copy as ``x[key]``
-    if real:
-        _, kernels, _, (_, ready) = prepare(SCATTER, (x, value))
-        if kernels.assign(x._handle, getattr(ready, "_handle", ready), params["key"]):
-            if x._storage is not None:
-                x._storage.written()
-            return
+    if real and _assigned(x, params["key"], value):
+        return
     chain, top = _written(x, augmented=operand is not None)
-    if records:
-        for tensor in chain[: top + 1]:
-            refuse_leaf(tensor)
+    for tensor in chain[: top + 1]:
+        refuse_leaf(tensor)
     followers, apart = _followers(chain, top, source, place) if kin else ([], [])
     if shared_beyond(*chain, *(view for view, _, _ in followers), *apart):
         raise GraphError(
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
             "because gradients were recorded from one of them; write into x.copy(), or delete the other one first"
         )
-    fresh = [value if whole else apply(SCATTER, (x, value), params)]
+    _replace(chain, top, value if whole else apply(SCATTER, (x, value), params), followers, records)
+
+
+def _refuse_batched(x: Tensor, value: Any) -> None:
+    if value.__class__ is x.__class__ and value._kernels.depth > x._kernels.depth:
+        raise GraphError(
+            "inside vmap the value is one of a batch, but the tensor written to is the same for all; start from one "
+            "that is batched, such as x * 0, or build the result with stack([...]) or where(...)"
+        )
+
+
+def _assigned(x: Tensor, key: Any, value: Any) -> bool:
+    """Write into the memory of `x` itself, where the device can."""
+    _, kernels, _, (_, ready) = prepare(SCATTER, (x, value))
+    if not kernels.assign(x._handle, getattr(ready, "_handle", ready), key):
+        return False
+    if x._storage is not None:
+        x._storage.written()
+    return True
+
+
+def _replace(chain: list[Tensor], top: int, new: Tensor, followers: list[Any], records: bool) -> None:
+    """Let the first of a chain become `new`, its base what it has to be for that, and so on; then the followers."""
+    fresh = [new]
     for view, base in pairwise(chain):
         fresh.append(_put_back(view, base, fresh[-1]))
     last = len(chain) - 1
@@ -102,7 +115,7 @@ def _is_place(x: Tensor, params: dict[str, Any], value: Any) -> bool:
 
 def _again(origin: Any, base: Tensor) -> Tensor:
     """The view that `origin` tells of, made of `base` as it is now."""
-    return base.detach() if origin[1] is None else apply(origin[1], (base,), origin[2])
+    return detach(base) if origin[1] is None else apply(origin[1], (base,), origin[2])
 
 
 def _base(x: Tensor) -> Tensor | None:
@@ -173,8 +186,7 @@ def _put_back(view: Tensor, base: Tensor, new: Tensor) -> Tensor:
         k = Recorded.of(base.__class__, base._kernels)
         new = op.gradient[0](k, new, view, base, **params)
         new = new if new.shape == base.shape else unbroadcast(k, new, base.shape)
-        assert SCATTER.parameters is not None
-        params = SCATTER.parameters(base, new, key=...)
+        params = SCATTER.parameters(base, new, key=...)  # type: ignore[misc]
     return apply(SCATTER, (base, new), params)
 
 

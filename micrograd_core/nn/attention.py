@@ -90,7 +90,8 @@ class MultiheadAttention(Module):
         split = both.reshape((*x.shape[:2], stop - start, self.num_heads, features // self.num_heads))
         return [FUNCTIONS["permute_dims"](split[:, :, i], (0, 2, 1, 3)) for i in range(stop - start)]
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The features, and the heads."""
         return f"{self.in_proj_weight.shape[1]}, {self.num_heads}"
 
 

@@ -64,7 +64,8 @@ class Linear(Module):
         """Shape ``(..., in_features)`` to ``(..., out_features)``."""
         return FUNCTIONS["linear"](x, self.weight, 0.0 if self.bias is None else self.bias)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The features, and whether the bias is missing."""
         outputs, inputs = self.weight.shape
         return f"{inputs}, {outputs}{'' if self.bias is not None else ', bias=False'}"
 
@@ -169,7 +170,8 @@ class Embedding(Module):
         """Integers of any shape to (..., embedding_dim)."""
         return FUNCTIONS["embedding"](indices, self.weight)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The shape of the table."""
         return ", ".join(map(str, self.weight.shape))
 
 
@@ -195,7 +197,8 @@ class Dropout(Module):
         """Any shape."""
         return FUNCTIONS["dropout"](x, self.p, generator=self.generator) if self.training and self.p else x
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The probability of a zero."""
         return f"p={self.p}"
 
 
@@ -228,7 +231,8 @@ class LayerNorm(Module):
         axes = tuple(range(-self.weight.ndim, 0))
         return FUNCTIONS["layer_norm"](x, self.weight, self.bias, axis=axes, eps=self.eps)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The shape, and `eps`."""
         return f"{self.weight.shape}, eps={self.eps}"
 
 
@@ -250,7 +254,8 @@ class RMSNorm(Module):
         """Any leading axes."""
         return FUNCTIONS["rms_norm"](x, self.weight, axis=tuple(range(-self.weight.ndim, 0)), eps=self.eps)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The shape, and `eps`."""
         return f"{self.weight.shape}, eps={self.eps}"
 
 
@@ -339,7 +344,8 @@ class BatchNorm(Module):
             old = getattr(self, name)
             setattr(self, name, old * (1 - rate) + new.astype(old.dtype) * rate)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The channels, and the numbers."""
         return f"{self.running_mean.size}, eps={self.eps}, momentum={self.momentum}"
 
 

@@ -288,7 +288,8 @@ class Pass(Block):
         super().__init__(label, inputs, steps[-1][-2].shape[0])
         self.kernels, self.dtype, self.steps = kernels, dtype, steps
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Through all layers on the device: parameters get theirs here, those of the inputs are handed back."""
         k, steps = self.kernels, self.steps
         g = upload(k, gradients, (self.width,), self.dtype)
         found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
@@ -16,6 +16,9 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
+
+if TYPE_CHECKING:
+    from inspect import Signature
 
 
 class Module:
@@ -39,7 +42,8 @@ class Module:
         """What calling the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`, with the same arguments."""
         return self.forward(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -269,7 +273,8 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The layers, in their order."""
         return ", ".join(map(repr, self.layers))
 
 
@@ -295,29 +300,53 @@ class Flatten(Module):
         return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
+def _arguments(operation: str) -> Signature:
+    """What a `Call` takes: the optional operands and the parameters of its operation, in this order."""
+    from inspect import Signature, signature
+
+    op = TABLE[operation]
+    required = op.operands - len(op.optional)
+    found = list(signature(FUNCTIONS[operation]).parameters.values())[required:]
+    return Signature([each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in found])
+
+
+class _Signature:
+    """What `inspect` finds where a subclass of `Call` has no constructor of its own; only then is it imported."""
+
+    def __get__(self, instance: Call | None, owner: type[Call]) -> Signature:
+        if instance is not None or owner.__init__ is not Call.__init__ or owner is Call:
+            raise AttributeError("__signature__")
+        return _arguments(owner.operation)
+
+
 class Call(Module):
     """An operation of the op table as a module, with its parameters by name or in their order.
 
-    Optional operands, such as the weight of a loss, are its buffers.
+    Optional operands, such as the weight of a loss, are its buffers. A subclass is one line, ``class ReLU(Call,
+    operation="relu"): ...``; documentation and signature are those of the operation.
     """
 
     operation: ClassVar[str]
+    __signature__ = _Signature()
+
+    def __init_subclass__(cls, operation: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if operation:
+            cls.operation = operation
+            cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import inspect
-
-        op = TABLE[self.operation]
-        names = list(inspect.signature(FUNCTIONS[op.name]).parameters)
-        takes = names[op.operands - len(op.optional) :] if op.parameters is not None else []
-        unknown = [name for name in kwargs if name not in takes]
-        if unknown or len(args) > len(takes):
-            what = f"no argument {unknown[0]!r}" if unknown else f"no more than {len(takes)} arguments"
-            raise TypeError(f"{type(self).__name__} takes {what}; it takes {', '.join(takes) or 'none'}")
-        self.arguments = {**dict(zip(takes, args, strict=False)), **kwargs}
+        takes = _arguments(self.operation)
+        try:
+            self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            names = ", ".join(takes.parameters) or "no arguments"
+            raise TypeError(f"{type(self).__name__}: {error}; it takes {names}") from None
 
     def forward(self, *operands: Tensor) -> Tensor:
         """The operation on its operands."""
         return FUNCTIONS[self.operation](*operands, **self.arguments)
 
-    def facts(self) -> str:  # noqa: D102
+    def facts(self) -> str:
+        """The arguments that were given."""
         return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())

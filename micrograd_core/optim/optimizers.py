@@ -262,10 +262,12 @@ class SGD(Optimizer):
             raise ValueError("SGD: nesterov needs momentum > 0 and dampening = 0")
         self.momentum, self.dampening, self.weight_decay, self.nesterov = momentum, dampening, weight_decay, nesterov
 
-    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+    def keeps(self) -> tuple[str, ...]:
+        """The velocity, where there is momentum."""
         return ("velocity",) if self.momentum else ()
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """Heavy ball, or Nesterov's; the decay is a part of the gradient."""
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         if self.momentum:
@@ -331,10 +333,12 @@ class Adam(Optimizer):
             raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1); got {betas}")
         self.betas, self.eps, self.weight_decay = tuple(betas), eps, weight_decay
 
-    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+    def keeps(self) -> tuple[str, ...]:
+        """The number of steps, and the moments."""
         return "step", "m", "v"
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """By the first moment, over the root of the second; the decay is a part of the gradient."""
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         beta1, beta2 = self.betas
@@ -404,7 +408,8 @@ class AdamW(Adam):
         self._check(weight_decay=weight_decay)
         self.decay = weight_decay
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """Shrink, then `Adam` without decay."""
         return super().update(k, k.multiply(p, self.shrink) if self.decay else p, g, state)
 
     @property
@@ -444,10 +449,12 @@ class RMSprop(Optimizer):
         self._check(below=1, alpha=alpha)
         self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
 
-    def keeps(self) -> tuple[str, ...]:  # noqa: D102
+    def keeps(self) -> tuple[str, ...]:
+        """The mean of squares, and the velocity where there is momentum."""
         return ("square", "velocity") if self.momentum else ("square",)
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:  # noqa: D102
+    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """The gradient over the root of its mean square; the decay is a part of it."""
         if self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
         square = k.multiply(k.multiply(g, g), 1 - self.alpha)

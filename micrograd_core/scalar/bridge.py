@@ -108,12 +108,14 @@ class Elements(Block):
             width *= length
         super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
 
-    def prepare(self) -> Sequence[Any]:  # noqa: D102
+    def prepare(self) -> Sequence[Any]:
+        """The graph must be one that can be swept still."""
         if is_node(self.record):
             count_consumers(self.record)
         return super().prepare()
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """By a sweep over the tensors, whose leaves get theirs on the way."""
         handle = upload(self.kernels, gradients, self.shape, self.dtype)
         record = self.record
         found = [(record, handle)] if record.__class__ is Leaf else sweep(record, handle, True)
@@ -165,7 +167,8 @@ class Start(Block):
         super().__init__("start", inputs, 0)
         self.numbers = numbers
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Those it was made with."""
         return self.numbers
 
 

@@ -152,7 +152,8 @@ class Move(Block):
 
     __slots__ = ()
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """The number, as the device of the source keeps it."""
         (source,) = self.inputs
         return [placed(float(gradients[0]), source)]
 

@@ -38,7 +38,8 @@ class Run(Block):
         self.by_first = [x._da for x in nodes]
         self.by_second = [x._db for x in nodes]  # of a constant, the constant
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Operation after operation, by the chain rule."""
         (g,) = gradients
         self._grad = g  # for `unpack`: that of the result can be assigned
         found: list[Any] = []
@@ -65,6 +66,8 @@ def pack(value: Any) -> int:
 
 
 def _pack(value: Any) -> None:
+    # A node whose only reference is the operand slot of the next one is in nobody's hands: no program can ask for it,
+    # and none can tell if it becomes a number in a list. Weak references do not count, and are asked for beside.
     kind = value.__class__
     nodes: list[Any] = []
     x = value

@@ -85,11 +85,13 @@ class Matrix(Elements):
     def __reduce__(self) -> tuple[Any, ...]:
         return Matrix, (self.tensor,)
 
-    def prepare(self) -> Sequence[Any]:  # noqa: D102
+    def prepare(self) -> Sequence[Any]:
+        """As the tensor is now."""
         self._follow()
         return super().prepare()
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Nothing, where the tensor has stopped recording."""
         return super().pull(gradients) if self.record is not None else ()
 
     def _follow(self) -> None:

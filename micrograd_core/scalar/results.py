@@ -65,7 +65,8 @@ class Slopes(Block):
         super().__init__("jit", inputs, 1)
         self.slopes = slopes
 
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:  # noqa: D102
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Each slope times the gradient of the one result."""
         (g,) = gradients
         return [g * d for d in self.slopes]
 
@@ -166,7 +167,8 @@ class Result(Block):
         super().__init__("jit", [call.inputs[column] for column in columns], 1)
         self.call, self.row, self.columns = call, row, columns
 
-    def prepare(self) -> list[Any]:  # noqa: D102
+    def prepare(self) -> list[Any]:
+        """Those of the inputs that no other result of this call has asked the sweep for."""
         super().prepare()
         call = self.call
         swept = call.swept
@@ -179,7 +181,8 @@ class Result(Block):
         swept.reached.update(new)
         return [call.inputs[column] for column in new]
 
-    def carry(self) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+    def carry(self) -> Iterable[tuple[Any, Any]]:
+        """Nothing, until the last result that is swept comes: then what all of them give, at once."""
         call, swept = self.call, self.swept
         (swept.gradients[self.row],) = self.gradients
         swept.waiting -= 1

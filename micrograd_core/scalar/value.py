@@ -74,7 +74,8 @@ class Value:
     _on_host: ClassVar[bool] = True
     _uses: int  # how often the sweep in progress has yet to meet this node; 0 between sweeps
 
-    def __new__(cls, data: Any, device: str | Device | None = None) -> Any:  # noqa: D102
+    def __new__(cls, data: Any, device: str | Device | None = None) -> Any:
+        """A `DeviceValue` where the device is not the host."""
         if device is not None or FROM_ENVIRONMENT or chosen_device() is not None:
             where = devices.default_device() if device is None else devices.Device(device)
             if not where.is_cpu():

@@ -541,3 +541,10 @@ def test_out_of_memory_names_the_device_and_loses_nothing() -> None:
     y.sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [2.0]
+
+
+def test_of_numbers_alone_the_widest_decides() -> None:
+    condition = asarray([True, False])
+    for first, second, dtype in ((1, 2.5, "float32"), (2.5, 1, "float32"), (True, 3, "int64"), (1.0, 2j, "complex64")):
+        out = functions.FUNCTIONS["where"](condition, first, second)
+        assert (out.tolist(), str(out.dtype)) == ([first, second], dtype)

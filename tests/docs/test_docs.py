@@ -38,6 +38,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page for folder in (".", "docs", "backends/*", "plugins/*", "benchmarks") for page in ROOT.glob(f"{folder}/*.md")
 )
+LINKED = sorted([*PAGES, *ROOT.glob("backends/*/tests/*.md")])
 ON_A_GPU = {ROOT / "docs" / "cuda.md", ROOT / "backends" / "cuda" / "README.md"}  # where there is none, nothing runs
 FOR_AUTHORS = [page for page in PAGES if page.parent not in (ROOT, ROOT / "benchmarks") and page not in ON_A_GPU]
 FLAGS = doctest.NORMALIZE_WHITESPACE
@@ -62,7 +63,7 @@ def test_examples_of_the_pages(page: Path) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", prose):

@@ -18,6 +18,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, Value, random
 from micrograd_core.engine import backward
+from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
 
@@ -115,7 +116,7 @@ def test_a_child_gets_stuck_on_nothing_that_threads_were_doing(work: Callable[[]
             assert in_child(all_of_it) == "done"
 
 
-@pytest.mark.parametrize("lock", [backward._deposit, scalar_sweep.sweeping, random._lock, Device._lock])
+@pytest.mark.parametrize("lock", [backward._deposit, scalar_sweep.sweeping, random._lock, OPENING])
 def test_what_a_thread_had_locked_is_free_in_a_child(lock: Any) -> None:
     all_of_it()
     locked, done = threading.Event(), threading.Event()

@@ -34,6 +34,7 @@ from micrograd_core.engine import autocast as casting
 from micrograd_core.engine import backward, sweep
 from micrograd_core.engine import modes as grad_modes
 from micrograd_core.ground import context
+from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
 from tests.interrupts import EXHAUSTIVE, each_line
@@ -111,9 +112,7 @@ def everything() -> dict[str, Any]:
         "profiler": sys.getprofile(),
         "underway": (list(scalar_sweep.underway), list(scalar_sweep._roots)),
         "locked": [
-            each
-            for each in (random._lock, backward._deposit, scalar_sweep.sweeping, device.Device._lock)
-            if each._is_owned()
+            each for each in (random._lock, backward._deposit, scalar_sweep.sweeping, OPENING) if each._is_owned()
         ],
     }
 

@@ -34,6 +34,7 @@ from micrograd_core.errors import (
     ShapeError,
 )
 from micrograd_core.ground import files
+from micrograd_core.ground.opened import OPENED
 from micrograd_core.plugins import hookimpl
 from micrograd_core.tools import doctor, train
 from micrograd_core.tools.cli import main
@@ -218,7 +219,8 @@ def test_the_environment_may_hold_nonsense(
 ) -> None:
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr(plugins, "_managers", {})
-    monkeypatch.setattr(Device, "_opened", {})
+    for spec in list(OPENED):
+        monkeypatch.delitem(OPENED, spec)
     assert main(["train", "digits", "--epochs", "1"]) == 2
     error = capsys.readouterr().err
     assert words in error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
+import pydoc
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, asarray, checkpoint, nn, optim, vmap
 from micrograd_core.errors import ShapeError, TransformError
+from micrograd_core.ops import TABLE
 
 
 def drawn(*shape: int, seed: int = 0) -> Any:
@@ -97,11 +101,65 @@ def test_losses_are_modules_whose_weights_are_buffers() -> None:
     assert nn.NLLLoss()(logits.log_softmax(), t).item() == pytest.approx(nn.cross_entropy(logits, t).item())
 
 
-def test_unknown_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match="GELU takes no argument 'slope'; it takes approximate"):
-        nn.GELU(slope=1)
-    with pytest.raises(TypeError, match="ReLU takes no more than 0 arguments"):
-        nn.ReLU(1)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.GELU(slope=1), "GELU: got an unexpected keyword argument 'slope'; it takes approximate"),
+        (lambda: nn.ReLU(1), "ReLU: too many positional arguments; it takes no arguments"),
+        (
+            lambda: nn.MaxPool1d(stride=2),
+            "MaxPool1d: missing a required argument: 'kernel_size'; it takes kernel_size, ",
+        ),
+        (lambda: nn.Softmax(0, axis=1), "Softmax: multiple values for argument 'axis'; it takes axis"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value).startswith(words)
+
+
+CALLS = {name: kind for name, kind in vars(nn).items() if isinstance(kind, type) and issubclass(kind, nn.Call)}
+ARGUMENTS = {name: {"kernel_size": 2} if "Pool" in name else {} for name in CALLS if name != "Call"}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_modules_of_one_operation_say_what_they_are(name: str) -> None:
+    kind, operation = CALLS[name], CALLS[name].operation
+    function = mg.array.functions.FUNCTIONS[operation]
+    told = inspect.signature(kind).parameters
+    known = inspect.signature(function).parameters
+    assert list(told) == [each for each in known if each in told]
+    assert {each: told[each].default for each in told} == {each: known[each].default for each in told}
+    assert {each.kind for each in told.values()} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    missing = [each for each in known.values() if each.name not in told]
+    assert all(each.kind is each.POSITIONAL_ONLY for each in missing)
+    page = pydoc.render_doc(kind, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
+    assert not told or f"{name}{inspect.signature(kind)}" in page
+    assert str(TABLE[operation].doc).partition(".")[0] in page
+    made = kind(**ARGUMENTS[name])
+    assert repr(made) == f"{name}({', '.join(f'{key}={value}' for key, value in ARGUMENTS[name].items())})"
+    again = pickle.loads(pickle.dumps(made))
+    assert (type(again), again.arguments) == (kind, made.arguments)
+    assert isinstance(again, nn.Module)
+
+
+def test_a_module_of_one_operation_is_subclassed() -> None:
+    class Steep(nn.LeakyReLU):
+        def __init__(self, steepness: float) -> None:
+            super().__init__(1 / steepness)
+
+    class Cosine(nn.Call, operation="cos"):
+        """Waves."""
+
+    class Sine(nn.Call):  # as it was written before
+        operation = "sin"
+
+    assert str(inspect.signature(Steep)).startswith("(steepness:")
+    assert Steep(4)(asarray([-1.0])).tolist() == [-0.25]
+    assert repr(nn.Sequential(Steep(4), Cosine())) == "Sequential(Steep(negative_slope=0.25), Cosine())"
+    assert Cosine.__doc__ == "Waves."
+    assert [module(asarray([0.0])).tolist() for module in (Cosine(), Sine())] == [[1.0], [0.0]]
 
 
 def test_training_mode_reaches_every_module() -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from micrograd_core import Device, Value, draw, jit
-from micrograd_core.scalar import packing as scalar_runs
+from micrograd_core.scalar import packing
 from micrograd_core.scalar.sweep import reachable
 
 STEPS: tuple[Callable[[Any, Any, Any, Any], Any], ...] = (
@@ -177,25 +177,25 @@ def test_assigning_the_gradient_of_a_result_says_nothing_about_its_operands() ->
 
 def test_many_operations_on_the_end_of_a_chain_do_not_walk_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    count = scalar_runs.references
-    monkeypatch.setattr(scalar_runs, "references", lambda x: asked.append(0) or count(x))
+    count = packing.references
+    monkeypatch.setattr(packing, "references", lambda x: asked.append(0) or count(x))
     y, held = Value(1.0), []
-    for _ in range(scalar_runs.LONG):
+    for _ in range(packing.LONG):
         y = y * 1.0
         held.append(y)
     for _ in range(100):
         y * 1.0
-    assert 0 < len(asked) <= scalar_runs.LONG
+    assert 0 < len(asked) <= packing.LONG
 
 
 def test_an_interpreter_that_counts_no_references_packs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "getrefcount")
-    alone = runpy.run_path(scalar_runs.__file__)
-    monkeypatch.setattr(scalar_runs, "references", alone["references"])
-    monkeypatch.setattr(scalar_runs, "ALONE", alone["ALONE"])
+    alone = runpy.run_path(packing.__file__)
+    monkeypatch.setattr(packing, "references", alone["references"])
+    monkeypatch.setattr(packing, "ALONE", alone["ALONE"])
     y, *_ = chain(1000)
     assert type(y._a._a) is Value
-    assert not any(type(node) is scalar_runs.Run for node in reachable(y))
+    assert not any(type(node) is packing.Run for node in reachable(y))
 
 
 def test_a_traced_function_follows_a_packed_chain() -> None:
