@@ -71,6 +71,10 @@ def jit(f: Callable[..., Any]) -> Callable[..., Any]:
     return Jitted(f)
 
 
+class TensorGiven(TypeError):  # noqa: N818
+    """An argument is a tensor, so that the function is none of Values this time."""
+
+
 class Jitted:
     """A function and what it was compiled to, by kind of arguments."""
 
@@ -122,7 +126,9 @@ def _flatten(x: Any, flat: list[Any]) -> Any:
         return x.__class__
     if isinstance(x, (list, tuple)):
         return type(x), tuple([_flatten(each, flat) for each in x])
-    if isinstance(x, (Tensor, DeviceValue)):
+    if isinstance(x, Tensor):
+        raise TensorGiven
+    if isinstance(x, DeviceValue):
         raise TypeError(
             f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it without jit"
         )
