@@ -57,8 +57,8 @@ class Host:
         for x in given:
             if x.__class__ is not HostNumber and not isinstance(x, (int, float)):
                 raise TraceError(
-                    f"jit: a learning rate or the number of a step meets a {type(x).__name__} inside a traced function, "
-                    "where only optimisers use them with tensors; keep it in a 0-d tensor instead"
+                    f"jit: a learning rate or the number of a step meets a {type(x).__name__} inside a traced "
+                    "function, where only optimisers use them with tensors; keep it in a 0-d tensor instead"
                 )
         key = function, *[("host", x.index) if x.__class__ is HostNumber else (type(x), x) for x in given]
         if key not in self._known:

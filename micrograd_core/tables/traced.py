@@ -24,6 +24,8 @@ from micrograd_core.ops import TABLE, Op
 from micrograd_core.tables.host import HostNumber, Position
 from micrograd_core.tables.raw import Kernels
 
+UNSHAPED: Final = frozenset({"argwhere"})
+"""Operations whose shape depends on numbers; nonzero, unique and masks as indices stand on them."""
 ROOM: Final = str(Path(__file__).parents[1])
 """The folder of this package: lines in it are not the user's."""
 
@@ -109,6 +111,9 @@ class Recorder:
         for x in params.values():
             if x.__class__ is HostNumber:
                 float(x)  # refuses
+        if not op.operands and operands:  # a range of numbers that are known
+            made = real(*operands, **params)
+            return self.input(("constant", made), made, ("made", op.name, operands, repr(params)))
         beside = next((x.dtype for x in operands if x.__class__ is Traced), None)
         handles = [self._operand(op, x, beside) for x in operands]
         given = [x.real if x.__class__ is Traced else x for x in handles]
@@ -182,18 +187,18 @@ class TracedTable(Kernels):
 
     def __init__(self, real: Kernels, trace: Recorder) -> None:
         super().__init__(_TracedBackend(real, trace))
-        self.root_below, self.device, self.trace = real, real.device, trace
+        self.root_below, self.device, self.recorder = real, real.device, trace
 
     def _bind(self, name: str) -> Callable[..., Any]:
         op, real = TABLE[name], self.root_below
-        if self.trace.over:
-            return partial(self.trace.emit, op)
+        if self.recorder.over:
+            return partial(self.recorder.emit, op)
         if not real.provides(op):
             return super()._bind(name)  # which refuses
-        if op.capability == "data-dependent-shapes":
+        if name in UNSHAPED:
             return partial(_refuse_shapes, name)
         if name.startswith("random_") or (real.is_native(name) and name != "dropout"):
-            return partial(self.trace.emit, op)
+            return partial(self.recorder.emit, op)
         return super()._bind(name)
 
     def is_native(self, name: str) -> bool:
@@ -202,7 +207,7 @@ class TracedTable(Kernels):
 
     def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Any:
         real = self.root_below.constant(values, shape, dtype)
-        return self.trace.input(("constant", real), real)
+        return self.recorder.input(("constant", real), real)
 
     def transfer(self, x: Any, *, source: Kernels, target: Kernels) -> Any:
         """A program runs on one device."""
@@ -214,8 +219,8 @@ class TracedTable(Kernels):
 
 def _refuse_shapes(name: str, *operands: Any, **params: Any) -> Any:
     raise TraceError(
-        f"jit: the shape of what {name} gives depends on numbers, and a program has fixed shapes; use where(condition, "
-        f"a, b) or a mask that is multiplied with, or call the function without jit{where()}"
+        f"jit: the shape of what {name} gives (a mask as an index, nonzero, unique) depends on numbers, and a program "
+        f"has fixed shapes; use where(condition, a, b), or call the function without jit{where()}"
     )
 
 

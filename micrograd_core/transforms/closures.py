@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from operator import is_
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
@@ -19,8 +20,20 @@ from micrograd_core.random import Generator
 PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, DType, Device)
 """What is compared by value, and leads nowhere."""
 OURS: Final = __name__.partition(".")[0]
-OUTSIDE: Final = frozenset({"builtins", "numpy", "functools", "types", "typing", "collections", "threading", "logging"})
+ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "transforms"})
+"""Of this package, where objects are that a function computes with."""
+OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 """Libraries whose objects lead to no tensors."""
+
+
+@cache
+def is_library(name: str) -> bool:
+    """Whether a module is an installed library, whose globals lead to no tensors of the user's."""
+    home = name.partition(".")[0]
+    if home == "__main__":
+        return False
+    file = getattr(sys.modules.get(home), "__file__", None) or ""
+    return home in OUTSIDE or home == OURS or "site-packages" in file or "dist-packages" in file
 
 
 class Watch:
@@ -87,7 +100,9 @@ class Reach:
             yield from x.values()
         elif isinstance(x, (list, tuple, set, frozenset)):
             if isinstance(x, list):
-                self.watches.append(Watch(lambda i: f"entry {i} of a list", x.copy, partial(x.__setitem__, slice(None))))
+                self.watches.append(
+                    Watch(lambda i: f"entry {i} of a list", x.copy, partial(x.__setitem__, slice(None)))
+                )
             elif isinstance(x, set):
                 self.watches.append(Watch(lambda i: "a set", lambda: [*x], lambda values: _refill(x, values)))
             yield from x
@@ -96,24 +111,18 @@ class Reach:
 
     def _function(self, f: FunctionType) -> Iterator[Any]:
         for cell in f.__closure__ or ():
-            self.watches.append(
-                Watch(
-                    lambda i, f=f: f"a variable that {f.__name__} closes over",
-                    partial(_contents, cell),
-                    lambda values, cell=cell: values and setattr(cell, "cell_contents", values[0]),
-                )
-            )
+            self.watches.append(_of_cell(cell, f.__name__))
             yield from _contents(cell)
         yield from f.__defaults__ or ()
         yield from (f.__kwdefaults__ or {}).values()
         yield from (x for name, x in vars(f).items() if name == "__wrapped__")
-        if (f.__module__ or "").partition(".")[0] in (OURS, *OUTSIDE):
+        if is_library(f.__module__ or ""):
             return
         names = tuple(dict.fromkeys(_names(f.__code__)))
         yield from self._looked_up(f.__globals__, names)
         for name in names:
             module = f.__globals__.get(name)
-            if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (OURS, *OUTSIDE):
+            if isinstance(module, ModuleType) and not is_library(module.__name__):
                 yield from self._looked_up(vars(module), names)
 
     def _looked_up(self, space: dict[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
@@ -124,9 +133,14 @@ class Reach:
 
     def _object(self, x: Any) -> Iterator[Any]:
         kind = type(x)
+        if hasattr(kind, "call_with_tensors"):  # under jit, too
+            yield x.__wrapped__
+            return
         home = (kind.__module__ or "").partition(".")[0]
         if hasattr(kind, "changing"):
             self.changing[id(x)] = x
+        if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
+            return
         if home in OUTSIDE:
             return
         self.values = self.values or hasattr(kind, "_da")
@@ -141,7 +155,7 @@ class Reach:
             for name in getattr(each, "__slots__", ()):
                 value = getattr(x, name, None) if isinstance(name, str) and name != "__weakref__" else None
                 yield value
-            if (each.__module__ or "").partition(".")[0] not in (OURS, *OUTSIDE):
+            if not is_library(each.__module__ or ""):
                 yield from (f for f in vars(each).values() if isinstance(f, FunctionType))
 
 
@@ -154,6 +168,14 @@ def _of_dict(x: dict[Any, Any], what: str) -> Watch:
         return list(x)[i % len(x)] if x else None
 
     return Watch(lambda i: f"{what} {key(i)!r}", lambda: [*x, *x.values()], put, lambda i: (x, key(i)))
+
+
+def _of_cell(cell: CellType, name: str) -> Watch:
+    def put(values: list[Any]) -> None:
+        for value in values:
+            cell.cell_contents = value
+
+    return Watch(lambda i: f"a variable that {name} closes over", partial(_contents, cell), put)
 
 
 def _of_names(x: dict[Any, Any], names: tuple[str, ...], what: str) -> Watch:

@@ -23,7 +23,6 @@ from micrograd_core.ground.context import default_devices, half_types, levels, p
 from micrograd_core.ground.locks import lock
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
-from micrograd_core.scalar.jit import TensorGiven
 from micrograd_core.scalar.value import Value
 from micrograd_core.transforms.closures import PLAIN, Reach
 from micrograd_core.transforms.replay import Replay
@@ -36,7 +35,7 @@ MANY: Final = 8
 _tracing = lock()  # tensors stand for values of a program meanwhile
 
 
-class Jitted:
+class Jitted(JittedScalars):
     """A function, and what it was compiled to.
 
     Attributes
@@ -48,21 +47,19 @@ class Jitted:
     """
 
     def __init__(self, f: Callable[..., Any], static_argnames: str | Iterable[str] = ()) -> None:
-        if not callable(f):
-            raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
+        super().__init__(f)
         functools.update_wrapper(self, f)
-        self.__wrapped__ = f
         self._static = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
         self._names: list[str] = []
         if self._static:
             self._names = list(inspect.signature(f).parameters)
             unknown = sorted(self._static - set(self._names))
             if unknown:
-                raise ValueError(f"jit: there is no parameter {unknown[0]!r}; the function has {', '.join(self._names)}")
+                raise ValueError(
+                    f"jit: there is no parameter {unknown[0]!r}; the function has {', '.join(self._names)}"
+                )
         self._programs: dict[Any, list[Replay]] = {}
-        self._last: Replay | None = None
-        self._scalars = JittedScalars(f)
-        self._of_scalars: bool | None = None
+        self._replay: Replay | None = None
         self.traces = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -72,16 +69,16 @@ class Jitted:
         """Call the compiled function, after compiling it if need be."""
         if programs.get() is not None or levels.get():  # part of what is around it
             return self.__wrapped__(*args, **kwargs)
-        if self._of_scalars:
-            try:
-                return self._scalars(*args, **kwargs)
-            except TensorGiven:
-                pass
+        return self.call_with_tensors(args, kwargs)
+
+    def call_with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it as a function of tensors, unless it turns out to be one of Values."""
         flat: list[Any] = []
         roots: list[Any] = []
         kind = self._kind(args, kwargs, flat, roots)
         if self._is_scalar(kind, flat, roots):
-            return self._scalars(*args, **kwargs)
+            self.__class__ = _OfScalars  # so that no call has to ask again
+            return self(*args, **kwargs)
         tensors = [x for x in flat if isinstance(x, Tensor)]
         known = self._programs.get(kind, [])
         why = "arguments of another kind" if self._programs else ""
@@ -90,7 +87,7 @@ class Jitted:
             if not why:
                 result = replay(tensors)
                 if result is not None:
-                    self._last = replay
+                    self._replay = replay
                     if known[0] is not replay:
                         self._programs[kind] = [replay, *(each for each in known if each is not replay)]
                     return result[0]
@@ -114,7 +111,7 @@ class Jitted:
             self._programs[kind] = [replay, *self._programs.get(kind, [])][:MANY]
             for old in list(self._programs)[:-KEPT]:
                 self._programs.pop(old, None)
-            self._last = replay
+            self._replay = replay
         return replay
 
     def _kind(self, args: Any, kwargs: Any, flat: list[Any], roots: list[Any]) -> Any:
@@ -126,8 +123,10 @@ class Jitted:
             kwargs = {name: _Static(x) if name in self._static else x for name, x in kwargs.items()}
         described = tuple([_described(x, flat, roots) for x in args])
         if kwargs:
-            described = described, tuple((name, _described(x, flat, roots)) for name, x in sorted(kwargs.items()))  # type: ignore[assignment]
-        return described, grad_mode(), half_types.get(), default_devices.get(), precisions.get()
+            described = described, tuple((name, _described(x, flat, roots)) for name, x in sorted(kwargs.items()))
+        identities = list(map(id, flat))
+        twice = len(set(identities)) < len(flat) and tuple(map(identities.index, identities))
+        return described, twice, grad_mode(), half_types.get(), default_devices.get(), precisions.get()
 
     def _is_scalar(self, kind: Any, flat: list[Any], roots: list[Any]) -> bool:
         """Whether it is a function of Values: by its arguments, or where these do not tell, by what it closes over."""
@@ -137,13 +136,12 @@ class Jitted:
                 "jit: the function gets Values and Tensors, which are compiled in different ways; make tensors of the "
                 "Values with Value.stack([...]), or call it without jit"
             )
-        if flat and not values or kind in self._programs:
+        if (flat and not values) or kind in self._programs:
             return False
-        reach = Reach([self.__wrapped__, *roots])
-        values += reach.values
-        floats = not values and not reach.tensors and _has_float(kind[0])
-        self._of_scalars = bool(values) or floats
-        return self._of_scalars
+        if not values:
+            reach = Reach([self.__wrapped__, *roots])
+            values = reach.values or (not reach.tensors and _has_float(kind[0]))
+        return bool(values)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and compile for such arguments, without a call: `program`, and `source` in the device's language."""
@@ -157,12 +155,18 @@ class Jitted:
     @property
     def source(self) -> str:
         """What ran last, in the language it was compiled to."""
-        return Lowered(self._last).source if self._last else self._scalars.source
+        return Lowered(self._replay).source if self._replay else super().source
 
     @property
     def program(self) -> Program | None:
         """The program that ran last. `str` shows it, a line for each step."""
-        return self._last.program if self._last else self._scalars.program
+        return self._replay.program if self._replay else super().program
+
+
+class _OfScalars(Jitted):
+    """A function that gets Values, or floats; with a tensor among them it is one of tensors that time."""
+
+    __call__ = JittedScalars.__call__
 
 
 class Lowered:
@@ -281,9 +285,10 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[
 
     Notes
     -----
-    A kind is: shapes, dtypes, devices, which tensors record, Python's numbers and strings, the identity of other
-    objects, and the modes around the call (``no_grad``, ``autocast``, the default device). Globals, closures and
-    attributes that `f` reaches are looked at before each call; where one has changed, `f` is traced again.
+    The 128 kinds that were used last are kept. A kind is: shapes, dtypes, devices, which tensors record, Python's
+    numbers and strings, the identity of other objects, and the modes around the call (``no_grad``, ``autocast``, the
+    default device). Globals, closures and attributes that `f` reaches are looked at before each call; where one has
+    changed, `f` is traced again.
 
     Examples
     --------

@@ -211,18 +211,21 @@ class Replay:
         return [(x, "_handle", handle), (x, "_storage", None), (x, "_origin", None)]
 
 
-class _Otherwise(Exception):  # noqa: N818
+class _Otherwise(Exception):
     """A condition on Python's numbers comes out otherwise than when the function was traced."""
 
 
 class _Slot:
     """An entry of a dict, for `assign_all`."""
 
+    __slots__ = ("_space",)
+    _space: dict[Any, Any]
+
     def __init__(self, space: dict[Any, Any]) -> None:
-        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "_space", space)
 
     def __setattr__(self, name: Any, value: Any) -> None:
-        self.space[name] = value
+        self._space[name] = value
 
 
 class Derivative:
@@ -254,12 +257,13 @@ class Derivative:
     def node(self, value: Tensor, flat: list[Any], given: list[Any], found: list[Any]) -> Tensor:
         """The result as what the function made of the tensors that record."""
         inputs = [flat[x] if isinstance(x, int) else x for x in self.owners]
+        count = len(inputs)  # what is recorded holds no tensor
         handles = list(self._handles)
         for place, (is_input, i) in zip(self._places, self._saved, strict=True):
             handles[place] = given[i] if is_input else found[i]
 
         def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-            own = list(operands[: len(inputs)])
+            own = list(operands[:count])
             if records_at(self.kernels.depth) or g._kernels is not self.kernels:
                 return self._pull_recorded(g, own, given)
             filled = list(handles)
@@ -267,7 +271,10 @@ class Derivative:
                 filled[i] = conjugate(g)._handle
             if self._compiled is None:
                 self._compiled = member(self.kernels.backend, "compile")(self.program)
-            return [conjugate(wrap(Tensor, d, self.kernels, x.dtype, None)) for d, x in zip(self._compiled(*filled), own, strict=True)]
+            return [
+                conjugate(wrap(Tensor, d, self.kernels, x.dtype, None))
+                for d, x in zip(self._compiled(*filled), own, strict=True)
+            ]
 
         others = [x for x in flat if x._record is None]  # a write to an argument in between is noticed
         return node_of(JIT, value, inputs, pull, versions=[storage(x).version() for x in others])

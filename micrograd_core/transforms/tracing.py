@@ -104,7 +104,9 @@ class Trace(Recorder):
             self.entered[key] = self.input(source, x._handle, ("tensor", key))
             grad = getattr(x, "_grad", None) if record.__class__ is Leaf else None
             if record.__class__ is Leaf and (record.hooks or record.values is not None):
-                raise TraceError("jit: a tensor has hooks, which a program does not call; remove them, or go without jit")
+                raise TraceError(
+                    "jit: a tensor has hooks, which a program does not call; remove them, or go without jit"
+                )
             x._handle, x._kernels = self.entered[key], table
             if common is not None:
                 x._storage = storages.setdefault(id(common), Storage(common.tracked))
@@ -252,7 +254,8 @@ class Trace(Recorder):
     def _ref(self, x: Tensor) -> Ref:
         if x._handle.__class__ is not Traced or x._handle.trace is not self:
             raise TraceError(unseen("what the function changes"))
-        return x._handle.ref  # type: ignore[no-any-return]
+        ref: Ref = x._handle.ref
+        return ref
 
     def _kept(self, owner: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
         """What is new in an attribute that changes from call to call."""
