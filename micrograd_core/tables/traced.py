@@ -111,7 +111,8 @@ class Recorder:
         for x in params.values():
             if x.__class__ is HostNumber:
                 float(x)  # refuses
-        if not op.operands and operands:  # a range of numbers that are known
+        drawn = "block" in params and not table.root_below.is_native(op.name)
+        if not op.operands and (operands or drawn):  # numbers that are known
             made = real(*operands, **params)
             return self.input(("constant", made), made, ("made", op.name, operands, repr(params)))
         beside = next((x.dtype for x in operands if x.__class__ is Traced), None)
@@ -193,13 +194,12 @@ class TracedTable(Kernels):
         op, real = TABLE[name], self.root_below
         if self.recorder.over:
             return partial(self.recorder.emit, op)
-        if not real.provides(op):
-            return super()._bind(name)  # which refuses
         if name in UNSHAPED:
             return partial(_refuse_shapes, name)
-        if name.startswith("random_") or (real.is_native(name) and name != "dropout"):
-            return partial(self.recorder.emit, op)
-        return super()._bind(name)
+        if name == "dropout" and op.compose is not None:  # numbers are drawn before a program runs
+            return partial(op.compose, self)
+        getattr(real, name)  # refuses what the device has not
+        return partial(self.recorder.emit, op)
 
     def is_native(self, name: str) -> bool:
         """As on the device."""

@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
 from micrograd_core.compiler.program import Program, Ref
-from micrograd_core.engine.apply import recorded
+from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import shared_beyond, storage, wrap
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.hooks import conjugate
@@ -282,9 +282,9 @@ class Derivative:
     def _pull_recorded(self, g: Tensor, operands: list[Tensor], given: list[Any]) -> Sequence[Any]:
         """The program run on tensors that record, and swept: what can be differentiated again."""
         variables = [variable("jit", x, "an argument") for x in operands]
-        filled = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given]
+        filled = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given[: self.forward.inputs]]
         for at, x in zip(self.variables, variables, strict=True):
-            if at is not None:
+            if at is not None and at < len(filled):
                 filled[at] = x
         with recording(True, variables[0]._kernels.depth):
             value = interpret(self.forward, filled, self.kernels)[self.output]
@@ -296,11 +296,11 @@ class Derivative:
 
 def interpret(program: Program, tensors: Sequence[Any], kernels: Any) -> list[Any]:
     """The outputs of a program of tensors, recorded as any operations are."""
-    values = list(tensors)
+    values, k = list(tensors), Recorded.of(Tensor, kernels)
     for step in program.steps:
         op = TABLE[step.op]
         operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
-        made = recorded(Tensor, op, kernels)(*operands, **step.params)
+        made = getattr(k, op.name)(*operands, **step.params)
         values.extend(made) if op.parts is not None else values.append(made)
     return [values[x.number] if isinstance(x, Ref) else x for x in program.outputs]
 
