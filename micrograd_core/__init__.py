@@ -50,7 +50,7 @@ LATER = {
     "unique_values unstack",
     "nn.mlp": "Layer MLP Neuron",
     "scalar.drawing": "draw",
-    "scalar.jit": "jit",
+    "transforms.jit": "jit",
     "scalar.value": "Value",
     "transforms.anomaly": "detect_anomaly",
     "transforms.checkpoint": "checkpoint",

@@ -181,6 +181,7 @@ class DeviceMismatch(MicrogradError, ValueError):
     """Operands of one operation live on different devices. Nothing is ever moved implicitly."""
 
     def __init__(self, op: str, operands: Sequence[tuple[object, tuple[int, ...]]]) -> None:
+        self.devices = {str(device) for device, _ in operands}
         places = ", ".join(f"{device} (shape {shape})" for device, shape in operands)
         super().__init__(
             f"{op}: the operands are on different devices: {places}; move one of them with .to({str(operands[0][0])!r})"

@@ -23,7 +23,7 @@ from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, in
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import at_depth, draws, during, forking, generators, rewound, watched_draws
+from micrograd_core.ground.context import at_depth, draws, during, forking, generators, programs, rewound, watched_draws
 from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
@@ -68,6 +68,9 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
+        trace = programs.get()
+        if trace is not None:  # its numbers are the same at each call
+            trace.made.append(self)
         self._restart(key)
 
     def _restart(self, key: int) -> None:
@@ -82,11 +85,17 @@ class Generator:
 
     @state.setter
     def state(self, state: State) -> None:
+        trace = programs.get()
+        if trace is not None:
+            trace.refuse_seed(self)
         stream = self._stream()
         stream._key, stream._block, stream._splits = state
 
     def split(self, count: int = 2) -> tuple[Generator, ...]:
         """New generators with streams of their own. This one's stream goes on as if nothing had happened."""
+        trace = programs.get()
+        if trace is not None:
+            trace.refuse_seed(self)
         with _lock:
             stream = self._noted()
             first, stream._splits = stream._splits, stream._splits + count  # in one line: no signal handler in between
@@ -97,7 +106,8 @@ class Generator:
         with _lock:
             stream = self._noted()
             block, stream._block = stream._block, stream._block + -(-words // 4)  # in one line, as above
-        return {"key": stream._key, "block": block}
+        trace = programs.get()
+        return {"key": stream._key, "block": block if trace is None else trace.position(self, block)}
 
     def _stream(self) -> Generator:
         """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""

@@ -17,12 +17,13 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply, create
 from micrograd_core.engine.ingest import from_dlpack as engine_from_dlpack
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ground.context import at_hand
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
 
 
 def _kernels(device: Any) -> Any:
-    return (default_device() if device is None else Device(device)).kernels
+    return at_hand((default_device() if device is None else Device(device)).kernels)
 
 
 def _finish(x: Tensor, requires_grad: bool) -> Tensor:

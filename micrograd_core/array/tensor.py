@@ -20,6 +20,7 @@ from micrograd_core.engine.keys import At, getitem
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.engine.write import write
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
+from micrograd_core.ground.context import at_hand
 from micrograd_core.layout import Layout, resolve_axis
 from micrograd_core.ops import TABLE
 
@@ -284,7 +285,7 @@ class Tensor(Operators):
         This tensor itself if there is nothing to do.
         """
         place, kind = destination(device, dtype)
-        target = self._kernels if place is None else place.kernels
+        target = self._kernels if place is None else at_hand(place.kernels)
         converts = kind is not None and kind is not self.dtype
         if target is self._kernels:
             return self.astype(kind) if converts else self

@@ -186,17 +186,20 @@ def straight_line(
 ) -> Callable[..., tuple[Any, ...]]:
     """`program` as a function of its input handles that calls one kernel after the other.
 
-    `compose` gives the composition of an operation, for a call that its kernel declines; `dtypes` the device's own
-    dtype for the name of one, for kernels that take these.
+    `compose` gives the composition of an operation that has no kernel, or whose kernel declines a call; `dtypes` the
+    device's own dtype for the name of one, for kernels that take these.
 
     Raises
     ------
     KeyError
-        When `kernel` knows none for a step: a program holds operations that its device has.
+        When there is neither kernel nor composition for a step.
     """
     bound = []
     for step in program.steps:
         function, params, op = kernel(step.op), step.params, TABLE[step.op]
+        if function is None and compose is not None and op.compose is not None:
+            bound.append((step.op, compose(step.op), step.operands, params, op.parts is not None))
+            continue
         if function is None:
             raise KeyError(f"the program needs a kernel for {step.op!r}")
         if dtypes is not None and op.result is requested and isinstance(params.get("dtype"), DType):

@@ -12,7 +12,7 @@ import pytest
 from micrograd_core import plugins
 from micrograd_core.array.tensor import asarray
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import cases, formed, is_differentiable
+from micrograd_core.conformance.cases import cases, formed, is_compiled, is_differentiable
 from micrograd_core.conformance.extremes import large, special
 from micrograd_core.conformance.limit import SECONDS, limited
 from micrograd_core.conformance.matrix import facts
@@ -96,11 +96,12 @@ class Suite:
         """
         dtypes, capabilities = Device(cls.device).kernels.backend.dtypes, Device(cls.device).capabilities
         gradient = "gradient" in test
+        compiled = "jit" in test
         tables: dict[str, Callable[[], dict[str, Any]]] = {
             "case": lambda: {
                 each.id: each
                 for each in cases(dtypes, capabilities, floating_only=gradient)
-                if not gradient or is_differentiable(each)
+                if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, gradient))
             },
             "dtype": lambda: {name: name for name in dtypes if name in DTYPES},
             "formed": lambda: formed(dtypes, capabilities),

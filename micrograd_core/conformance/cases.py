@@ -16,6 +16,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.ground.context import at_hand
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
 # How a tensor of given numbers comes to lie in memory: (array, upload) → tensor. Arrays have at least one axis.
@@ -41,7 +42,7 @@ def upload(array: Any, device: Device, dtype: str = "") -> Tensor:
     """A host array as a tensor, of the dtype it stands for."""
     if dtype != "bfloat16":
         return asarray(np.ascontiguousarray(array) if array.ndim else array, device=device)
-    kernels = device.kernels
+    kernels = at_hand(device.kernels)
     handle = kernels.upload(pack(array.ravel().tolist(), bfloat16), array.shape, bfloat16)
     return wrap(Tensor, handle, kernels, bfloat16, None)
 
@@ -267,6 +268,15 @@ def _accepts(op: Op, sample: Sample, dtype: str) -> bool:
     return all(kind in op.accepted(i) for i in range(abs(op.operands)) if i not in op.separate) and not (
         scalars and "floating" not in kind
     )
+
+
+def is_compiled(case: Case, gradient: bool) -> bool:
+    """Whether a case is tried under `jit`.
+
+    Layouts are the kernels' business, so one is enough; in derivatives three dtypes stand for those that a compiler
+    prints something of its own for.
+    """
+    return case.layout == "contiguous" and (not gradient or case.dtype in ("float32", "complex128", "bfloat16"))
 
 
 def is_differentiable(case: Case) -> bool:

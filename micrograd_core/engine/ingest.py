@@ -25,6 +25,7 @@ from micrograd_core.errors import (
     UnreadableHandle,
     UnsupportedDType,
 )
+from micrograd_core.ground.context import at_hand
 from micrograd_core.layout import MAX_DIMENSIONS, Shape, nest
 from micrograd_core.ops import TABLE
 
@@ -52,7 +53,7 @@ def as_array(
         return x.copy() if copy and x is data else x
     if copy is False and not is_elsewhere(data):
         raise ValueError("asarray: host data is always copied to a device; only a Tensor can be taken without a copy")
-    kernels: Any = (default_device() if device is None else Device(device)).kernels
+    kernels: Any = at_hand((default_device() if device is None else Device(device)).kernels)
     try:
         buffer, shape, found = ingest(data, wanted)
     except TypeError:

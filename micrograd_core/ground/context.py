@@ -94,6 +94,9 @@ computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", defa
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
 """A `scalar.jit.Trace` that takes note of what Values do."""
 
+programs: ContextVar[Any] = ContextVar("micrograd_program", default=None)
+"""A `transforms.tracing.Trace` that writes down what tensors do, while a function under `jit` is traced."""
+
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
 """The calls of `vmap` that this context is inside of, outermost first: `transforms.batching.Level`."""
 
@@ -103,9 +106,15 @@ def depth() -> int:
     return len(levels.get())
 
 
+def at_hand(root: Any) -> Any:
+    """The kernel table of tensors that are made from data here: a device's own, or the one that `jit` looks through."""
+    trace = programs.get()
+    return root if trace is None else trace.table_over(root)
+
+
 def at_depth(root: Any) -> Any:
     """The kernel table of tensors that are made here: a device's own, or inside `vmap` that of the innermost level."""
-    around = levels.get()
+    around, root = levels.get(), at_hand(root)
     return around[-1].table(root, len(around)) if around else root
 
 

@@ -9,8 +9,10 @@ from typing import Any
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
+from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
 from micrograd_core.ground.assignments import assign_all
+from micrograd_core.ground.context import programs
 
 
 def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
@@ -26,12 +28,14 @@ def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
 
     Returns
     -------
-    float
+    float, or in a function under `jit` a Tensor of shape ()
         The norm before; infinite or NaN if a gradient is, and then all gradients become NaN, for all to see.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm must be positive; got {max_norm}")
     owners = [p for p in params if p.grad is not None]
+    if programs.get() is not None and owners:
+        return _traced_clip(owners, float(max_norm))  # type: ignore[no-any-return]
     norms = _norms([p.grad for p in owners if p.grad is not None])
     total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
     if not total <= max_norm:
@@ -75,6 +79,20 @@ def _norm(g: Tensor) -> Tensor:
     scales = (greatest > 0) & (greatest < math.inf)
     scaled = sizes / FUNCTIONS["where"](scales, greatest, 1.0)
     return FUNCTIONS["where"](scales, greatest * (scaled * scaled).sum().sqrt(), greatest)
+
+
+def _traced_clip(owners: list[Tensor], max_norm: float) -> Any:
+    """The same without reading a number: where nothing is to be scaled, the factor is 1."""
+    with no_grad():
+        norms = FUNCTIONS["stack"]([_norm(p.grad.detach()) for p in owners if p.grad is not None and p.grad.size])
+        total = _norm(norms.astype("float64" if "float64" in owners[0]._kernels.backend.dtypes else "float32"))
+        finite = (total < math.inf).astype(total.dtype)
+        factor = FUNCTIONS["where"](total <= max_norm, 1.0, max_norm / total / finite)
+    for p in owners:
+        g = p.grad
+        assert g is not None
+        p._grad = wrap(Tensor, (g.detach() * factor.astype(g.dtype))._handle, g._kernels, g.dtype, None)
+    return total
 
 
 def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> None:

@@ -42,6 +42,8 @@ class Optimizer:
     What is copied or pickled together keeps its parameters in common: ``copy.deepcopy((model, rule))``.
     """
 
+    changing: ClassVar[tuple[str, ...]] = ("lr", "state")
+    """Attributes that may be others at each step, also in a function under `jit`."""
     together: ClassVar[str] = ""
     """The name of the kernel that steps many parameters at once."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from micrograd_core.ground.assignments import assign_all
+from micrograd_core.ground.context import programs
 
 if TYPE_CHECKING:
     from micrograd_core.optim.optimizers import Optimizer
@@ -38,12 +39,18 @@ class Schedule:
     [0.1, 0.1, 0.05, 0.05, 0.025]
     """
 
+    changing: ClassVar[tuple[str, ...]] = ("count",)
+
     def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], start: int = 0) -> None:
         self.optimizer, self.factor, self.base, self.count = optimizer, factor, optimizer.lr, start
         optimizer.lr = self.base * factor(start)
 
     def step(self) -> None:
         """Go on to the next step's rate; call it after the optimiser's own ``step``."""
+        trace = programs.get()
+        if trace is not None:  # done at each call of the traced function
+            trace.act(self.step, self.optimizer, self)
+            return
         count = self.count + 1
         assign_all([(self.optimizer, "lr", self.base * self.factor(count)), (self, "count", count)])
 

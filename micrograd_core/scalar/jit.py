@@ -34,45 +34,27 @@ CONSTANTS = (type(None), Number, str, bytes)
 """What a function may return that is the same at each call."""
 
 
-def jit(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of Values, compiled at its first call for each kind of arguments.
+class _TensorGivenError(Exception):
+    """An argument is a tensor, so that the function is none of Values this time."""
 
-    Parameters
-    ----------
-    f : function
-        Of Values and floats, and lists and tuples of them; other arguments must be hashable, and are part of the kind.
-        The 128 kinds that were used last are kept; any other is compiled again when it comes back.
-        Values that it closes over, such as the parameters of a network, are read anew at each call; of a computed one,
-        what it was computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training
-        step. A float that it closes over, or gets on its way, as from ``random.random()``, is a constant.
 
-    Returns
-    -------
-    function
-        Its results are as those of `f`, also in lists, tuples and dicts; a Value among them can be swept as ever.
+class Jitted:
+    """A function of Values and floats, and what it was compiled to, by kind of arguments.
+
+    Arguments are Values and floats, and lists and tuples of them; others must be hashable, and are part of the kind.
+    The 128 kinds that were used last are kept; any other is compiled again when it comes back. Values that the function
+    closes over, such as the parameters of a network, are read anew at each call; of a computed one, what it was
+    computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training step. A float that
+    it closes over, or gets on its way, as from ``random.random()``, is a constant.
 
     Raises
     ------
     TraceError
-        When a decision in `f` depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``. When
-        `f` returns what a replay cannot make.
+        When a decision depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``. When the
+        function returns what a replay cannot make.
     GraphError
-        When a Value that `f` assigns to comes by two names: twice as an argument, or as one and closed over.
-
-    Examples
-    --------
-    >>> square = jit(lambda x: x * x)
-    >>> a = Value(3.0)
-    >>> y = square(a)
-    >>> y.backward()
-    >>> y.data, a.grad
-    (9.0, 6.0)
+        When a Value that it assigns to comes by two names: twice as an argument, or as one and closed over.
     """
-    return Jitted(f)
-
-
-class Jitted:
-    """A function and what it was compiled to, by kind of arguments."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         if not callable(f):
@@ -86,9 +68,12 @@ class Jitted:
         if tracing.get() is not None:
             return self.__wrapped__(*args, **kwargs)
         flat: list[Any] = []
-        kind: Any = tuple([_flatten(x, flat) for x in args])
-        if kwargs:
-            kind = kind, tuple((name, _flatten(x, flat)) for name, x in sorted(kwargs.items()))
+        try:
+            kind: Any = tuple([_flatten(x, flat) for x in args])
+            if kwargs:
+                kind = kind, tuple((name, _flatten(x, flat)) for name, x in sorted(kwargs.items()))
+        except _TensorGivenError:
+            return self.call_with_tensors(args, kwargs)
         kind = kind, is_grad_enabled()
         program = self._compiled.get(kind)
         if program is None or program is not self._last:
@@ -96,6 +81,10 @@ class Jitted:
                 program = compile_scalars(self.__wrapped__, args, kwargs, kind[1])
             self._keep(kind, program)
         return program(flat)
+
+    def call_with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An argument is a tensor."""
+        raise TypeError("jit compiles functions of Values here; got a Tensor")
 
     def _keep(self, kind: Any, program: Traced) -> None:
         """Make a program the one used last, and let go of those beyond `KEPT`. Other threads may do so too."""
@@ -122,7 +111,9 @@ def _flatten(x: Any, flat: list[Any]) -> Any:
         return x.__class__
     if isinstance(x, (list, tuple)):
         return type(x), tuple([_flatten(each, flat) for each in x])
-    if isinstance(x, (Tensor, DeviceValue)):
+    if isinstance(x, Tensor):
+        raise _TensorGivenError
+    if isinstance(x, DeviceValue):
         raise TypeError(
             f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it without jit"
         )

@@ -1,0 +1,227 @@
+"""A device's kernel table that computes, and writes down what it computes: how `jit` sees a function.
+
+Everything above runs as ever, with this table in the place of the device's own: recording, sweeps, batches, optimisers.
+Its handles hold the device's handles, so shapes, dtypes and errors are the device's, and numbers are there; but nobody
+may read them, since the program that comes of it would be that of these numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from micrograd_core.backend import PROTOCOL
+from micrograd_core.compiler.builder import INPUT, Builder
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Ref, Step
+from micrograd_core.dtypes import DTYPES, DType
+from micrograd_core.errors import TraceError
+from micrograd_core.layout import Shape
+from micrograd_core.ops import TABLE, Op
+from micrograd_core.tables.host import HostNumber, Position
+from micrograd_core.tables.raw import Kernels
+
+UNSHAPED: Final = frozenset({"argwhere"})
+"""Operations whose shape depends on numbers; nonzero, unique and masks as indices stand on them."""
+ROOM: Final = str(Path(__file__).parents[1])
+"""The folder of this package: lines in it are not the user's."""
+
+
+def where() -> str:
+    """The user's line that led here, as the end of a sentence."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(ROOM):
+        frame = frame.f_back
+    return f" (in {frame.f_code.co_filename}, line {frame.f_lineno})" if frame is not None else ""
+
+
+class Traced:
+    """A handle of the device, and which value of the program it is."""
+
+    __slots__ = ("dtype", "real", "ref", "shape", "trace")
+
+    def __init__(self, trace: Recorder, ref: Ref, real: Any, shape: Shape, dtype: DType) -> None:
+        self.trace, self.ref, self.real, self.shape, self.dtype = trace, ref, real, shape, dtype
+
+
+class Recorder:
+    """One program that is being written, and where its inputs come from.
+
+    `sources` has, by the number of an input, a tuple that says from where: the first word says how to read the rest.
+    """
+
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.sources: dict[int, tuple[Any, ...]] = {}
+        self.over = False
+        self.table: TracedTable | None = None
+        self._real: list[Any] = []  # what identities in keys refer to
+
+    def table_over(self, root: Kernels) -> TracedTable:
+        """The table that writes down what a device is asked for. One program runs on one device."""
+        if self.table is None:
+            self.table = TracedTable(root, self)
+        if self.table.root_below is not root:
+            raise TraceError(
+                f"jit: the function computes on {self.table.device} and on {root.device}; a program runs on one "
+                f"device. Move tensors before the call{where()}"
+            )
+        return self.table
+
+    def given(self, ref: Ref) -> bool:
+        """Whether a value is an input."""
+        return self.builder.steps[ref.number].op == INPUT
+
+    def input(self, source: tuple[Any, ...], real: Any, key: Any = None) -> Traced:
+        """A value that is read at each call; the same `key` (by default, the handle) is the same value."""
+        assert self.table is not None
+        outline = self.table.root_below.outline(real)
+        ref = self.builder.emit(Step(INPUT, source, {}), outline, (INPUT, id(real) if key is None else key))
+        self._real.append(real)
+        self.sources.setdefault(ref.number, source)
+        return Traced(self, ref, real, outline.shape, outline.dtype)
+
+    def close(self) -> None:
+        """The program is written: handles that are still about are of no use any more."""
+        self.over = True
+        if self.table is not None:
+            vars(self.table).pop("batched", None)
+            for name in TABLE:  # they refer back
+                vars(self.table).pop(name, None)
+            vars(self.table).pop("recorded", None)
+
+    def emit(self, op: Op, *operands: Any, **params: Any) -> Any:
+        """Compute an operation on the device, and write it down."""
+        table = self.table
+        assert table is not None
+        if self.over:
+            raise TraceError(
+                f"{op.name}: a tensor has left the function under jit that it was made in; return it from that "
+                f"function instead of storing it{where()}"
+            )
+        real = getattr(table.root_below, op.name)
+        if "block" in params and params["block"].__class__ is Position:
+            place: Position = params["block"]
+            made = real(**{**params, "block": int(place)})
+            key = ("draw", op.name, id(place.generator), place.delta, repr(params))
+            return self.input(("draw", op.name, params, place.generator, place.delta), made, key)
+        for x in params.values():
+            if x.__class__ is HostNumber:
+                float(x)  # refuses
+        drawn = "block" in params and not table.root_below.is_native(op.name)
+        if not op.operands and (operands or drawn):  # numbers that are known
+            made = real(*operands, **params)
+            return self.input(("constant", made), made, ("made", op.name, operands, repr(params)))
+        beside = next((x.dtype for x in operands if x.__class__ is Traced), None)
+        handles = [self._operand(op, x, beside) for x in operands]
+        given = [x.real if x.__class__ is Traced else x for x in handles]
+        made = real(*given, **params)
+        named = tuple([x.ref if x.__class__ is Traced else x for x in handles])
+        step = Step(op.name, named, params)
+        if op.parts is not None:
+            outlines = [table.root_below.outline(x) for x in made]
+            refs = self.builder.emit_parts(step, outlines)
+            return tuple([self._made(*each) for each in zip(refs, made, outlines, strict=True)])
+        outline = table.root_below.outline(made)
+        return self._made(self.builder.emit(step, outline), made, outline)
+
+    def _made(self, ref: Ref, real: Any, outline: Outline) -> Traced:
+        return Traced(self, ref, real, outline.shape, outline.dtype)
+
+    def _operand(self, op: Op, x: Any, beside: DType | None) -> Any:
+        if x.__class__ is Traced:
+            if x.trace is not self:
+                raise TraceError(
+                    f"{op.name}: a tensor is of another call of a function under jit; return it there{where()}"
+                )
+            return x
+        if x.__class__ is HostNumber:
+            assert self.table is not None
+            dtype = beside or DTYPES["float32"]
+            real = self.table.root_below.constant((x.value,), (), dtype)
+            return self.input(("host", x.index, dtype), real, ("host", x.index, dtype))
+        if isinstance(x, (bool, int, float, complex)):
+            return x
+        raise TraceError(unseen(op.name) + where())
+
+
+def unseen(name: str) -> str:
+    """What to do with a tensor that nothing leads to."""
+    return (
+        f"jit: {name} takes a tensor that is neither an argument of the function nor found in what it closes over "
+        "(its closure, globals, and the attributes of what is there), so that a change of it would go unnoticed; pass "
+        "it as an argument"
+    )
+
+
+class _TracedBackend:
+    """The boundary's face of a device that is being traced."""
+
+    protocol = PROTOCOL
+
+    def __init__(self, real: Kernels, trace: Recorder) -> None:
+        self.real, self.trace = real, trace
+        self.device = real.backend.device
+        self.dtypes = {name: DTYPES[name] for name in real.backend.dtypes}
+        self.capabilities = frozenset(real.capabilities) - {"strided", "dlpack"}
+
+    def from_host(self, data: Any, shape: Shape, dtype: DType) -> Traced:
+        real = self.real.upload(data, shape, dtype)
+        return self.trace.input(("constant", real), real)
+
+    def to_host(self, x: Any) -> Any:
+        raise TraceError(
+            "jit: the numbers of a tensor are asked for inside a traced function, by bool(), float(), item(), "
+            "tolist(), numpy() or print(); what is decided by them would be decided for all later calls. Choose with "
+            f"where(condition, a, b), return the tensor and read it outside, or call the function without jit{where()}"
+        )
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        return None
+
+
+class TracedTable(Kernels):
+    """What `Kernels` is to a device, where a program is written down."""
+
+    def __init__(self, real: Kernels, trace: Recorder) -> None:
+        super().__init__(_TracedBackend(real, trace))
+        self.root_below, self.device, self.recorder = real, real.device, trace
+
+    def _bind(self, name: str) -> Callable[..., Any]:
+        op, real = TABLE[name], self.root_below
+        if self.recorder.over:
+            return partial(self.recorder.emit, op)
+        if name in UNSHAPED:
+            return partial(_refuse_shapes, name)
+        if name == "dropout" and op.compose is not None:  # numbers are drawn before a program runs
+            return partial(op.compose, self)
+        getattr(real, name)  # refuses what the device has not
+        return partial(self.recorder.emit, op)
+
+    def is_native(self, name: str) -> bool:
+        """As on the device."""
+        return self.root_below.is_native(name)
+
+    def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Any:
+        real = self.root_below.constant(values, shape, dtype)
+        return self.recorder.input(("constant", real), real)
+
+    def transfer(self, x: Any, *, source: Kernels, target: Kernels) -> Any:
+        """A program runs on one device."""
+        raise TraceError(
+            f"jit: a tensor is moved from {source.device} to {target.device} inside a traced function, and a program "
+            f"runs on one device; move it before the call, or after{where()}"
+        )
+
+
+def _refuse_shapes(name: str, *operands: Any, **params: Any) -> Any:
+    raise TraceError(
+        f"jit: the shape of what {name} gives (a mask as an index, nonzero, unique) depends on numbers, and a program "
+        f"has fixed shapes; use where(condition, a, b), or call the function without jit{where()}"
+    )
+
+
+__all__ = ["Recorder", "Traced", "TracedTable", "unseen", "where"]

@@ -1,0 +1,362 @@
+"""One trace of a function of tensors: everything it can reach stands for values of a program while it runs.
+
+The function runs on its real arguments, so that shapes and errors are real; afterwards all is as it was. What it would
+have changed is found by looking: tensors, gradients, what optimisers keep, attributes, generators. It becomes a result
+of the program, and is changed for real when the program is called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.compiler.program import Ref
+from micrograd_core.device import default_device
+from micrograd_core.engine.array import Storage, wrap
+from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.sweep import sweep
+from micrograd_core.errors import DeviceMismatch, TraceError
+from micrograd_core.ground import trees
+from micrograd_core.ground.context import programs
+from micrograd_core.random import Generator
+from micrograd_core.tables.host import Host, HostNumber, Position
+from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where
+from micrograd_core.transforms.closures import PLAIN, Reach, same
+
+SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
+UNSET = object()
+
+
+class Result(NamedTuple):
+    """One leaf of what a function returns: its `kind`, and what that needs."""
+
+    kind: str
+    what: Any
+
+
+class Trace(Recorder):
+    """A program being written, and the state around it."""
+
+    def __init__(self, reach: Reach, arguments: list[Tensor]) -> None:
+        super().__init__()
+        self.reach, self.host = reach, Host()
+        self.made: list[Generator] = []
+        self.ends: dict[int, int] = {}
+        self.starts: dict[int, tuple[Generator, tuple[int, int, int]]] = {}
+        self.places = {id(x): i for i, x in reversed(list(enumerate(arguments)))}
+        self.tensors = {id(x): x for x in (*arguments, *reach.tensors.values())}
+        self.entered: dict[int, Traced] = {}  # the handle that each tensor was given
+        self.grads: dict[int, Tensor | None] = {}
+        self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
+        self.leaves: dict[int, int] = {}  # from the identity of a leaf in the trace to that of its tensor
+        self.actors: list[Any] = []  # whom actions change
+        self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
+        self._before: list[tuple[Any, str, Any]] = []
+        self._changing: list[tuple[Any, dict[str, Any]]] = []
+
+    @property
+    def root(self) -> Any:
+        """The device's own table."""
+        assert self.table is not None
+        return self.table.root_below
+
+    # what is asked while the function runs
+
+    def act(self, action: Callable[[], Any], *owners: Any) -> None:
+        """A schedule goes on: at each call, once what comes before was read."""
+        self.host.act(action)
+        self.actors += owners
+        for x in owners:
+            self._lend_numbers(x)
+
+    def position(self, generator: Generator, block: int) -> int:
+        """Where in its stream a generator draws."""
+        if any(generator is each for each in self.made):
+            return block
+        _, start = self.starts.setdefault(id(generator), (generator, (generator._key, block, generator._splits)))
+        return Position.of(block, generator, block - start[1])
+
+    def refuse_seed(self, generator: Generator) -> None:
+        """What was there before the call goes on where it stands."""
+        if not any(generator is each for each in self.made):
+            raise TraceError(
+                "jit: a traced function seeds or splits a generator that was there before; do so outside, or make a "
+                f"new one inside{where()}"
+            )
+
+    # in, and out again
+
+    def enter(self) -> None:
+        """Let all tensors and optimisers stand for inputs of the program."""
+        storages: dict[int, Storage] = {}
+        for key, x in self.tensors.items():
+            if x._kernels.__class__ is TracedTable:
+                raise TraceError("jit: a tensor has left an earlier call of a function under jit; make it anew")
+            if self.table is not None and x._kernels is not self.table.root_below and key not in self.places:
+                continue  # on another device: whoever computes with it hears of it
+            table = self.table_over(x._kernels)
+            self._before += [(x, name, getattr(x, name, UNSET)) for name in SLOTS]
+            source = ("argument", self.places[key]) if key in self.places else ("tensor", x)
+            record, common = x._record, x._storage
+            self.entered[key] = self.input(source, x._handle, ("tensor", key))
+            grad = getattr(x, "_grad", None) if record.__class__ is Leaf else None
+            if record.__class__ is Leaf and (record.hooks or record.values is not None):
+                raise TraceError(
+                    "jit: a tensor has hooks, which a program does not call; remove them, or go without jit"
+                )
+            x._handle, x._kernels = self.entered[key], table
+            if common is not None:
+                x._storage = storages.setdefault(id(common), Storage(common.tracked))
+                x._storage.replaced = common.replaced
+            if record is not None:
+                x._record = leaf = Leaf(x)
+                self.leaves[id(leaf)] = key
+                x._grad = None
+                if grad is not None:
+                    handle = self.input(("grad", *source), grad._handle, ("grad", key))
+                    x._grad = wrap(Tensor, handle, table, grad.dtype, None)
+                self.grads[key] = x._grad
+        if self.table is None:
+            self.table_over(default_device().kernels)
+        for owner in self.reach.changing.values():
+            self._changing.append((owner, {name: vars(owner)[name] for name in owner.changing}))
+            self._lend_numbers(owner)
+            for name in owner.changing:
+                if isinstance(vars(owner)[name], list):
+                    self._lent[id(owner), name] = lent = self._lend(owner, name)
+                    vars(owner)[name] = lent.copy()
+
+    def _lend_numbers(self, owner: Any) -> None:
+        """Attributes that change from call to call, as numbers that are looked up at each call."""
+        for name in owner.changing:
+            now = _number(vars(owner)[name])
+            if isinstance(now, (int, float)):
+                read = self.host.read((id(owner), name), partial(getattr, owner, name), now)
+                vars(owner)[name] = self._lent[id(owner), name] = read
+
+    def _lend(self, owner: Any, name: str) -> list[dict[str, Any]]:
+        """What an optimiser keeps, as values of the program. Counts that are equal are one number, and stay so."""
+        states = vars(owner)[name]
+        counts: dict[tuple[Any, ...], list[Any]] = {}
+        for i, state in enumerate(states):
+            for path, x in _entries(state):
+                if x.__class__ is int:
+                    counts.setdefault((path, x), []).append((i, path))
+        lent = []
+        for i, state in enumerate(states):
+            inside: dict[str, Any] = {}
+            for path, x in _entries(state):
+                value = x
+                if x.__class__ is int:
+                    places = counts[path, x]
+                    value = self.host.read((id(owner), places[0]), partial(_count, owner, name, places), x)
+                elif _is_handle(x):
+                    value = self.input(("kept", owner, name, i, path), x, ("kept", id(owner), i, path))
+                _put(inside, path, value)
+            lent.append(inside)
+        return lent
+
+    def lists(self) -> list[tuple[Any, str]]:
+        """Attributes that hold what an optimiser keeps for each parameter."""
+        return [(owner, name) for owner, kept in self._changing for name, x in kept.items() if isinstance(x, list)]
+
+    def leave(self) -> None:
+        """Everything as it was."""
+        for watch in self.reach.watches:
+            if not watch.holds():
+                watch.put(watch.values)
+        for owner, kept in self._changing:
+            vars(owner).update(kept)
+        for x, name, value in self._before:
+            if value is not UNSET:
+                setattr(x, name, value)
+            elif getattr(x, name, UNSET) is not UNSET:
+                delattr(x, name)
+        for generator, (_, block, _) in self.starts.values():
+            generator._block = block
+        self.close()
+        self.host.close()
+
+    def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[Result], Any]:
+        """Call the function; what it returned."""
+        programs.set(self)
+        try:
+            out = f(*args, **kwargs)
+        except DeviceMismatch as error:
+            if len(error.devices) == 1:
+                raise TraceError(unseen("an operation") + where()) from error
+            raise
+        self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
+        leaves, rebuild = trees.flatten(out)
+        return [self._result(x) for x in leaves], rebuild
+
+    def _result(self, x: Any) -> Result:
+        if isinstance(x, Tensor):
+            key = id(x)
+            if key in self.entered:
+                return Result("argument", self.places[key]) if key in self.places else Result("object", x)
+            if x._handle.__class__ is not Traced or x._handle.trace is not self:
+                raise TraceError(unseen("what the function returns"))
+            return Result("tensor", x)
+        if x.__class__ is HostNumber:
+            return Result("host", x.index)
+        if isinstance(x, PLAIN):
+            return Result("constant", x)
+        raise TraceError(
+            "jit: a traced function returns tensors, numbers, strings and None, and lists, tuples and dicts of them; "
+            f"what is in a {type(x).__name__} would be that of the first call for ever"
+        )
+
+    # what it changed
+
+    def changes(self) -> list[tuple[str, Any, Any]]:
+        """Kind, owner and new value of everything that is to be changed at each call."""
+        found: list[tuple[str, Any, Any]] = []
+        for key, entered in self.entered.items():
+            x = self.tensors[key]
+            was, now = self.records[key], x._record
+            if x._kernels is not self.table:
+                raise TraceError("jit: a tensor is moved to another device inside a traced function; move it outside")
+            if (now is None) != (was is None) or (now is not None and id(now) not in self.leaves):
+                raise TraceError(
+                    "jit: a tensor from outside is written to, or its requires_grad set, so that it records something "
+                    "else than before; write `with no_grad():` around it, or .detach() what is written"
+                )
+            if x._handle is not entered and x._handle.ref != entered.ref:
+                found.append(("tensor", self.owner(key), x._handle.ref))
+            if now is None:
+                continue
+            before = self.grads.get(key)
+            if x._grad is not before:
+                if was.__class__ is not Leaf:
+                    raise TraceError(
+                        "jit: backward() inside a traced function goes on into a graph that began outside; call it "
+                        "outside, or compute all of it inside"
+                    )
+                if x._grad is not None and x._grad._record is not None:
+                    raise TraceError("jit: .grad of a traced function (create_graph=True) leads into its graph")
+                new = None if x._grad is None else self._ref(x._grad)
+                found.append(("grad", self.owner(key), new))
+        for owner, kept in self._changing:
+            for name in kept:
+                found += self._kept(owner, name)
+        for watch in self.reach.watches:
+            found += self._rebound(watch)
+        return found
+
+    def owner(self, key: int) -> Any:
+        """A tensor, or the position of the argument that it is."""
+        return self.places[key] if key in self.places else self.tensors[key]
+
+    def _ref(self, x: Tensor) -> Ref:
+        if x._handle.__class__ is not Traced or x._handle.trace is not self:
+            raise TraceError(unseen("what the function changes"))
+        ref: Ref = x._handle.ref
+        return ref
+
+    def _kept(self, owner: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
+        """What is new in an attribute that changes from call to call."""
+        lent, now = self._lent[id(owner), name], vars(owner)[name]
+        if not isinstance(now, list):
+            if not (now.__class__ is HostNumber and now.index == lent.index):
+                yield "attribute", (owner, name), _named(now)
+            return
+        changed = {}
+        for i, (old, new) in enumerate(zip(lent, now, strict=True)):
+            for path, x in _entries(new):
+                if x is not (before := _entry(old, path)) and _named(x) != _named(before):
+                    changed[i, path] = _named(x)
+        if changed:
+            yield "kept", (owner, name), changed
+
+    def _rebound(self, watch: Any) -> Iterable[tuple[str, Any, Any]]:
+        if watch.holds():
+            return
+        now, values = watch.now(), watch.values
+        if len(now) != len(values):
+            raise TraceError(f"jit: the function adds to {watch.what(0)}, or takes something out; {RETURN}")
+        for i, (new, old) in enumerate(zip(now, values, strict=True)):
+            if same(new, old):
+                continue
+            known = isinstance(old, Tensor) and id(old) in self.entered
+            if not isinstance(new, Tensor) or not (known or (old is None and watch.slot is not None)):
+                raise TraceError(f"jit: the function changes {watch.what(i)}, from {old!r}; {RETURN}")
+            if new._record is not None:
+                raise TraceError(
+                    f"jit: the function changes {watch.what(i)} to a tensor that records; .detach() it first"
+                )
+            if id(new) in self.entered:
+                raise TraceError(f"jit: the function changes {watch.what(i)} to another tensor from outside; {RETURN}")
+            if known and (new.shape, new.dtype) == (old._handle.shape, old.dtype):
+                yield "tensor", self.owner(id(old)), self._ref(new)
+            elif watch.slot is not None:
+                yield "slot", watch.slot(i), self._ref(new)
+            else:
+                raise TraceError(f"jit: the function changes {watch.what(i)}; {RETURN}")
+
+    # derivatives of what is returned
+
+    def derivative(self, x: Tensor) -> tuple[Ref, dict[int, Ref]]:
+        """The cotangent of a result, and the values that are the gradients of tensors, by their identity."""
+        real = self.root.full(shape=x.shape, fill_value=1, dtype=x.dtype)
+        g = self.input(("cotangent",), real)
+        found = sweep(x._record, g, True)
+        return g.ref, {self.leaves[id(leaf)]: d.ref for leaf, d in found if id(leaf) in self.leaves}
+
+
+RETURN = "what is changed at the first call only would go unnoticed later; return it, or keep it in a tensor"
+
+
+def _number(x: Any) -> Any:
+    return x.value if x.__class__ is HostNumber else x
+
+
+def _named(x: Any) -> tuple[str, Any]:
+    """What an entry is at each call: a value of the program, a number of the host's, or always the same."""
+    if x.__class__ is Traced:
+        return "value", x.ref
+    return ("host", x.index) if x.__class__ is HostNumber else ("constant", x)
+
+
+def _count(owner: Any, name: str, places: list[Any]) -> Any:
+    """A number that several entries have in common, or NaN, which is no such number, where they differ by now."""
+    states = getattr(owner, name)
+    found = {_entry(states[i], path) for i, path in places}
+    return found.pop() if len(found) == 1 else math.nan
+
+
+def _is_handle(x: Any) -> bool:
+    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, PLAIN)
+
+
+def _entries(state: dict[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+    for name, x in state.items():
+        if isinstance(x, dict):
+            yield from _entries(x, (*path, name))
+        else:
+            yield (*path, name), x
+
+
+def paths(state: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Where the entries of a state are; some are in a dict of it."""
+    return [path for path, _ in _entries(state)]
+
+
+def _put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *outer, last = path
+    for name in outer:
+        state = state.setdefault(name, {})
+    state[last] = value
+
+
+def _entry(state: dict[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = state
+    for name in path:
+        found = found.get(name, UNSET) if isinstance(found, dict) else UNSET
+    return found
+
+
+__all__ = ["Result", "Trace", "paths"]
