@@ -24,7 +24,7 @@ from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step, typed
 from micrograd_core.conformance.cases import Case, cases
 from micrograd_core.conformance.levels import MAIN_NAMESPACE
-from micrograd_core.engine.autocast import cast
+from micrograd_core.engine.apply import _cast
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op, batching
 from micrograd_core.ops.record import FULL, HALF
@@ -198,7 +198,7 @@ def test_a_namespace_gives_the_kernels_that_records_call_standard() -> None:
 def test_autocast_does_what_the_record_says(op: Op, half: Any) -> None:
     given = [Tensor([1.0], dtype=dtype) for dtype in (float16, bfloat16, float32, float64, "int64")]
     with amp.autocast(half):
-        found = [x.dtype for x in cast(op, given)]
+        found = [x.dtype for x in _cast(op, tuple(given))]
     wanted = {HALF: half, FULL: float32}.get(op.autocast)
     assert found == [x.dtype if wanted is None else wanted for x in given[:3]] + [float64, given[4].dtype]
     assert amp.POLICY.get(op.name, "") == op.autocast

@@ -329,7 +329,7 @@ def test_floats_of_numpy_are_floats() -> None:
         out.backward()
         assert (out.data, a.grad) == (10 + 2 * b, b)
         assert type(out.data) is float
-    assert len(f._scalars._compiled) == 1  # type: ignore[attr-defined]
+    assert len(f._compiled) == 1  # type: ignore[attr-defined]
 
 
 def test_what_is_assigned_to_has_one_name() -> None:

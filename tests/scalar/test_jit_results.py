@@ -256,7 +256,7 @@ def test_the_kinds_that_were_used_last_are_kept() -> None:
         assert f(a, n).data == 2.0 * n
         assert f(a, 1).data == 2.0  # never the one that was not used for longest
         assert f.source.count("* 1.0") == 0
-    assert len(f._scalars._compiled) == KEPT
+    assert len(f._compiled) == KEPT
     assert traced == list(range(3 * KEPT))
     early.backward()
     assert (early.data, a.grad) == (0.0, 0.0)
@@ -298,7 +298,7 @@ def test_a_compiled_function_is_freed_by_reference_counts(at: float, shape: int)
     compiled: Any = jit(f)
     a = Value(at)
     out = compiled(a, 2.0)
-    (program,) = compiled._scalars._compiled.values()
+    (program,) = compiled._compiled.values()
     held = weakref.ref(compiled), weakref.ref(program)
     assert traced
     assert [each() for each in traced] == [None] * len(traced)  # the program needs none of what was traced

@@ -220,7 +220,7 @@ def test_what_is_neither_argument_nor_found_is_refused() -> None:
     hidden = Hidden()
     with pytest.raises(TraceError, match="neither an argument of the function nor found in what it closes over"):
         jit(lambda x: x * next(_secrets))(X)
-    with pytest.raises(TraceError, match=r"test_jit\.py, line \d+"):
+    with pytest.raises(TraceError, match=r"test_jit_tensors\.py, line \d+"):
         jit(lambda x: x * next(_secrets))(X)
     assert jit(lambda x: x * hidden.w)(X).tolist() == (X * 4.0).tolist(), "through globals of a method it is found"
 
@@ -544,7 +544,10 @@ LIST: list[Any] = []
 BOX: dict[str, Any] = {"n": 1}
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "bool": (lambda: jit(lambda x: x if x.sum() > 0 else -x)(X), r"numbers of a tensor .*test_jit\.py, line \d+"),
+    "bool": (
+        lambda: jit(lambda x: x if x.sum() > 0 else -x)(X),
+        r"numbers of a tensor .*test_jit_tensors\.py, line \d+",
+    ),
     "item": (lambda: jit(lambda x: x * x.sum().item())(X), "numbers of a tensor"),
     "float": (lambda: jit(lambda x: x * float(x.sum()))(X), "numbers of a tensor"),
     "numpy": (lambda: jit(lambda x: x.detach().numpy())(X), "numbers of a tensor"),
