@@ -5,13 +5,16 @@ A handle is an ``ndarray``, or (what NumPy makes of 0-d results) a NumPy scalar,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import array_api_compat.numpy as xp
 import numpy as np
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.compiler.program import Program
 from micrograd_core.layout import Key, Layout
+from micrograd_cpu.compiled import Compiled, available
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 
@@ -50,6 +53,12 @@ class CPUBackend(ArrayAPIBackend):
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether some element of one lies in the memory of the other."""
         return x is y or bool(np.may_share_memory(x, y) and np.shares_memory(x, y))
+
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """Nests through LLVM where llvmlite is installed; else, and without types, the kernels in a row."""
+        if program.types and available():
+            return Compiled(program, self)
+        return super().compile(program)
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""

@@ -1,0 +1,356 @@
+"""Prints loop nests as LLVM IR, one function each: ``@nest0(begin, end, pointers …)``, for a range of its units.
+
+Units are what threads share out: elements, where nothing is reduced and memory is one run; else rows. Where rows are
+next to each other in memory, rather than the numbers in one, a unit is a tile of rows, which the innermost loop
+goes over, so that it reads memory in order. LLVM makes vectors of innermost loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
+from micrograd_core.compiler.program import Ref
+from micrograd_core.dtypes import DType, float64
+from micrograd_cpu.mathematics import definition
+from micrograd_cpu.scalars import HALVES, MEMORY, TYPES, Scalars, accumulator, combine, constant, start
+
+TILE: Final = 128
+"""Rows in a tile."""
+STACK: Final = 1 << 18
+"""Bytes of scratch memory, of all rows in a tile."""
+BLOCK: Final = 4096
+"""float64 numbers that are added before their sum is added to the others: it bounds how errors grow."""
+
+
+def module(nests: Sequence[Nest]) -> str:
+    """The IR of a program's nests."""
+    declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()
+    for i, nest in enumerate(nests):
+        printer = Printer(nest)
+        texts.append(printer.text(f"nest{i}"))
+        declared |= printer.declared
+        functions |= printer.functions
+    for op, type in sorted(functions):
+        text, needs = definition(op, type)
+        texts.append(text)
+        declared |= needs
+    return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
+
+
+def tiles(nest: Nest) -> int:
+    """How many rows a tile has, or 0 where rows are taken one by one."""
+    if not nest.reduced or not nest.kept:
+        return 0
+    votes = 0
+    for part in nest.parts:
+        for line in part.lines if part.inner else ():
+            if isinstance(line, (Load, Store)) and line.buffer is not None:
+                if nest.buffers[line.buffer].role != "scratch" and any(line.place.strides[len(nest.kept) :]):
+                    across, along = line.place.strides[len(nest.kept) - 1], line.place.strides[-1]
+                    votes += (abs(across) == 1) - (abs(along) == 1)
+    if votes <= 0:
+        return 0
+    row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
+    return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
+
+
+def units(nest: Nest) -> int:
+    """How many units a nest has."""
+    if not nest.reduced:
+        return math.prod(nest.kept) if len(nest.kept) < 2 else math.prod(nest.kept[:-1])
+    width = tiles(nest)
+    if not width:
+        return math.prod(nest.kept)
+    return math.prod(nest.kept[:-1]) * -(-nest.kept[-1] // width)
+
+
+class Printer(Scalars):
+    """One nest as a function."""
+
+    def __init__(self, nest: Nest) -> None:
+        super().__init__()
+        self.nest, self.tile = nest, tiles(nest)
+        self.block, self.blocks = "entry", 0
+        self.counters: list[str] = []
+        self.lane = "0"
+        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
+        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
+        self.allocas: list[str] = []
+        self.scratch: dict[int, str] = {}
+
+    # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def loop(self, begin: str, end: str, body: Callable[[str], None]) -> None:
+        """``for counter in begin .. end``."""
+        self.blocks += 1
+        n = self.blocks
+        self.do(f"br label %head{n}")
+        before = self.block
+        self.label(f"head{n}")
+        at = len(self.lines)
+        self.lines.append("")  # the counter, once its block is known
+        self.do(f"%more{n} = icmp slt i64 %c{n}, {end}")
+        self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
+        self.label(f"body{n}")
+        body(f"%c{n}")
+        self.do(f"%next{n} = add nuw nsw i64 %c{n}, 1")
+        self.do(f"br label %head{n}")
+        self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
+        self.label(f"exit{n}")
+
+    def alloca(self, type: str, count: int = 1) -> str:
+        """Memory of the function, for a vector's alignment."""
+        name = f"%a{len(self.allocas)}"
+        self.allocas.append(f"  {name} = alloca [{count} x {type}], align 64")
+        return name
+
+    def at(self, base: str, type: str, index: str) -> str:
+        return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
+
+    def address(self, place: Place) -> str:
+        """``offset + sum(stride * counter)``."""
+        total = ""
+        for stride, counter in zip(place.strides, self.counters, strict=True):
+            if stride:
+                term = counter if stride == 1 else self.emit(f"mul nsw i64 {counter}, {stride}")
+                total = self.emit(f"add nsw i64 {total}, {term}") if total else term
+        if place.offset:
+            total = self.emit(f"add nsw i64 {total}, {place.offset}") if total else str(place.offset)
+        return total or "0"
+
+    # ── the function ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def text(self, name: str) -> str:
+        """The whole."""
+        nest = self.nest
+        for i, buffer in enumerate(nest.buffers):
+            if buffer.role == "scratch":
+                count = math.prod(nest.reduced) * max(self.tile, 1)
+                self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], count)
+        self.loop("%begin", "%end", self.unit)
+        given = [f"ptr noalias {'readonly ' if x.role == 'in' else ''}%p{i}" for i, x in enumerate(nest.buffers)]
+        given = [text for text, x in zip(given, nest.buffers, strict=True) if x.role != "scratch"]
+        head = f"define void @{name}({', '.join(['i64 %begin', 'i64 %end', *given])}) nounwind {{"
+        return "\n".join([head, "entry:", *self.allocas, *self.lines, "  ret void", "}"])
+
+    def unit(self, counter: str) -> None:
+        """An element, a row, or a tile of rows."""
+        kept, nest = self.nest.kept, self.nest
+        if nest.reduced and not self.tile:
+            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
+            self.parts()
+        elif nest.reduced:
+            count = -(-kept[-1] // self.tile)
+            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
+            first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
+            left = self.emit(f"sub nsw i64 {kept[-1]}, {first}")
+            lanes = self.intrinsic("smin", "i64", left, str(self.tile))
+            self.counters = [*outer, "", *["0"] * len(nest.reduced)]
+            self.first, self.lanes = first, lanes
+            self.parts()
+        elif len(kept) < 2:
+            self.counters = [counter] * len(kept)
+            self.line_by_line(nest.parts[0].lines)
+        else:
+            outer = self.unravelled(counter, kept[:-1])
+
+            def along(last: str) -> None:
+                self.counters = [*outer, last]
+                self.values = {}
+                self.line_by_line(nest.parts[0].lines)
+
+            self.loop("0", str(kept[-1]), along)
+
+    def unravelled(self, counter: str, lengths: Sequence[int]) -> list[str]:
+        """The counters of several axes from that of all."""
+        found: list[str] = []
+        for i, length in enumerate(reversed(lengths)):
+            if i == len(lengths) - 1:
+                found.append(counter)
+            else:
+                found.append(self.emit(f"urem i64 {counter}, {length}"))
+                counter = self.emit(f"udiv i64 {counter}, {length}")
+        return found[::-1]
+
+    def parts(self) -> None:
+        """What happens in a row, or in a tile of rows."""
+        for part in self.nest.parts:
+            before = dict(self.values)
+            if part.inner:
+                self.inner(part)
+            elif self.tile:
+                self.over_lanes(lambda part=part: self.row_of_tile(part))  # type: ignore[misc]
+            else:
+                self.line_by_line(part.lines)
+                continue  # what is there once a row stays
+            self.values = {n: x for n, x in self.values.items() if n in before or n in self.results(part)}
+
+    def results(self, part: Part) -> set[int]:
+        return {line.result.number for line in part.lines if isinstance(line, Reduce)} if not self.tile else set()
+
+    def over_lanes(self, body: Callable[[], None]) -> None:
+        """`body` for each row of a tile."""
+
+        def lane(counter: str) -> None:
+            self.lane = counter
+            self.counters[len(self.nest.kept) - 1] = self.emit(f"add nsw i64 {self.first}, {counter}")
+            self.values = {}
+            body()
+
+        self.loop("0", self.lanes, lane)
+
+    def row_of_tile(self, part: Part) -> None:
+        self.line_by_line(part.lines)
+        for line in part.lines:  # what comes later finds it on the stack
+            if isinstance(line, (Load, Compute)):
+                n = line.result.number
+                dtype = self.nest.types[n]
+                if n not in self.stacked:
+                    self.stacked[n] = self.alloca(MEMORY[dtype.name], self.tile), dtype
+                self.store(self.values[n], self.at(self.stacked[n][0], MEMORY[dtype.name], self.lane), dtype)
+
+    def inner(self, part: Part) -> None:
+        """A loop over the reduced axes; reductions are on the stack until it ends, from where LLVM takes them."""
+        nest = self.nest
+        reductions = [line for line in part.lines if isinstance(line, Reduce)]
+        empty = 0 in nest.reduced
+        totals: dict[int, tuple[str, DType]] = {}
+        for line in reductions:
+            dtype = accumulator(line.op, nest.types[line.result.number])
+            totals[line.result.number] = self.alloca(TYPES[dtype.name], max(self.tile, 1)), dtype
+
+        def begin() -> None:
+            for line in reductions:
+                base, dtype = totals[line.result.number]
+                type = TYPES[dtype.name]
+                self.do(f"store {type} {start(line.op, dtype, empty)}, ptr {self.at(base, type, self.lane)}")
+
+        def end() -> None:
+            for line in reductions:
+                n = line.result.number
+                base, dtype = totals[n]
+                type, wanted = TYPES[dtype.name], nest.types[n]
+                found = self.emit(f"load {type}, ptr {self.at(base, type, self.lane)}")
+                self.values[n] = self.convert(found, dtype, wanted)
+                if self.tile:
+                    if n not in self.stacked:
+                        self.stacked[n] = self.alloca(MEMORY[wanted.name], self.tile), wanted
+                    self.store(self.values[n], self.at(self.stacked[n][0], MEMORY[wanted.name], self.lane), wanted)
+
+        outside = dict(self.values)
+        over = self.over_lanes if self.tile else lambda body: body()
+        over(begin)
+        kept = len(nest.kept)
+
+        def element() -> None:
+            self.values = dict(outside) if not self.tile else {}
+            self.line_by_line(part.lines, totals)
+
+        def axis(i: int) -> None:
+            last = i == len(nest.reduced) - 1
+
+            def turn(counter: str) -> None:
+                self.counters[kept + i] = counter
+                if last:
+                    over(element)
+                else:
+                    axis(i + 1)
+
+            length = nest.reduced[i]
+            if last and not self.tile and length > BLOCK and any(d is float64 for _, d in totals.values()):
+                self.in_blocks(length, turn, reductions, totals)
+            else:
+                self.loop("0", str(length), turn)
+
+        axis(0)
+        for i in range(len(nest.reduced)):
+            self.counters[kept + i] = "0"
+        self.values = dict(outside)
+        over(end)
+
+    def in_blocks(
+        self, length: int, turn: Callable[[str], None], reductions: Sequence[Reduce], totals: dict[int, tuple[str, DType]]
+    ) -> None:
+        """A loop in blocks, each with sums of its own, which are added to those of all."""
+        sums = [line for line in reductions if line.op == "sum" and totals[line.result.number][1] is float64]
+        whole = {line.result.number: totals[line.result.number] for line in sums}
+        for line in sums:
+            totals[line.result.number] = self.alloca("double"), float64
+
+        def block(counter: str) -> None:
+            for line in sums:
+                base, dtype = totals[line.result.number]
+                self.do(f"store double {start(line.op, dtype, False)}, ptr {base}")
+            first = self.emit(f"mul nsw i64 {counter}, {BLOCK}")
+            after = self.intrinsic("smin", "i64", self.emit(f"add nsw i64 {first}, {BLOCK}"), str(length))
+            self.loop(first, after, turn)
+            for line in sums:
+                total, part = (each[line.result.number][0] for each in (whole, totals))
+                x, y = (self.emit(f"load double, ptr {each}") for each in (total, part))
+                self.do(f"store double {combine(self, line.op, float64, x, y, exact=True)}, ptr {total}")
+
+        self.loop("0", str(-(-length // BLOCK)), block)
+        totals.update(whole)
+
+    # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def operand(self, x: Ref | Number) -> str:
+        if isinstance(x, Number):
+            return constant(x.value, x.dtype)
+        found = self.values.get(x.number)
+        if found is None:  # a row's, in a tile
+            base, dtype = self.stacked[x.number]
+            found = self.load(self.at(base, MEMORY[dtype.name], self.lane), dtype)
+            self.values[x.number] = found
+        return found
+
+    def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
+        types = self.nest.types
+        for line in lines:
+            if isinstance(line, Load):
+                self.values[line.result.number] = self.loaded(line)
+            elif isinstance(line, Compute):
+                dtypes = [x.dtype if isinstance(x, Number) else types[x.number] for x in line.operands]
+                operands = [self.operand(x) for x in line.operands]
+                n = line.result.number
+                self.values[n] = self.compute(line.op, operands, dtypes, types[n])
+            elif isinstance(line, Store):
+                dtype = self.nest.buffers[line.buffer].dtype
+                self.store(self.operand(line.operand), self.pointer(line.buffer, line.place), dtype)
+            elif totals is not None:
+                n = line.result.number
+                base, dtype = totals[n]
+                pointer = self.at(base, TYPES[dtype.name], self.lane)
+                x = self.convert(self.operand(line.operand), types[n], dtype)
+                before = self.emit(f"load {TYPES[dtype.name]}, ptr {pointer}")
+                after = combine(self, line.op, dtype, before, x)
+                self.do(f"store {TYPES[dtype.name]} {after}, ptr {pointer}")
+
+    def loaded(self, line: Load) -> str:
+        dtype = self.nest.types[line.result.number]
+        if line.buffer is not None:
+            return self.load(self.pointer(line.buffer, line.place), dtype)
+        place = self.address(line.place)
+        if dtype.is_floating:
+            return self.rounded(self.emit(f"sitofp i64 {place} to {TYPES[dtype.name]}"), dtype)
+        type = TYPES[dtype.name]
+        return place if type == "i64" else self.emit(f"trunc i64 {place} to {type}")
+
+    def pointer(self, buffer: int, place: Place) -> str:
+        dtype = self.nest.buffers[buffer].dtype
+        type, index = MEMORY[dtype.name], self.address(place)
+        if buffer not in self.scratch:
+            return self.at(f"%p{buffer}", type, index)
+        if self.tile:
+            index = self.emit(f"add nsw i64 {self.emit(f'mul nsw i64 {index}, {self.tile}')}, {self.lane}")
+        return self.at(self.scratch[buffer], type, index)
+
+
+__all__ = ["HALVES", "Printer", "module", "tiles", "units"]
