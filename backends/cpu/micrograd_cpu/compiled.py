@@ -37,9 +37,9 @@ DATA: Final = object.__basicsize__
 """Where in an array's object the address of its elements stands: right after what all objects begin with."""
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
-LARGE: Final = 1 << 18
+LARGE: Final = 6_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
-DEAR_LINE: Final = 8
+DEAR_LINE: Final = 24
 """How much longer a function of `mathematics` takes than a sum."""
 
 

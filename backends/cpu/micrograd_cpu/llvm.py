@@ -15,29 +15,58 @@ from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Par
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType, float64
 from micrograd_cpu.mathematics import definition
-from micrograd_cpu.scalars import HALVES, MEMORY, TYPES, Scalars, accumulator, combine, constant, start
+from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
 TILE: Final = 128
 """Rows in a tile."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""
-BLOCK: Final = 4096
-"""float64 numbers that are added before their sum is added to the others: it bounds how errors grow."""
+BLOCK: Final = 512
+"""Floats that are added before their sum is added to the others, in float64: it bounds how errors grow.
+
+With ``n`` numbers the relative error, of the sum of their sizes, is at most 512 roundings of their dtype and ``n / 512``
+of float64.
+"""
 
 
 def module(nests: Sequence[Nest]) -> str:
     """The IR of a program's nests."""
     declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()
     for i, nest in enumerate(nests):
-        printer = Printer(nest)
-        texts.append(printer.text(f"nest{i}"))
-        declared |= printer.declared
-        functions |= printer.functions
+        printers = {f"fast{i}": Printer(nest)}
+        texts.append(printers[f"fast{i}"].text(f"fast{i}"))
+        if printers[f"fast{i}"].noted:
+            printers[f"careful{i}"] = Printer(nest, careful=True)
+            texts.append(printers[f"careful{i}"].text(f"careful{i}"))
+        texts.append(_either(i, nest, len(printers) > 1))
+        for printer in printers.values():
+            declared |= printer.declared
+            functions |= printer.functions
     for op, type in sorted(functions):
         text, needs = definition(op, type)
         texts.append(text)
         declared |= needs
     return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
+
+
+def arguments(nest: Nest) -> str:
+    """Of a nest's function: the range of units, then pointers."""
+    pointers = [
+        f"ptr noalias {'readonly ' if x.role == 'in' else ''}%p{i}"
+        for i, x in enumerate(nest.buffers)
+        if x.role != "scratch"
+    ]
+    return ", ".join(["i64 %begin", "i64 %end", *pointers])
+
+
+def _either(i: int, nest: Nest, careful: bool) -> str:
+    """``@nest0``: fast, and again with care where that finds large arguments. No output is an input."""
+    given = ", ".join(each.split()[0] + " " + each.split()[-1] for each in arguments(nest).split(", "))
+    lines = [f"define void @nest{i}({arguments(nest)}) nounwind {{", f"  %far = call i32 @fast{i}({given})"]
+    if careful:
+        lines += ["  %again = icmp ne i32 %far, 0", "  br i1 %again, label %large, label %done", "large:"]
+        lines += [f"  %none = call i32 @careful{i}({given})", "  br label %done", "done:"]
+    return "\n".join([*lines, "  ret void", "}"])
 
 
 def tiles(nest: Nest) -> int:
@@ -67,11 +96,22 @@ def units(nest: Nest) -> int:
     return math.prod(nest.kept[:-1]) * -(-nest.kept[-1] // width)
 
 
-class Printer(Scalars):
-    """One nest as a function."""
+def blocks(reduced: Sequence[int]) -> tuple[int, int]:
+    """The axis that is reduced in blocks, and how many turns a block has; axis -1 where all are one block."""
+    size = 1
+    for axis in range(len(reduced) - 1, -1, -1):
+        if size * reduced[axis] > BLOCK:
+            return axis, max(1, BLOCK // size)
+        size *= reduced[axis]
+    return -1, size
 
-    def __init__(self, nest: Nest) -> None:
+
+class Printer(Scalars):
+    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+
+    def __init__(self, nest: Nest, careful: bool = False) -> None:
         super().__init__()
+        self.careful, self.noted = careful, False
         self.nest, self.tile = nest, tiles(nest)
         self.block, self.blocks = "entry", 0
         self.counters: list[str] = []
@@ -128,17 +168,24 @@ class Printer(Scalars):
     # ── the function ─────────────────────────────────────────────────────────────────────────────────────────
 
     def text(self, name: str) -> str:
-        """The whole."""
+        """The whole. Unless it is careful, it tells whether an argument was too large for it."""
         nest = self.nest
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
                 count = math.prod(nest.reduced) * max(self.tile, 1)
                 self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], count)
         self.loop("%begin", "%end", self.unit)
-        given = [f"ptr noalias {'readonly ' if x.role == 'in' else ''}%p{i}" for i, x in enumerate(nest.buffers)]
-        given = [text for text, x in zip(given, nest.buffers, strict=True) if x.role != "scratch"]
-        head = f"define void @{name}({', '.join(['i64 %begin', 'i64 %end', *given])}) nounwind {{"
-        return "\n".join([head, "entry:", *self.allocas, *self.lines, "  ret void", "}"])
+        result = "0"
+        if self.noted:
+            self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
+            result = self.emit("load i32, ptr %far")
+        head = f"define internal i32 @{name}({arguments(nest)}) nounwind {{"
+        return "\n".join([head, "entry:", *self.allocas, *self.lines, f"  ret i32 {result}", "}"])
+
+    def note(self, far: str) -> None:
+        self.noted = True
+        before, also = self.emit("load i32, ptr %far"), self.emit(f"zext i1 {far} to i32")
+        self.do(f"store i32 {self.emit(f'or i32 {before}, {also}')}, ptr %far")
 
     def unit(self, counter: str) -> None:
         """An element, a row, or a tile of rows."""
@@ -210,94 +257,96 @@ class Printer(Scalars):
         self.line_by_line(part.lines)
         for line in part.lines:  # what comes later finds it on the stack
             if isinstance(line, (Load, Compute)):
-                n = line.result.number
-                dtype = self.nest.types[n]
-                if n not in self.stacked:
-                    self.stacked[n] = self.alloca(MEMORY[dtype.name], self.tile), dtype
-                self.store(self.values[n], self.at(self.stacked[n][0], MEMORY[dtype.name], self.lane), dtype)
+                self.keep(line.result.number)
 
     def inner(self, part: Part) -> None:
         """A loop over the reduced axes; reductions are on the stack until it ends, from where LLVM takes them."""
-        nest = self.nest
+        nest, kept = self.nest, len(self.nest.kept)
         reductions = [line for line in part.lines if isinstance(line, Reduce)]
-        empty = 0 in nest.reduced
-        totals: dict[int, tuple[str, DType]] = {}
-        for line in reductions:
-            dtype = accumulator(line.op, nest.types[line.result.number])
-            totals[line.result.number] = self.alloca(TYPES[dtype.name], max(self.tile, 1)), dtype
+        totals = {x.result.number: self.total(accumulator(nest.types[x.result.number])) for x in reductions}
+        wide: dict[int, tuple[str, DType]] = {}  # of sums over many numbers, those of their blocks
+        axis_of_blocks, length_of_block = blocks(nest.reduced)
+        sums = [x for x in reductions if x.op == "sum" and nest.types[x.result.number].is_floating]
+        if axis_of_blocks >= 0:
+            wide = {x.result.number: self.total(float64) for x in sums}
+        outside = dict(self.values)
+        over = self.over_lanes if self.tile else lambda body: body()
 
-        def begin() -> None:
-            for line in reductions:
-                base, dtype = totals[line.result.number]
-                type = TYPES[dtype.name]
-                self.do(f"store {type} {start(line.op, dtype, empty)}, ptr {self.at(base, type, self.lane)}")
+        def begin(lines: Sequence[Reduce], totals: dict[int, tuple[str, DType]]) -> None:
+            for line in lines:
+                pointer, type, dtype = self.place_of(totals[line.result.number])
+                self.do(f"store {type} {start(line.op, dtype, 0 in nest.reduced)}, ptr {pointer}")
+
+        def flush() -> None:
+            for line in sums:
+                part, dtype = self.read(totals[line.result.number])
+                total, _ = self.read(wide[line.result.number])
+                total = self.emit(f"fadd double {total}, {self.convert(part, dtype, float64)}")
+                self.do(f"store double {total}, ptr {self.place_of(wide[line.result.number])[0]}")
 
         def end() -> None:
             for line in reductions:
                 n = line.result.number
-                base, dtype = totals[n]
-                type, wanted = TYPES[dtype.name], nest.types[n]
-                found = self.emit(f"load {type}, ptr {self.at(base, type, self.lane)}")
-                self.values[n] = self.convert(found, dtype, wanted)
+                found, dtype = self.read(wide.get(n, totals[n]))
+                self.values[n] = self.rounded(self.convert(found, dtype, nest.types[n]), nest.types[n])
                 if self.tile:
-                    if n not in self.stacked:
-                        self.stacked[n] = self.alloca(MEMORY[wanted.name], self.tile), wanted
-                    self.store(self.values[n], self.at(self.stacked[n][0], MEMORY[wanted.name], self.lane), wanted)
-
-        outside = dict(self.values)
-        over = self.over_lanes if self.tile else lambda body: body()
-        over(begin)
-        kept = len(nest.kept)
+                    self.keep(n)
 
         def element() -> None:
-            self.values = dict(outside) if not self.tile else {}
+            self.values = {} if self.tile else dict(outside)
             self.line_by_line(part.lines, totals)
 
-        def axis(i: int) -> None:
-            last = i == len(nest.reduced) - 1
+        def along(axis: int) -> None:
+            if axis == len(nest.reduced):
+                over(element)
+                return
 
             def turn(counter: str) -> None:
-                self.counters[kept + i] = counter
-                if last:
-                    over(element)
-                else:
-                    axis(i + 1)
+                self.counters[kept + axis] = counter
+                along(axis + 1)
 
-            length = nest.reduced[i]
-            if last and not self.tile and length > BLOCK and any(d is float64 for _, d in totals.values()):
-                self.in_blocks(length, turn, reductions, totals)
+            def block(counter: str) -> None:
+                over(lambda: begin(sums, totals))
+                first = self.emit(f"mul nsw i64 {counter}, {length_of_block}")
+                after = self.emit(f"add nsw i64 {first}, {length_of_block}")
+                self.loop(first, self.intrinsic("smin", "i64", after, str(nest.reduced[axis])), turn)
+                over(flush)
+
+            if axis == axis_of_blocks and sums:
+                self.loop("0", str(-(-nest.reduced[axis] // length_of_block)), block)
             else:
-                self.loop("0", str(length), turn)
+                self.loop("0", str(nest.reduced[axis]), turn)
 
-        axis(0)
-        for i in range(len(nest.reduced)):
-            self.counters[kept + i] = "0"
+        if reductions:
+            over(lambda: begin(reductions, {**totals, **wide}))
+            if wide:
+                over(lambda: begin([x for x in reductions if x not in sums], totals))
+        along(0)
+        for axis in range(len(nest.reduced)):
+            self.counters[kept + axis] = "0"
         self.values = dict(outside)
-        over(end)
+        if reductions:
+            over(end)
 
-    def in_blocks(
-        self, length: int, turn: Callable[[str], None], reductions: Sequence[Reduce], totals: dict[int, tuple[str, DType]]
-    ) -> None:
-        """A loop in blocks, each with sums of its own, which are added to those of all."""
-        sums = [line for line in reductions if line.op == "sum" and totals[line.result.number][1] is float64]
-        whole = {line.result.number: totals[line.result.number] for line in sums}
-        for line in sums:
-            totals[line.result.number] = self.alloca("double"), float64
+    def total(self, dtype: DType) -> tuple[str, DType]:
+        """Memory for what a row, or each row of a tile, has added up."""
+        return self.alloca(TYPES[dtype.name], max(self.tile, 1)), dtype
 
-        def block(counter: str) -> None:
-            for line in sums:
-                base, dtype = totals[line.result.number]
-                self.do(f"store double {start(line.op, dtype, False)}, ptr {base}")
-            first = self.emit(f"mul nsw i64 {counter}, {BLOCK}")
-            after = self.intrinsic("smin", "i64", self.emit(f"add nsw i64 {first}, {BLOCK}"), str(length))
-            self.loop(first, after, turn)
-            for line in sums:
-                total, part = (each[line.result.number][0] for each in (whole, totals))
-                x, y = (self.emit(f"load double, ptr {each}") for each in (total, part))
-                self.do(f"store double {combine(self, line.op, float64, x, y, exact=True)}, ptr {total}")
+    def place_of(self, total: tuple[str, DType]) -> tuple[str, str, DType]:
+        base, dtype = total
+        return self.at(base, TYPES[dtype.name], self.lane), TYPES[dtype.name], dtype
 
-        self.loop("0", str(-(-length // BLOCK)), block)
-        totals.update(whole)
+    def read(self, total: tuple[str, DType]) -> tuple[str, DType]:
+        pointer, type, dtype = self.place_of(total)
+        return self.emit(f"load {type}, ptr {pointer}"), dtype
+
+    def keep(self, n: int) -> None:
+        """A row's value on the stack, where what comes later finds it."""
+        dtype = self.nest.types[n]
+        type = MEMORY[dtype.name]
+        if n not in self.stacked:
+            self.stacked[n] = self.alloca(type, self.tile), dtype
+        self.store(self.values[n], self.at(self.stacked[n][0], type, self.lane), dtype)
 
     # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -325,13 +374,10 @@ class Printer(Scalars):
                 dtype = self.nest.buffers[line.buffer].dtype
                 self.store(self.operand(line.operand), self.pointer(line.buffer, line.place), dtype)
             elif totals is not None:
-                n = line.result.number
-                base, dtype = totals[n]
-                pointer = self.at(base, TYPES[dtype.name], self.lane)
-                x = self.convert(self.operand(line.operand), types[n], dtype)
-                before = self.emit(f"load {TYPES[dtype.name]}, ptr {pointer}")
-                after = combine(self, line.op, dtype, before, x)
-                self.do(f"store {TYPES[dtype.name]} {after}, ptr {pointer}")
+                pointer, type, dtype = self.place_of(totals[line.result.number])
+                before = self.emit(f"load {type}, ptr {pointer}")
+                after = combine(self, line.op, dtype, before, self.operand(line.operand))
+                self.do(f"store {type} {after}, ptr {pointer}")
 
     def loaded(self, line: Load) -> str:
         dtype = self.nest.types[line.result.number]
@@ -352,5 +398,3 @@ class Printer(Scalars):
             index = self.emit(f"add nsw i64 {self.emit(f'mul nsw i64 {index}, {self.tile}')}, {self.lane}")
         return self.at(self.scratch[buffer], type, index)
 
-
-__all__ = ["HALVES", "Printer", "module", "tiles", "units"]

@@ -119,8 +119,8 @@ QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the
     "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
-FURTHEST: Final = {"float": 1e5, "double": 1e9}
-"""Beyond these angles the C library computes sines and cosines."""
+FURTHEST: Final = {name: {"float": 1e5, "double": 1e9} for name in ("sin", "cos")}
+"""Beyond these arguments functions are the C library's."""
 NAN: Final = math.nan
 
 
@@ -401,14 +401,16 @@ FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
     "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sin": _turned(0), "cos": _turned(1),
     "erf": _erf, "erfc": _erfc, "pow": _pow,
 }  # fmt: skip
-ELSEWHERE: Final = frozenset(("sin", "cos"))
-"""Functions whose large arguments are the C library's."""
 QUIET: Final = "nounwind willreturn memory(none)"
 
 
 def definition(op: str, type: str) -> tuple[str, set[str]]:
-    """A function of the module, ``@micrograd.exp.f32``, and what it needs to be declared."""
-    format = FORMATS[type]
+    """A function of the module, ``@micrograd.exp.f32``, and what it needs to be declared.
+
+    ``sin.near`` is that of arguments that are not beyond `FURTHEST`.
+    """
+    name, format = op, FORMATS[type]
+    op = op.removesuffix(".near")
     arguments = ["%x", "%y"] if op == "pow" else ["%x"]
     if op == "pow" and type == "float":
         c = Code(FORMATS["double"])
@@ -418,12 +420,12 @@ def definition(op: str, type: str) -> tuple[str, set[str]]:
         c = Code(format)
         result = FUNCTIONS[op](c, *arguments)
     declared, lines = set(c.declared), c.lines
-    if op in ELSEWHERE:
+    if name in FURTHEST:
         external = op + "f" if type == "float" else op
         declared |= {f"declare {type} @{external}({type}) {QUIET}", f"declare {type} @llvm.fabs.{format.suffix}({type})"}
         lines = [
             f"  %size = call {type} @llvm.fabs.{format.suffix}({type} %x)",
-            f"  %far = fcmp ogt {type} %size, {number(FURTHEST[type], type)}",
+            f"  %far = fcmp ogt {type} %size, {number(FURTHEST[op][type], type)}",
             *lines,
             "  br i1 %far, label %beyond, label %done",
             "beyond:",
@@ -434,5 +436,5 @@ def definition(op: str, type: str) -> tuple[str, set[str]]:
         ]
         result = "%found"
     given = ", ".join(f"{type} {x}" for x in arguments)
-    head = f"define internal {type} @micrograd.{op}.{format.suffix}({given}) alwaysinline {QUIET} {{"
+    head = f"define internal {type} @micrograd.{name}.{format.suffix}({given}) alwaysinline {QUIET} {{"
     return "\n".join([head, "entry:", *lines, f"  ret {type} {result}", "}"]), declared

@@ -85,7 +85,8 @@ def compiled(ir: str) -> bytes:
     module = llvm.parse_assembly(ir)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization, options.slp_vectorization = True, False
+    options.loop_unrolling = False  # twice the code, and the time to make it, for little
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     code: bytes = machine.emit_object(module)

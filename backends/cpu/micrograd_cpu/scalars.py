@@ -9,7 +9,7 @@ import math
 from typing import Any, Final
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64
-from micrograd_cpu.mathematics import FUNCTIONS, number
+from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 
 TYPES: Final = {
     "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
@@ -101,6 +101,7 @@ class Scalars:
         self.count = 0
         self.declared: set[str] = set()
         self.functions: set[tuple[str, str]] = set()
+        self.careful = True  # whether functions take any argument, which costs branches
 
     def emit(self, text: str) -> str:
         self.count += 1
@@ -188,8 +189,16 @@ class Scalars:
 
     def function(self, op: str, type: str, operands: list[str], dtype: DType) -> str:
         """One of `mathematics`."""
-        self.functions.add((op, type))
-        return self.emit(f"call {type} @micrograd.{op}.{SUFFIX[type]}({', '.join(f'{type} {x}' for x in operands)})")
+        near = op in FURTHEST and not self.careful
+        if near:
+            size = self.intrinsic("fabs", type, operands[0])
+            self.note(self.emit(f"fcmp ogt {type} {size}, {number(FURTHEST[op][type], type)}"))
+        name = op + ".near" * near
+        self.functions.add((name, type))
+        return self.emit(f"call {type} @micrograd.{name}.{SUFFIX[type]}({', '.join(f'{type} {x}' for x in operands)})")
+
+    def note(self, far: str) -> None:
+        """Some argument is beyond what a function without branches can do."""
 
     def convert(self, x: str, source: DType, target: DType) -> str:
         """As NumPy casts. What is beyond the range of an integer dtype becomes something."""
@@ -253,9 +262,9 @@ SPECIAL: Final[dict[str, Any]] = {
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def accumulator(op: str, dtype: DType) -> DType:
-    """In which dtype numbers are combined: those of float32 are added in float64, which costs less than order does."""
-    return float64 if op in ("sum", "prod") and dtype.is_floating else dtype
+def accumulator(dtype: DType) -> DType:
+    """In which dtype numbers are combined."""
+    return float32 if dtype in HALVES else dtype
 
 
 def start(op: str, dtype: DType, empty: bool) -> str:
@@ -271,16 +280,11 @@ def start(op: str, dtype: DType, empty: bool) -> str:
 
 
 COMBINE: Final = {"sum": ("fadd reassoc", "add"), "prod": ("fmul reassoc", "mul")}
-"""Sums may be taken in another order: those of a loop become some partial sums, one for each place in a vector."""
+"""Floats may be added in another order: those of a loop become some partial sums, one for each place in a vector."""
 
 
-def combine(s: Scalars, op: str, dtype: DType, x: str, y: str, exact: bool = False) -> str:
+def combine(s: Scalars, op: str, dtype: DType, x: str, y: str) -> str:
     """Two numbers of a reduction as one."""
-    type = TYPES[dtype.name]
     if op in COMBINE:
-        how = COMBINE[op][0 if dtype.is_floating else 1]
-        return s.emit(f"{how.partition(' ')[0] if exact else how} {type} {x}, {y}")
+        return s.emit(f"{COMBINE[op][0 if dtype.is_floating else 1]} {TYPES[dtype.name]} {x}, {y}")
     return s.compute({"max": "maximum", "min": "minimum"}[op], [x, y], [dtype, dtype], dtype)
-
-
-__all__ = ["HALVES", "MEMORY", "TYPES", "Scalars", "accumulator", "combine", "constant", "covers", "float32", "start"]

@@ -14,7 +14,6 @@ import numpy as np
 from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.compiler.program import Program
 from micrograd_core.layout import Key, Layout
-from micrograd_cpu.compiled import Compiled, available
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 
@@ -56,6 +55,8 @@ class CPUBackend(ArrayAPIBackend):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """Nests through LLVM where llvmlite is installed; else, and without types, the kernels in a row."""
+        from micrograd_cpu.compiled import Compiled, available  # which the first tensor need not wait for
+
         if program.types and available():
             return Compiled(program, self)
         return super().compile(program)
