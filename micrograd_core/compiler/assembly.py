@@ -45,6 +45,7 @@ class Assembly:
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def level(self, node: Any) -> int:
+        """The level of a value, from those of what it is made of."""
         found = max([self.levels.get(id(x), 0) for x in self.sources(node)], default=0)
         return found + 1 if self.reduces(node) else found
 
@@ -54,9 +55,11 @@ class Assembly:
         return [x for x in bases if id(x) in self.here]
 
     def is_row(self, node: Any) -> bool:
+        """Whether there is one in each row."""
         return id(node) in self.group.rows
 
     def reduces(self, node: Any) -> bool:
+        """Whether it is a reduction, in this nest."""
         return self.is_row(node) and node.op in self.views.REDUCTIONS
 
     def spilled(self) -> dict[int, list[Any]]:
@@ -108,9 +111,9 @@ class Assembly:
             lines: list[Line] = []
             for node in self.group.nodes:
                 if self.is_row(node) and self.levels[id(node)] == level:
-                    operand = self.once[id(node)] if self.reduces(node) else self.value(node, lines, self.once)
+                    found = self.once[id(node)] if self.reduces(node) else self.value(node, lines, self.once)
                     if id(node) in self.kept:
-                        lines.append(Store(self.kept[id(node)], self.place(node), operand))
+                        lines.append(Store(self.kept[id(node)], self.place(node), found))
             if lines:
                 parts.append(Part(False, tuple(lines)))
             lines, local = [], dict[Any, Ref]()
@@ -138,10 +141,12 @@ class Assembly:
         return nest, tuple(inputs), tuple(self.stored)
 
     def buffer(self, role: str, dtype: DType, size: int) -> int:
+        """One more buffer."""
         self.buffers.append(Buffer(role, dtype, size))
         return len(self.buffers) - 1
 
     def number(self, dtype: DType) -> Ref:
+        """One more value."""
         self.types.append(dtype)
         return Ref(len(self.types) - 1)
 
@@ -162,6 +167,7 @@ class Assembly:
         return result
 
     def operand(self, x: Any, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref | Number:
+        """An operand of a line: a number, a value of this nest, or a load."""
         if not hasattr(x, "owner"):
             separate = TABLE[node.op].separate
             arrays = [y for i, y in enumerate(node.operands) if hasattr(y, "owner") and i not in separate]
@@ -212,7 +218,9 @@ def _reordered(nest: Nest, order: list[int]) -> Nest:
     there = {old: new for new, old in enumerate(order)}
 
     def line(old: Line) -> Line:
-        return old._replace(buffer=there[old.buffer]) if isinstance(old, (Load, Store)) and old.buffer is not None else old
+        return (
+            old._replace(buffer=there[old.buffer]) if isinstance(old, (Load, Store)) and old.buffer is not None else old
+        )
 
     parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)
     return nest._replace(buffers=tuple(nest.buffers[i] for i in order), parts=parts)

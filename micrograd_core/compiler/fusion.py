@@ -142,8 +142,8 @@ class Fusion:
         self.stored: set[int] = set()  # the numbers of values that must be in memory
         self.emitted: set[int] = set()  # of views and sources for which there is a call
         self.next = len(program.types)
-        for n, x in enumerate(program.types[: program.inputs]):
-            self.values.append(Node("input", (), {}, x, n))
+        for n, type in enumerate(program.types[: program.inputs]):
+            self.values.append(Node("input", (), {}, type, n))
         for step, made in program.numbered():
             operands = tuple([self.values[x.number] if isinstance(x, Ref) else x for x in step.operands])
             nodes = [Node(step.op, operands, step.params, program.types[n], n) for n in made]
@@ -162,9 +162,8 @@ class Fusion:
         """What was decided, with each nest assembled."""
         for position, group in enumerate(self.items):
             for node in group.nodes if isinstance(group, Group) else ():
-                for x in node.operands:
-                    if isinstance(x, Node) and (base := through(x)[0]).owner not in (position, -1):
-                        self.stored.add(base.number)
+                bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
+                self.stored.update(base.number for base in bases if base.owner not in (position, -1))
         steps: list[Call | Run] = []
         contiguous = set[int]()
         for position, item in enumerate(self.items):
@@ -225,9 +224,13 @@ class Fusion:
         ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
         for position in range(max(ready, 0, len(self.items) - REACH), len(self.items)):
             group = self.items[position]
-            if isinstance(group, Group) and len(group.nodes) < MOST and self.related(group, node):
-                if self.joins(group, position, node):
-                    return
+            if (
+                isinstance(group, Group)
+                and len(group.nodes) < MOST
+                and self.related(group, node)
+                and self.joins(group, position, node)
+            ):
+                return
         group = Group(shape)
         self.items.append(group)
         if not self.joins(group, len(self.items) - 1, node):
@@ -275,6 +278,7 @@ class Fusion:
         return False
 
     def join(self, group: Group, position: int, node: Node, row: bool) -> bool:
+        """Make a step part of a nest."""
         group.nodes.append(node)
         node.owner = position
         if row:
@@ -282,6 +286,7 @@ class Fusion:
         return True
 
     def reduction_joins(self, group: Group, position: int, node: Node) -> bool:
+        """The same of a reduction, which decides over which axes the nest reduces."""
         (x,) = node.operands
         axes = _axes(node)
         if x.shape != group.shape or not self.fits(group, position, x, group.shape):
@@ -296,7 +301,9 @@ class Fusion:
             return False
         # Over the reduced axes here, over the others in another nest.
         kept = group.row_shapes()[0]
-        found = [each for each in group.nodes if each.op == node.op and each.operands == (x,) and id(each) in group.rows]
+        found = [
+            each for each in group.nodes if each.op == node.op and each.operands == (x,) and id(each) in group.rows
+        ]
         if not found:
             found = [Node(node.op, (x,), {"axis": group.reduced, "keepdims": True}, Outline(kept, x.dtype), self.next)]
             self.next += 1

@@ -69,14 +69,14 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
 
 def simplify(program: Program) -> Program:
     """Steps that return an operand as it is, for NaN, infinities and -0.0 too, are that operand."""
-    made: dict[Ref, tuple[str, tuple[Any, ...], dict[str, Any]]] = {}
+    made: dict[Ref, tuple[str, tuple[Any, ...]]] = {}
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
         found = _same(step, operands, made)
         if found is None or (found.shape, found.dtype) != types[0]:
             found = k.step(step.op, operands, step.params, types)
             if isinstance(found, Written):
-                made[found.ref] = step.op, operands, step.params
+                made[found.ref] = step.op, operands
         return found
 
     return rewritten(program, rule)
@@ -92,6 +92,10 @@ NEUTRAL: Final[dict[str, Callable[[Any, int], bool]]] = {
 """Whether a number at a place changes nothing. ``-0.0 + 0.0`` is 0.0; integers have one zero."""
 
 
+INVOLUTIONS: Final = frozenset(("negative", "bitwise_invert", "logical_not"))
+"""What twice is nothing."""
+
+
 def _same(step: Step, operands: tuple[Any, ...], made: dict[Ref, Any]) -> Any:
     x = operands[0] if operands else None
     if step.op in NEUTRAL:
@@ -103,14 +107,10 @@ def _same(step: Step, operands: tuple[Any, ...], made: dict[Ref, Any]) -> Any:
                     return other
     if not isinstance(x, Written):
         return None
-    if step.op == "astype" and step.params["dtype"] is x.dtype:
+    if step.op == "copy" or (step.op == "astype" and step.params["dtype"] is x.dtype):
         return x
-    if step.op == "copy":
-        return x
-    name, before, _ = made.get(x.ref, ("", (), {}))
-    if step.op == name and (name == "negative" or (name == "bitwise_invert" and x.dtype is not None)):
-        return before[0]
-    return None
+    name, before = made.get(x.ref, ("", ()))
+    return before[0] if step.op == name and name in INVOLUTIONS else None
 
 
 def constants(program: Program) -> Program:
@@ -160,7 +160,7 @@ def apart(program: Program, original: Program) -> Program:
     aliases = {x.number for x in original.outputs if isinstance(x, Ref) and _is_view(original, x.number)}
     taken, steps, outputs, types = set[int](), list(program.steps), list[Any](), list(program.types)
     for x, before in zip(program.outputs, original.outputs, strict=True):
-        if isinstance(x, Ref) and before.number not in aliases:
+        if isinstance(x, Ref) and not (isinstance(before, Ref) and before.number in aliases):
             if owner[x.number] < program.inputs or owner[x.number] in taken:
                 steps.append(Step("copy", (x,), {}))
                 types.append(types[x.number])
@@ -183,13 +183,12 @@ PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify)
 
 def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`."""
-    show = os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0")
-    after = {"as traced": program, "expand": expand(program, covers)}
-    found = after["expand"]
+    found = expand(program, covers)
+    after = {"as traced": program, "expand": found}
     for each in PASSES:
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
-    if show:
-        for name, each in after.items():
-            print(f"# {name}\n{each}", file=sys.stderr)
+    if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
+        for name, stage in after.items():
+            print(f"# {name}\n{stage}", file=sys.stderr)
     return found

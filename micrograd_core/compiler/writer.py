@@ -75,8 +75,9 @@ class Writer:
         Unwritten
             When one that is needed is neither kept nor composed.
         """
-        if name == "arange" and operands:
-            operands, params = (), {"stop": operands[0], **params}
+        if name == "arange" and operands:  # which compositions give by position
+            (stop,) = operands
+            operands, params = (), {"stop": stop, **params}
         if self.kept(name, operands):
             return self.step(name, operands, params)
         return self.composed(name, operands, params)
@@ -97,13 +98,14 @@ class Writer:
     def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[Outline] = ()) -> Any:
         """One step; of an operation with parts, all of them."""
         if not types:
-            found = expected(TABLE[name], tuple(operands), params)
-            if found.shape is None:
+            shape, dtype = expected(TABLE[name], tuple(operands), params)
+            if shape is None:
                 raise Unwritten(f"the shape of {name} is not known")
-            types = (Outline(tuple(found.shape), found.dtype),)
+            types = [Outline(tuple(shape), dtype)]
         step = Step(name, tuple([x.ref if isinstance(x, Written) else x for x in operands]), params)
         if width(name) == 1:
-            return Written(self.builder.emit(step, types[0]), types[0])
+            (type,) = types
+            return Written(self.builder.emit(step, type), type)
         return tuple(map(Written, self.builder.emit_parts(step, types), types))
 
     def program(self, outputs: Sequence[Any]) -> Program:

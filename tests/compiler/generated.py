@@ -124,7 +124,9 @@ def exact(rng: random.Random, length: int, dtypes: tuple[str, ...] = DTYPE_NAMES
             view(d, x)
         elif what < 0.4 and reduced and dtype is not bool_:
             shape = d.types[x.number].shape
-            axis = rng.choice((None, *(tuple(sorted(rng.sample(range(len(shape)), n))) for n in range(1, len(shape) + 1))))
+            axis = rng.choice(
+                (None, *(tuple(sorted(rng.sample(range(len(shape)), n))) for n in range(1, len(shape) + 1)))
+            )
             op = rng.choice(("sum", "sum", "max", "min"))
             if op == "sum" or 0 not in shape:
                 tame(d, d.emit(op, x, axis=axis, keepdims=rng.random() < 0.5))

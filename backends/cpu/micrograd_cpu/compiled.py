@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Nest
 from micrograd_core.compiler.passes import optimized
-from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.program import Program, Ref, straight_line
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.ops import TABLE
@@ -50,6 +51,18 @@ def available() -> bool:
     probe = np.zeros(1)
     there = ctypes.c_void_p.from_address(id(probe) + DATA).value
     return find_spec("llvmlite") is not None and there == probe.__array_interface__["data"][0]
+
+
+def function(program: Program, backend: Any) -> Callable[..., Any]:
+    """A program as one function of its input handles."""
+    if program.types and available():
+        return Compiled(program, backend)
+    return straight_line(
+        program,
+        lambda op: backend.kernel(op) or compose(op, backend),
+        partial(compose, backend=backend),
+        backend.dtypes,
+    )
 
 
 class Compiled:
@@ -116,7 +129,9 @@ class Compiled:
                 for n, x in zip(step.outputs, step.types, strict=True):
                     scope[f"s{n}"], scope[f"d{n}"] = x.shape, self.backend.dtypes[x.dtype.name]
                     text = f"empty(s{n}, d{n})"
-                    lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
+                    lines.append(
+                        f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}"
+                    )
                 given = ", ".join(f"v{n}" for n in (*step.inputs, *step.outputs))
                 count = units(step.nest)
                 if count and not all(math.prod(x.shape) == 0 for x in step.types):
@@ -171,9 +186,8 @@ def _layout(x: Any) -> Layout:
 
 def contiguous(x: Any) -> Any:
     """What a kernel returned as an array whose elements lie in order."""
-    if x.__class__ is np.ndarray or x.__class__ is Half:
-        if x.flags.c_contiguous:
-            return x
+    if x.__class__ in (np.ndarray, Half) and x.flags.c_contiguous:
+        return x
     return as_half(np.array(x, order="C"))
 
 
@@ -199,7 +213,7 @@ def _last_uses(plan: Plan) -> dict[int, list[int]]:
 # ── functions of nests ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _functions(nests: Sequence[Nest]) -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
+def _functions(nests: Sequence[Nest]) -> Sequence[tuple[Callable[..., Any], Callable[..., Any]]]:
     """Of each nest, a function of its arrays, and one of a range of its units and its arrays."""
     if not nests:
         return []
@@ -283,7 +297,7 @@ def shared(part: Callable[..., Any], count: int, *arrays: Any) -> None:
         step = -(-step // ALIGNED) * ALIGNED
     bounds = [*range(0, count, step), count]
     pool = _Threads.of_process() if len(bounds) > 2 else None
-    waiting = [pool.submit(part, *pair, *arrays) for pair in zip(bounds[1:], bounds[2:], strict=False)] if pool else []
+    waiting = [pool.submit(part, *pair, *arrays) for pair in pairwise(bounds[1:])] if pool else []
     part(bounds[0], bounds[1], *arrays)
     for each in waiting:
         each.result()

@@ -24,7 +24,7 @@ STACK: Final = 1 << 18
 BLOCK: Final = 512
 """Floats that are added before their sum is added to the others, in float64: it bounds how errors grow.
 
-With ``n`` numbers the relative error, of the sum of their sizes, is at most 512 roundings of their dtype and ``n / 512``
+The error of a sum of ``n`` numbers is at most the sum of their sizes times 512 roundings of their dtype and ``n / 512``
 of float64.
 """
 
@@ -76,10 +76,14 @@ def tiles(nest: Nest) -> int:
     votes = 0
     for part in nest.parts:
         for line in part.lines if part.inner else ():
-            if isinstance(line, (Load, Store)) and line.buffer is not None:
-                if nest.buffers[line.buffer].role != "scratch" and any(line.place.strides[len(nest.kept) :]):
-                    across, along = line.place.strides[len(nest.kept) - 1], line.place.strides[-1]
-                    votes += (abs(across) == 1) - (abs(along) == 1)
+            if (
+                isinstance(line, Load | Store)
+                and line.buffer is not None
+                and nest.buffers[line.buffer].role != "scratch"
+            ):
+                *_, across = line.place.strides[: len(nest.kept)]
+                inner = line.place.strides[len(nest.kept) :]
+                votes += any(inner) * ((abs(across) == 1) - (abs(inner[-1]) == 1))
     if votes <= 0:
         return 0
     row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
@@ -124,6 +128,7 @@ class Printer(Scalars):
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def label(self, name: str) -> None:
+        """The start of a block."""
         self.lines.append(f"{name}:")
         self.block = name
 
@@ -152,6 +157,7 @@ class Printer(Scalars):
         return name
 
     def at(self, base: str, type: str, index: str) -> str:
+        """The address of a number."""
         return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
 
     def address(self, place: Place) -> str:
@@ -183,6 +189,7 @@ class Printer(Scalars):
         return "\n".join([head, "entry:", *self.allocas, *self.lines, f"  ret i32 {result}", "}"])
 
     def note(self, far: str) -> None:
+        """An argument may be too large for a loop without branches: remember it."""
         self.noted = True
         before, also = self.emit("load i32, ptr %far"), self.emit(f"zext i1 {far} to i32")
         self.do(f"store i32 {self.emit(f'or i32 {before}, {also}')}, ptr %far")
@@ -240,6 +247,7 @@ class Printer(Scalars):
             self.values = {n: x for n, x in self.values.items() if n in before or n in self.results(part)}
 
     def results(self, part: Part) -> set[int]:
+        """The values of a part that stay: a tile's are on the stack."""
         return {line.result.number for line in part.lines if isinstance(line, Reduce)} if not self.tile else set()
 
     def over_lanes(self, body: Callable[[], None]) -> None:
@@ -254,6 +262,7 @@ class Printer(Scalars):
         self.loop("0", self.lanes, lane)
 
     def row_of_tile(self, part: Part) -> None:
+        """What is computed once a row, for one row of a tile."""
         self.line_by_line(part.lines)
         for line in part.lines:  # what comes later finds it on the stack
             if isinstance(line, (Load, Compute)):
@@ -333,10 +342,12 @@ class Printer(Scalars):
         return self.alloca(TYPES[dtype.name], max(self.tile, 1)), dtype
 
     def place_of(self, total: tuple[str, DType]) -> tuple[str, str, DType]:
+        """Where the sum of this row is, the type there, and its dtype."""
         base, dtype = total
         return self.at(base, TYPES[dtype.name], self.lane), TYPES[dtype.name], dtype
 
     def read(self, total: tuple[str, DType]) -> tuple[str, DType]:
+        """The sum of this row so far."""
         pointer, type, dtype = self.place_of(total)
         return self.emit(f"load {type}, ptr {pointer}"), dtype
 
@@ -351,6 +362,7 @@ class Printer(Scalars):
     # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def operand(self, x: Ref | Number) -> str:
+        """The value of an operand."""
         if isinstance(x, Number):
             return constant(x.value, x.dtype)
         found = self.values.get(x.number)
@@ -361,6 +373,7 @@ class Printer(Scalars):
         return found
 
     def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
+        """The lines of a part."""
         types = self.nest.types
         for line in lines:
             if isinstance(line, Load):
@@ -380,6 +393,7 @@ class Printer(Scalars):
                 self.do(f"store {type} {after}, ptr {pointer}")
 
     def loaded(self, line: Load) -> str:
+        """A number from memory, or one that is a place."""
         dtype = self.nest.types[line.result.number]
         if line.buffer is not None:
             return self.load(self.pointer(line.buffer, line.place), dtype)
@@ -390,6 +404,7 @@ class Printer(Scalars):
         return place if type == "i64" else self.emit(f"trunc i64 {place} to {type}")
 
     def pointer(self, buffer: int, place: Place) -> str:
+        """The address of an element."""
         dtype = self.nest.buffers[buffer].dtype
         type, index = MEMORY[dtype.name], self.address(place)
         if buffer not in self.scratch:
@@ -397,4 +412,3 @@ class Printer(Scalars):
         if self.tile:
             index = self.emit(f"add nsw i64 {self.emit(f'mul nsw i64 {index}, {self.tile}')}, {self.lane}")
         return self.at(self.scratch[buffer], type, index)
-

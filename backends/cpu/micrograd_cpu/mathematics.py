@@ -153,21 +153,27 @@ class Code:
         return x if isinstance(x, str) else number(x, self.format.name)
 
     def infix(self, op: str, x: Any, y: Any) -> str:
+        """An instruction of two numbers."""
         return self.emit(f"{op} {self.format.name} {self.number(x)}, {self.number(y)}")
 
     def add(self, x: Any, y: Any) -> str:
+        """``x + y``."""
         return self.infix("fadd", x, y)
 
     def sub(self, x: Any, y: Any) -> str:
+        """``x - y``."""
         return self.infix("fsub", x, y)
 
     def mul(self, x: Any, y: Any) -> str:
+        """``x * y``."""
         return self.infix("fmul", x, y)
 
     def div(self, x: Any, y: Any) -> str:
+        """``x / y``."""
         return self.infix("fdiv", x, y)
 
     def neg(self, x: Any) -> str:
+        """``-x``."""
         return self.emit(f"fneg {self.format.name} {x}")
 
     def call(self, name: str, *xs: Any) -> str:
@@ -177,18 +183,23 @@ class Code:
         return self.emit(f"call {type} @llvm.{name}.{suffix}({', '.join(f'{type} {self.number(x)}' for x in xs)})")
 
     def fma(self, x: Any, y: Any, z: Any) -> str:
+        """``x * y + z``, rounded once."""
         return self.call("fma", x, y, z)
 
     def abs(self, x: str) -> str:
+        """``|x|``."""
         return self.call("fabs", x)
 
     def compare(self, how: str, x: Any, y: Any) -> str:
+        """A comparison, such as ``olt``: less, and not NaN."""
         return self.emit(f"fcmp {how} {self.format.name} {self.number(x)}, {self.number(y)}")
 
     def both(self, x: str, y: str) -> str:
+        """Whether two conditions hold."""
         return self.emit(f"and i1 {x}, {y}")
 
     def where(self, condition: str, x: Any, y: Any) -> str:
+        """One number or the other."""
         type = self.format.name
         return self.emit(f"select i1 {condition}, {type} {self.number(x)}, {type} {self.number(y)}")
 
@@ -202,12 +213,15 @@ class Code:
     # ── bits ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_bits(self, x: str) -> str:
+        """The bits of a number, as an integer."""
         return self.emit(f"bitcast {self.format.name} {x} to {self.format.bits}")
 
     def from_bits(self, x: str) -> str:
+        """The number that has these bits."""
         return self.emit(f"bitcast {self.format.bits} {x} to {self.format.name}")
 
     def whole(self, op: str, x: str, y: int | str) -> str:
+        """An instruction of integers."""
         return self.emit(f"{op} {self.format.bits} {x}, {y}")
 
     @property
@@ -422,7 +436,10 @@ def definition(op: str, type: str) -> tuple[str, set[str]]:
     declared, lines = set(c.declared), c.lines
     if name in FURTHEST:
         external = op + "f" if type == "float" else op
-        declared |= {f"declare {type} @{external}({type}) {QUIET}", f"declare {type} @llvm.fabs.{format.suffix}({type})"}
+        declared |= {
+            f"declare {type} @{external}({type}) {QUIET}",
+            f"declare {type} @llvm.fabs.{format.suffix}({type})",
+        }
         lines = [
             f"  %size = call {type} @llvm.fabs.{format.suffix}({type} %x)",
             f"  %far = fcmp ogt {type} %size, {number(FURTHEST[op][type], type)}",

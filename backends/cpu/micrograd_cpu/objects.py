@@ -113,7 +113,7 @@ def _key(ir: str) -> str:
 
 
 def _safe(path: Path) -> bool:
-    """Whether nobody else can have written a file or folder. Where there are no owners, as on Windows, it is taken as so."""
+    """Whether nobody else can have written a file or folder; taken as so where there are no owners, as on Windows."""
     if not hasattr(os, "getuid"):
         return True
     found = path.stat(follow_symlinks=False)

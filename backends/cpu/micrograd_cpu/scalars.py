@@ -57,7 +57,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "prod": ("prod", "prod", "prod", ""),
     "max": ("max", "max", "max", ""),
     "min": ("min", "min", "min", ""),
-    **{name: ("function", "", "", "") for name in FUNCTIONS},
+    **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
 }
 HALVES: Final = (float16, bfloat16)
 
@@ -104,6 +104,7 @@ class Scalars:
         self.careful = True  # whether functions take any argument, which costs branches
 
     def emit(self, text: str) -> str:
+        """An instruction that makes a value: its name."""
         self.count += 1
         self.lines.append(f"  %v{self.count} = {text}")
         return f"%v{self.count}"
@@ -112,7 +113,9 @@ class Scalars:
         """An instruction without a value."""
         self.lines.append(f"  {text}")
 
-    def intrinsic(self, name: str, type: str, *operands: str, more: str = "", result: str = "", suffix: str = "") -> str:
+    def intrinsic(
+        self, name: str, type: str, *operands: str, more: str = "", result: str = "", suffix: str = ""
+    ) -> str:
         """A call of ``@llvm.name``; `more` are constant arguments."""
         given = ", ".join([f"{type} {x}" for x in operands] + ([more] if more else []))
         types = ", ".join([type] * len(operands) + ([more.split()[0]] if more else []))
@@ -219,6 +222,7 @@ class Scalars:
         return self.emit(f"{('sext' if signed else 'zext') if wider else 'trunc'} {old} {x} to {new}")
 
     def to_float(self, x: str, source: DType, target: DType) -> str:
+        """A float of another dtype, rounded once."""
         if source is float64 and target in HALVES:
             x = self.emit(f"fptrunc double {self.to_odd(x, target)} to float")
         elif source is float64:
@@ -241,8 +245,9 @@ class Scalars:
         return self.emit(f"bitcast i64 {self.emit(f'select i1 {lost}, i64 {marked}, i64 {kept}')} to double")
 
     def to_integer(self, x: str, type: str, target: DType) -> str:
+        """The integer towards 0."""
         new, signed = TYPES[target.name], target.kind == "signed integer"
-        if target.bits < 32 or not signed and target.bits == 32:  # through a wider one, as processors do
+        if target.bits < 32 or (not signed and target.bits == 32):  # through a wider one, as processors do
             wide = "i32" if target.bits < 32 else "i64"
             found = self.intrinsic("fptosi.sat", type, x, result=wide, suffix=f"{wide}.{SUFFIX[type]}")
             return self.emit(f"trunc {wide} {found} to {new}")

@@ -6,6 +6,7 @@ A handle is an ``ndarray``, or (what NumPy makes of 0-d results) a NumPy scalar,
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 
 import array_api_compat.numpy as xp
@@ -37,6 +38,14 @@ class CPUBackend(ArrayAPIBackend):
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
+        self.advice = ""
+        if find_spec("llvmlite") is None:
+            self.advice = (
+                "compiled programs run NumPy's kernels one by one; "
+                "pip install 'micrograd-cpu[jit]' makes loops of them, which do more at once"
+            )
+        else:
+            self.capabilities = self.capabilities | {"jit"}
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)
@@ -55,11 +64,9 @@ class CPUBackend(ArrayAPIBackend):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """Nests through LLVM where llvmlite is installed; else, and without types, the kernels in a row."""
-        from micrograd_cpu.compiled import Compiled, available  # which the first tensor need not wait for
+        from micrograd_cpu import compiled  # which the first tensor need not wait for
 
-        if program.types and available():
-            return Compiled(program, self)
-        return super().compile(program)
+        return compiled.function(program, self)
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""
