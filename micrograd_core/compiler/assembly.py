@@ -39,8 +39,11 @@ class Assembly:
         self.inputs: dict[int, int] = {}  # buffer by the number of the value
         self.kept: dict[int, int] = {}  # buffer by the identity of the value that is stored or spilled
         self.once: dict[Any, Ref] = {}  # what is there for the whole row
+        self.dear: set[int] = set()  # what takes long to compute again
         for node in group.nodes:
             self.levels[id(node)] = self.level(node)
+            if node.op in DEAR or any(id(x) in self.dear for x in self.elements_of(node)):
+                self.dear.add(id(node))
 
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -65,32 +68,36 @@ class Assembly:
     def spilled(self) -> dict[int, list[Any]]:
         """By level, the elements that are kept in scratch memory once they are computed there."""
         size = math.prod(self.group.shape[axis] for axis in self.reduced)
-        seen: dict[int, int] = {}
+        room = ROW
+        first: dict[int, int] = {}
         found: dict[int, list[Any]] = {}
         chosen = {id(node) for node in self.stored}
-
-        def visit(node: Any, level: int) -> None:
-            if self.is_row(node):
-                return
-            first = seen.setdefault(id(node), level)
-            if first < level and id(node) in chosen:
-                return
-            if first < level and self.dear(node) and size * node.dtype.itemsize <= ROW:
-                chosen.add(id(node))
-                found.setdefault(first, []).append(node)
-                return
-            for x in self.sources(node):
-                visit(x, level)
-
         for level in range(max(self.levels.values(), default=0) + 1):
-            for node in self.roots(level):
-                for x in self.sources(node) if self.reduces(node) else [node]:
-                    visit(x, level)
+            seen = set[int]()
+            stack = self.elements(self.roots(level))
+            while stack:
+                node = stack.pop()
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+                if first.setdefault(id(node), level) < level:
+                    if id(node) in chosen:
+                        continue
+                    if id(node) in self.dear and size * node.dtype.itemsize <= room:
+                        room -= size * node.dtype.itemsize
+                        chosen.add(id(node))
+                        found.setdefault(first[id(node)], []).append(node)
+                        continue
+                stack += self.elements_of(node)
         return found
 
-    def dear(self, node: Any) -> bool:
-        """Whether it takes long to compute an element again."""
-        return node.op in DEAR or any(self.dear(x) for x in self.sources(node) if not self.is_row(x))
+    def elements(self, roots: list[Any]) -> list[Any]:
+        """The elements that the inner loop for some values needs first."""
+        return [x for node in roots for x in (self.elements_of(node) if self.reduces(node) else [node])]
+
+    def elements_of(self, node: Any) -> list[Any]:
+        """The elements that a value is made of."""
+        return [x for x in self.sources(node) if not self.is_row(x)]
 
     def roots(self, level: int) -> list[Any]:
         """What the inner loop of a level is for."""
@@ -117,6 +124,8 @@ class Assembly:
             if lines:
                 parts.append(Part(False, tuple(lines)))
             lines, local = [], dict[Any, Ref]()
+            for node in self.in_order(self.elements([*self.roots(level), *spilled.get(level, ())])):
+                self.value(node, lines, local)
             for node in self.roots(level):
                 if self.reduces(node):
                     operand = self.operand(node.operands[0], node, lines, local)
@@ -139,6 +148,17 @@ class Assembly:
         nest = merged(_reordered(nest, order))
         inputs = sorted(self.inputs, key=self.inputs.__getitem__)
         return nest, tuple(inputs), tuple(self.stored)
+
+    def in_order(self, wanted: list[Any]) -> list[Any]:
+        """Elements and those that they are made of, as far as no earlier loop stored them, each after what it needs."""
+        needed, stack = set[int](), list(wanted)
+        while stack:
+            node = stack.pop()
+            if id(node) not in needed:
+                needed.add(id(node))
+                if self.kept.get(id(node)) not in self.ready:
+                    stack += self.elements_of(node)
+        return [node for node in self.group.nodes if id(node) in needed]
 
     def buffer(self, role: str, dtype: DType, size: int) -> int:
         """One more buffer."""

@@ -73,6 +73,8 @@ def simplify(program: Program) -> Program:
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
         found = _same(step, operands, made)
+        if step.op == "pow" and is_scalar(operands[1]) and operands[1] in POWERS and types[0].dtype.is_floating:
+            found = POWERS[operands[1]](k, operands[0])
         if found is None or (found.shape, found.dtype) != types[0]:
             found = k.step(step.op, operands, step.params, types)
             if isinstance(found, Written):
@@ -92,6 +94,12 @@ NEUTRAL: Final[dict[str, Callable[[Any, int], bool]]] = {
 """Whether a number at a place changes nothing. ``-0.0 + 0.0`` is 0.0; integers have one zero."""
 
 
+POWERS: Final[dict[float, Callable[[Writer, Any], Any]]] = {
+    2: lambda k, x: k.multiply(x, x),
+    3: lambda k, x: k.multiply(k.multiply(x, x), x),
+    -1: lambda k, x: k.divide(1, x),
+}
+"""Powers of floats that are quicker as products."""
 INVOLUTIONS: Final = frozenset(("negative", "bitwise_invert", "logical_not"))
 """What twice is nothing."""
 

@@ -90,7 +90,7 @@ class Compiled:
         """The function for inputs that look new, and the inputs as it wants them."""
         if len(handles) != self.inputs:
             raise TypeError(f"the program takes {self.inputs} handles; got {len(handles)}")
-        arrays = tuple([as_half(np.asarray(x)) for x in handles])  # 0-d results of NumPy are scalars
+        arrays = tuple([_whole(x) for x in handles])
         for i, (x, (shape, dtype)) in enumerate(zip(arrays, self.expected, strict=True)):
             if x.shape != shape or x.dtype != dtype:
                 raise TypeError(
@@ -175,9 +175,15 @@ def repr_of(x: Any, scope: dict[str, Any]) -> str:
     return name
 
 
+def _whole(x: Any) -> Any:
+    """An input as an array whose elements lie a whole number of elements apart; 0-d results of NumPy are scalars."""
+    x = as_half(np.asarray(x))
+    return x if not any(stride % x.itemsize for stride in x.strides) else as_half(np.array(x, order="C"))
+
+
 def _layout(x: Any) -> Layout:
     """How an array lies from its first element on; strides along axes of length 1 do not count."""
-    if 0 in x.shape or any(stride % x.itemsize for stride in x.strides):
+    if 0 in x.shape:
         return Layout.contiguous(x.shape)
     usual = contiguous_strides(x.shape)
     strides = [u if n == 1 else s // x.itemsize for n, s, u in zip(x.shape, x.strides, usual, strict=True)]
