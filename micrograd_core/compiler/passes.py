@@ -19,7 +19,11 @@ from micrograd_core.dtypes import bool_
 from micrograd_core.errors import MicrogradError
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.core import matmul
+from micrograd_core.ops.linalg import matrices, products
+from micrograd_core.ops.network import attention, convolution, patches, pooling
 from micrograd_core.ops.shared import is_scalar
+from micrograd_core.ops.standard import fft, indexing, random, sorting, updates
 
 VIEWS: Final = frozenset("reshape permute_dims broadcast_to spread expand_dims squeeze flip getitem".split())
 """Operations that compute nothing: in a nest they are where a load reads."""
@@ -33,6 +37,14 @@ ELEMENTWISE: Final = frozenset(
 )
 """The scalar primitives: what a line in a nest may compute."""
 FUSIBLE: Final = VIEWS | SOURCES | REDUCTIONS | ELEMENTWISE
+WHOLE: Final = frozenset(
+    op.name
+    for family in (
+        matmul, products, matrices, fft, sorting, indexing, updates, random, patches, convolution, pooling, attention
+    )
+    for op in family.OPS
+) | frozenset("floor_divide remainder nextafter bitwise_left_shift bitwise_right_shift log2 log10".split())  # fmt: skip
+"""Operations that stay calls. Their compositions show what they mean; kernels are faster, or have more digits."""
 CALLED: Final[dict[str, frozenset[str]]] = {"linear": frozenset({"matmul"}), "dropout": frozenset({"random_uniform"})}
 """Operations that are composed of primitives and a kernel call, which are better apart: what comes next fuses."""
 
@@ -57,7 +69,17 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
         if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
-        k.kept = lambda name, operands: name in calls or primitive(name, operands)
+        if name in WHOLE and not calls:
+            return None
+
+        def kept(name: str, operands: tuple[Any, ...]) -> bool:
+            if name in calls or primitive(name, operands):
+                return True
+            if name in WHOLE:
+                raise Unwritten(f"{name} stays a call")
+            return False
+
+        k.kept = kept
         try:
             found = k.composed(name, operands, step.params)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
