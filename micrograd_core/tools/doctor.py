@@ -15,7 +15,7 @@ COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
 
 
 def examine(name: str, address: str) -> dict[str, Any]:
-    """One device: a row with `COLUMNS`, and ``reason``: why it does not work, or who else claims its name."""
+    """One device: a row with `COLUMNS`, and ``reason``: why it does not work, who else claims its name, or advice."""
     spec = f"{name}:{address}" if address else name
     row = _row(spec, "works", name, plugins.disregarded(name))
     try:
@@ -25,6 +25,7 @@ def examine(name: str, address: str) -> dict[str, Any]:
         row["ops"] = len(TABLE)
         row["capabilities"] = sorted(device.capabilities)
         row["memory"] = device.memory()
+        row["reason"] = row["reason"] or getattr(device.kernels.backend, "advice", "")
         x = Tensor([[1.0, -2.0], [3.0, 4.0]], device=device)
         ((x.relu() @ x) * x).sum().backward()
         assert x.grad is not None

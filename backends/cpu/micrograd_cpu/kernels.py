@@ -414,6 +414,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "astype": astype,
     "copy": lambda x: np.array(x, order="C", subok=True),
     "full": full,
+    "arange": lambda stop, *, dtype: np.arange(stop, dtype=dtype),
     "getitem": getitem,
     "scatter": scatter,
     "relu": relu,

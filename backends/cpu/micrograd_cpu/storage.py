@@ -5,12 +5,15 @@ A handle is an ``ndarray``, or (what NumPy makes of 0-d results) a NumPy scalar,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 
 import array_api_compat.numpy as xp
 import numpy as np
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.compiler.program import Program
 from micrograd_core.layout import Key, Layout
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
@@ -35,6 +38,14 @@ class CPUBackend(ArrayAPIBackend):
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
+        self.advice = ""
+        if find_spec("llvmlite") is None:
+            self.advice = (
+                "compiled programs run NumPy's kernels one by one; "
+                "pip install 'micrograd-cpu[jit]' makes loops of them, which do more at once"
+            )
+        else:
+            self.capabilities = self.capabilities | {"jit"}
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)
@@ -50,6 +61,12 @@ class CPUBackend(ArrayAPIBackend):
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether some element of one lies in the memory of the other."""
         return x is y or bool(np.may_share_memory(x, y) and np.shares_memory(x, y))
+
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """Nests through LLVM where llvmlite is installed; else, and without types, the kernels in a row."""
+        from micrograd_cpu import compiled  # which the first tensor need not wait for
+
+        return compiled.function(program, self)
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""

@@ -1,0 +1,414 @@
+"""Prints loop nests as LLVM IR, one function each: ``@nest0(begin, end, pointers …)``, for a range of its units.
+
+Units are what threads share out: elements, where nothing is reduced and memory is one run; else rows. Where rows are
+next to each other in memory, rather than the numbers in one, a unit is a tile of rows, which the innermost loop
+goes over, so that it reads memory in order. LLVM makes vectors of innermost loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
+from micrograd_core.compiler.program import Ref
+from micrograd_core.dtypes import DType, float64
+from micrograd_cpu.mathematics import definition
+from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
+
+TILE: Final = 128
+"""Rows in a tile."""
+STACK: Final = 1 << 18
+"""Bytes of scratch memory, of all rows in a tile."""
+BLOCK: Final = 512
+"""Floats that are added before their sum is added to the others, in float64: it bounds how errors grow.
+
+The error of a sum of ``n`` numbers is at most the sum of their sizes times 512 roundings of their dtype and ``n / 512``
+of float64.
+"""
+
+
+def module(nests: Sequence[Nest]) -> str:
+    """The IR of a program's nests."""
+    declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()
+    for i, nest in enumerate(nests):
+        printers = {f"fast{i}": Printer(nest)}
+        texts.append(printers[f"fast{i}"].text(f"fast{i}"))
+        if printers[f"fast{i}"].noted:
+            printers[f"careful{i}"] = Printer(nest, careful=True)
+            texts.append(printers[f"careful{i}"].text(f"careful{i}"))
+        texts.append(_either(i, nest, len(printers) > 1))
+        for printer in printers.values():
+            declared |= printer.declared
+            functions |= printer.functions
+    for op, type in sorted(functions):
+        text, needs = definition(op, type)
+        texts.append(text)
+        declared |= needs
+    return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
+
+
+def arguments(nest: Nest) -> str:
+    """Of a nest's function: the range of units, then pointers."""
+    pointers = [
+        f"ptr noalias {'readonly ' if x.role == 'in' else ''}%p{i}"
+        for i, x in enumerate(nest.buffers)
+        if x.role != "scratch"
+    ]
+    return ", ".join(["i64 %begin", "i64 %end", *pointers])
+
+
+def _either(i: int, nest: Nest, careful: bool) -> str:
+    """``@nest0``: fast, and again with care where that finds large arguments. No output is an input."""
+    given = ", ".join(each.split()[0] + " " + each.split()[-1] for each in arguments(nest).split(", "))
+    lines = [f"define void @nest{i}({arguments(nest)}) nounwind {{", f"  %far = call i32 @fast{i}({given})"]
+    if careful:
+        lines += ["  %again = icmp ne i32 %far, 0", "  br i1 %again, label %large, label %done", "large:"]
+        lines += [f"  %none = call i32 @careful{i}({given})", "  br label %done", "done:"]
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+def tiles(nest: Nest) -> int:
+    """How many rows a tile has, or 0 where rows are taken one by one."""
+    if not nest.reduced or not nest.kept:
+        return 0
+    votes = 0
+    for part in nest.parts:
+        for line in part.lines if part.inner else ():
+            if (
+                isinstance(line, Load | Store)
+                and line.buffer is not None
+                and nest.buffers[line.buffer].role != "scratch"
+            ):
+                *_, across = line.place.strides[: len(nest.kept)]
+                inner = line.place.strides[len(nest.kept) :]
+                votes += any(inner) * ((abs(across) == 1) - (abs(inner[-1]) == 1))
+    if votes <= 0:
+        return 0
+    row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
+    return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
+
+
+def units(nest: Nest) -> int:
+    """How many units a nest has."""
+    if not nest.reduced:
+        return math.prod(nest.kept) if len(nest.kept) < 2 else math.prod(nest.kept[:-1])
+    width = tiles(nest)
+    if not width:
+        return math.prod(nest.kept)
+    return math.prod(nest.kept[:-1]) * -(-nest.kept[-1] // width)
+
+
+def blocks(reduced: Sequence[int]) -> tuple[int, int]:
+    """The axis that is reduced in blocks, and how many turns a block has; axis -1 where all are one block."""
+    size = 1
+    for axis in range(len(reduced) - 1, -1, -1):
+        if size * reduced[axis] > BLOCK:
+            return axis, max(1, BLOCK // size)
+        size *= reduced[axis]
+    return -1, size
+
+
+class Printer(Scalars):
+    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+
+    def __init__(self, nest: Nest, careful: bool = False) -> None:
+        super().__init__()
+        self.careful, self.noted = careful, False
+        self.nest, self.tile = nest, tiles(nest)
+        self.block, self.blocks = "entry", 0
+        self.counters: list[str] = []
+        self.lane = "0"
+        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
+        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
+        self.allocas: list[str] = []
+        self.scratch: dict[int, str] = {}
+
+    # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def label(self, name: str) -> None:
+        """The start of a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def loop(self, begin: str, end: str, body: Callable[[str], None]) -> None:
+        """``for counter in begin .. end``."""
+        self.blocks += 1
+        n = self.blocks
+        self.do(f"br label %head{n}")
+        before = self.block
+        self.label(f"head{n}")
+        at = len(self.lines)
+        self.lines.append("")  # the counter, once its block is known
+        self.do(f"%more{n} = icmp slt i64 %c{n}, {end}")
+        self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
+        self.label(f"body{n}")
+        body(f"%c{n}")
+        self.do(f"%next{n} = add nuw nsw i64 %c{n}, 1")
+        self.do(f"br label %head{n}")
+        self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
+        self.label(f"exit{n}")
+
+    def alloca(self, type: str, count: int = 1) -> str:
+        """Memory of the function, for a vector's alignment."""
+        name = f"%a{len(self.allocas)}"
+        self.allocas.append(f"  {name} = alloca [{count} x {type}], align 64")
+        return name
+
+    def at(self, base: str, type: str, index: str) -> str:
+        """The address of a number."""
+        return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
+
+    def address(self, place: Place) -> str:
+        """``offset + sum(stride * counter)``."""
+        total = ""
+        for stride, counter in zip(place.strides, self.counters, strict=True):
+            if stride:
+                term = counter if stride == 1 else self.emit(f"mul nsw i64 {counter}, {stride}")
+                total = self.emit(f"add nsw i64 {total}, {term}") if total else term
+        if place.offset:
+            total = self.emit(f"add nsw i64 {total}, {place.offset}") if total else str(place.offset)
+        return total or "0"
+
+    # ── the function ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def text(self, name: str) -> str:
+        """The whole. Unless it is careful, it tells whether an argument was too large for it."""
+        nest = self.nest
+        for i, buffer in enumerate(nest.buffers):
+            if buffer.role == "scratch":
+                count = math.prod(nest.reduced) * max(self.tile, 1)
+                self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], count)
+        self.loop("%begin", "%end", self.unit)
+        result = "0"
+        if self.noted:
+            self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
+            result = self.emit("load i32, ptr %far")
+        head = f"define internal i32 @{name}({arguments(nest)}) nounwind {{"
+        return "\n".join([head, "entry:", *self.allocas, *self.lines, f"  ret i32 {result}", "}"])
+
+    def note(self, far: str) -> None:
+        """An argument may be too large for a loop without branches: remember it."""
+        self.noted = True
+        before, also = self.emit("load i32, ptr %far"), self.emit(f"zext i1 {far} to i32")
+        self.do(f"store i32 {self.emit(f'or i32 {before}, {also}')}, ptr %far")
+
+    def unit(self, counter: str) -> None:
+        """An element, a row, or a tile of rows."""
+        kept, nest = self.nest.kept, self.nest
+        if nest.reduced and not self.tile:
+            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
+            self.parts()
+        elif nest.reduced:
+            count = -(-kept[-1] // self.tile)
+            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
+            first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
+            left = self.emit(f"sub nsw i64 {kept[-1]}, {first}")
+            lanes = self.intrinsic("smin", "i64", left, str(self.tile))
+            self.counters = [*outer, "", *["0"] * len(nest.reduced)]
+            self.first, self.lanes = first, lanes
+            self.parts()
+        elif len(kept) < 2:
+            self.counters = [counter] * len(kept)
+            self.line_by_line(nest.parts[0].lines)
+        else:
+            outer = self.unravelled(counter, kept[:-1])
+
+            def along(last: str) -> None:
+                self.counters = [*outer, last]
+                self.values = {}
+                self.line_by_line(nest.parts[0].lines)
+
+            self.loop("0", str(kept[-1]), along)
+
+    def unravelled(self, counter: str, lengths: Sequence[int]) -> list[str]:
+        """The counters of several axes from that of all."""
+        found: list[str] = []
+        for i, length in enumerate(reversed(lengths)):
+            if i == len(lengths) - 1:
+                found.append(counter)
+            else:
+                found.append(self.emit(f"urem i64 {counter}, {length}"))
+                counter = self.emit(f"udiv i64 {counter}, {length}")
+        return found[::-1]
+
+    def parts(self) -> None:
+        """What happens in a row, or in a tile of rows."""
+        for part in self.nest.parts:
+            before = dict(self.values)
+            if part.inner:
+                self.inner(part)
+            elif self.tile:
+                self.over_lanes(lambda part=part: self.row_of_tile(part))  # type: ignore[misc]
+            else:
+                self.line_by_line(part.lines)
+                continue  # what is there once a row stays
+            self.values = {n: x for n, x in self.values.items() if n in before or n in self.results(part)}
+
+    def results(self, part: Part) -> set[int]:
+        """The values of a part that stay: a tile's are on the stack."""
+        return {line.result.number for line in part.lines if isinstance(line, Reduce)} if not self.tile else set()
+
+    def over_lanes(self, body: Callable[[], None]) -> None:
+        """`body` for each row of a tile."""
+
+        def lane(counter: str) -> None:
+            self.lane = counter
+            self.counters[len(self.nest.kept) - 1] = self.emit(f"add nsw i64 {self.first}, {counter}")
+            self.values = {}
+            body()
+
+        self.loop("0", self.lanes, lane)
+
+    def row_of_tile(self, part: Part) -> None:
+        """What is computed once a row, for one row of a tile."""
+        self.line_by_line(part.lines)
+        for line in part.lines:  # what comes later finds it on the stack
+            if isinstance(line, (Load, Compute)):
+                self.keep(line.result.number)
+
+    def inner(self, part: Part) -> None:
+        """A loop over the reduced axes; reductions are on the stack until it ends, from where LLVM takes them."""
+        nest, kept = self.nest, len(self.nest.kept)
+        reductions = [line for line in part.lines if isinstance(line, Reduce)]
+        totals = {x.result.number: self.total(accumulator(nest.types[x.result.number])) for x in reductions}
+        wide: dict[int, tuple[str, DType]] = {}  # of sums over many numbers, those of their blocks
+        axis_of_blocks, length_of_block = blocks(nest.reduced)
+        sums = [x for x in reductions if x.op == "sum" and nest.types[x.result.number].is_floating]
+        if axis_of_blocks >= 0:
+            wide = {x.result.number: self.total(float64) for x in sums}
+        outside = dict(self.values)
+        over = self.over_lanes if self.tile else lambda body: body()
+
+        def begin(lines: Sequence[Reduce], totals: dict[int, tuple[str, DType]]) -> None:
+            for line in lines:
+                pointer, type, dtype = self.place_of(totals[line.result.number])
+                self.do(f"store {type} {start(line.op, dtype, 0 in nest.reduced)}, ptr {pointer}")
+
+        def flush() -> None:
+            for line in sums:
+                part, dtype = self.read(totals[line.result.number])
+                total, _ = self.read(wide[line.result.number])
+                total = self.emit(f"fadd double {total}, {self.convert(part, dtype, float64)}")
+                self.do(f"store double {total}, ptr {self.place_of(wide[line.result.number])[0]}")
+
+        def end() -> None:
+            for line in reductions:
+                n = line.result.number
+                found, dtype = self.read(wide.get(n, totals[n]))
+                self.values[n] = self.rounded(self.convert(found, dtype, nest.types[n]), nest.types[n])
+                if self.tile:
+                    self.keep(n)
+
+        def element() -> None:
+            self.values = {} if self.tile else dict(outside)
+            self.line_by_line(part.lines, totals)
+
+        def along(axis: int) -> None:
+            if axis == len(nest.reduced):
+                over(element)
+                return
+
+            def turn(counter: str) -> None:
+                self.counters[kept + axis] = counter
+                along(axis + 1)
+
+            def block(counter: str) -> None:
+                over(lambda: begin(sums, totals))
+                first = self.emit(f"mul nsw i64 {counter}, {length_of_block}")
+                after = self.emit(f"add nsw i64 {first}, {length_of_block}")
+                self.loop(first, self.intrinsic("smin", "i64", after, str(nest.reduced[axis])), turn)
+                over(flush)
+
+            if axis == axis_of_blocks and sums:
+                self.loop("0", str(-(-nest.reduced[axis] // length_of_block)), block)
+            else:
+                self.loop("0", str(nest.reduced[axis]), turn)
+
+        if reductions:
+            over(lambda: begin(reductions, {**totals, **wide}))
+            if wide:
+                over(lambda: begin([x for x in reductions if x not in sums], totals))
+        along(0)
+        for axis in range(len(nest.reduced)):
+            self.counters[kept + axis] = "0"
+        self.values = dict(outside)
+        if reductions:
+            over(end)
+
+    def total(self, dtype: DType) -> tuple[str, DType]:
+        """Memory for what a row, or each row of a tile, has added up."""
+        return self.alloca(TYPES[dtype.name], max(self.tile, 1)), dtype
+
+    def place_of(self, total: tuple[str, DType]) -> tuple[str, str, DType]:
+        """Where the sum of this row is, the type there, and its dtype."""
+        base, dtype = total
+        return self.at(base, TYPES[dtype.name], self.lane), TYPES[dtype.name], dtype
+
+    def read(self, total: tuple[str, DType]) -> tuple[str, DType]:
+        """The sum of this row so far."""
+        pointer, type, dtype = self.place_of(total)
+        return self.emit(f"load {type}, ptr {pointer}"), dtype
+
+    def keep(self, n: int) -> None:
+        """A row's value on the stack, where what comes later finds it."""
+        dtype = self.nest.types[n]
+        type = MEMORY[dtype.name]
+        if n not in self.stacked:
+            self.stacked[n] = self.alloca(type, self.tile), dtype
+        self.store(self.values[n], self.at(self.stacked[n][0], type, self.lane), dtype)
+
+    # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def operand(self, x: Ref | Number) -> str:
+        """The value of an operand."""
+        if isinstance(x, Number):
+            return constant(x.value, x.dtype)
+        found = self.values.get(x.number)
+        if found is None:  # a row's, in a tile
+            base, dtype = self.stacked[x.number]
+            found = self.load(self.at(base, MEMORY[dtype.name], self.lane), dtype)
+            self.values[x.number] = found
+        return found
+
+    def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
+        """The lines of a part."""
+        types = self.nest.types
+        for line in lines:
+            if isinstance(line, Load):
+                self.values[line.result.number] = self.loaded(line)
+            elif isinstance(line, Compute):
+                dtypes = [x.dtype if isinstance(x, Number) else types[x.number] for x in line.operands]
+                operands = [self.operand(x) for x in line.operands]
+                n = line.result.number
+                self.values[n] = self.compute(line.op, operands, dtypes, types[n])
+            elif isinstance(line, Store):
+                dtype = self.nest.buffers[line.buffer].dtype
+                self.store(self.operand(line.operand), self.pointer(line.buffer, line.place), dtype)
+            elif totals is not None:
+                pointer, type, dtype = self.place_of(totals[line.result.number])
+                before = self.emit(f"load {type}, ptr {pointer}")
+                after = combine(self, line.op, dtype, before, self.operand(line.operand))
+                self.do(f"store {type} {after}, ptr {pointer}")
+
+    def loaded(self, line: Load) -> str:
+        """A number from memory, or one that is a place."""
+        dtype = self.nest.types[line.result.number]
+        if line.buffer is not None:
+            return self.load(self.pointer(line.buffer, line.place), dtype)
+        place = self.address(line.place)
+        if dtype.is_floating:
+            return self.rounded(self.emit(f"sitofp i64 {place} to {TYPES[dtype.name]}"), dtype)
+        type = TYPES[dtype.name]
+        return place if type == "i64" else self.emit(f"trunc i64 {place} to {type}")
+
+    def pointer(self, buffer: int, place: Place) -> str:
+        """The address of an element."""
+        dtype = self.nest.buffers[buffer].dtype
+        type, index = MEMORY[dtype.name], self.address(place)
+        if buffer not in self.scratch:
+            return self.at(f"%p{buffer}", type, index)
+        if self.tile:
+            index = self.emit(f"add nsw i64 {self.emit(f'mul nsw i64 {index}, {self.tile}')}, {self.lane}")
+        return self.at(self.scratch[buffer], type, index)

@@ -1,0 +1,457 @@
+"""Elementary functions as LLVM IR: straight lines without branches, so that loops around them become vectors.
+
+Each reduces its argument to a small interval, where a polynomial is enough, and puts the result together; special
+values follow the array API standard. Coefficients were fitted by Remez's exchange algorithm, to the relative error that
+is stated. Of large angles, where the quarter turns in them are no longer known, the C
+library's functions take care, one number at a time. Errors are below 2 ulp, those of erfc below 5; tests hold them
+against mpmath.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+
+class Format(NamedTuple):
+    """A floating-point format: the type, that of its bits, and of fractions how many there are."""
+
+    name: str
+    bits: str
+    fraction: int
+    bias: int
+    suffix: str
+
+    @property
+    def least(self) -> float:
+        """The smallest number with all digits."""
+        return 2.0 ** (1 - self.bias)
+
+
+FORMATS: Final = {"float": Format("float", "i32", 23, 127, "f32"), "double": Format("double", "i64", 52, 1023, "f64")}
+
+# Of each, float32's and float64's.
+EXP: Final = {  # (exp(r) - 1 - r) / r**2, for |r| <= log(2) / 2; times r off by 2**-32, 2**-61
+    "float": (
+        0.50000000492367725539, 0.1666666682613299741, 0.04166634212281457967, 0.0083332706343760649342,
+        0.0013942046434744283048, 0.00019915622220219260002,
+    ),
+    "double": (
+        0.49999999999999999984, 0.16666666666666677628, 0.041666666666666704966, 0.0083333333333206545361,
+        0.00138888888888650229, 0.00019841269888893192772, 0.000024801587364161871543, 2.7557241163830138577e-6,
+        2.7557239672978707192e-7, 2.511017896076569145e-8, 2.0925396466472852306e-9,
+    ),
+}  # fmt: skip
+LOG: Final = {  # (2 atanh(s) / s - 2) / s**2 in s**2, for |s| <= 0.1716; off by 2**-29, 2**-51
+    "float": (0.66666666543550369643, 0.40000130375647701999, 0.28549884181620733591, 0.23355303815157441415),
+    "double": (
+        0.66666666666666701892, 0.39999999999885466932, 0.28571428632210414431, 0.22222210135824253329,
+        0.18182960685029313638, 0.15329380010825129012, 0.14644969465357368429,
+    ),
+}  # fmt: skip
+TANH: Final = {  # (tanh(x) / x - 1) / x**2 in x**2, for |x| <= 0.625; off by 2**-29, 2**-57
+    "float": (
+        -0.33333333180707493986, 0.13333304570289158298, -0.053959450830536055703, 0.021770176286857391836,
+        -0.0083473000590639972736, 0.0022958517699770725998,
+    ),
+    "double": (
+        -0.33333333333333332952, 0.1333333333333304959, -0.053968253967904315692, 0.021869488519267084933,
+        -0.0088632351078568805661, 0.0035921217982003317926, -0.0014557757025379789588, 0.00058966176267965974889,
+        -0.00023759317593664380676, 0.000092574334399201778934, -0.000031202757576230788861, 6.4851175156524370949e-6,
+    ),
+}  # fmt: skip
+SIN: Final = {  # (sin(r) / r - 1) / r**2 in r**2, for |r| <= pi / 4; off by 2**-34, 2**-66
+    "float": (-0.16666666663628969693, 0.0083333317869727174125, -0.00019840039616154962571, 2.7243860181176430862e-6),
+    "double": (
+        -0.16666666666666666665, 0.0083333333333333312602, -0.00019841269841264568455, 2.7557319218956504391e-6,
+        -2.5052106100791479611e-8, 1.6058510951143185504e-10, -7.5854905097104107087e-13,
+    ),
+}  # fmt: skip
+COS: Final = {  # (cos(r) - 1 + r**2 / 2) / r**4 in r**2, for |r| <= pi / 4; off by 2**-28, 2**-70
+    "float": (0.041666664541395655095, -0.0013888279975291058159, 0.000024542973549615289269),
+    "double": (
+        0.041666666666666666666, -0.0013888888888888887736, 0.000024801587301584370248, -2.7557319221189975071e-7,
+        2.0876755717852179877e-9, -1.1470449392393549069e-11, 4.7452008206743177739e-14,
+    ),
+}  # fmt: skip
+LN2: Final = {  # in two parts; the first has few digits, so that a multiple of it is exact
+    "float": (0.693145751953125, 1.4286068203094173e-06),
+    "double": (0.6931471803691238165, 1.9082149292705877e-10),
+}
+ERF: Final = {  # erf(x) / x - 1 in x**2, for |x| <= 1; off by 2**-29, 2**-68
+    "float": (
+        0.12837916571761753191, -0.37612625749360153787, 0.11283584177284894001, -0.026853766302429021033,
+        0.0051882315554243321285, -0.00080092666409513015796, 0.000078505291530870125864,
+    ),
+    "double": (
+        0.12837916709551257389, -0.37612638903183752368, 0.11283791670955119672, -0.026866170645129717356,
+        0.0052239776254218922476, -0.00085483270218390189490, 0.00012055332898729713056, -0.000014925647445967418693,
+        1.6462043009023765299e-6, -1.6364608731581113983e-7, 1.4792091038560596941e-8, -1.2162703053845511298e-9,
+        8.7025694372660856059e-11, -4.2209544000693351811e-12,
+    ),
+}  # fmt: skip
+ERFC: Final = {  # (1 + 2 y) exp(y**2) erfc(y) in (y - a) / (y + a) for y >= 0, and a; off by 2**-26, 2**-56
+    "float": (
+        2.0,
+        (
+            1.2769783939671351642, -0.092763984999565024607, -0.16603146101566564039, 0.16405542524797426755,
+            -0.054203883334099647275, -0.0080601417819917237096, 0.0086300954874949453097, 0.0013133074037466758357,
+            -0.0012280003706945034922, -0.00039944745685205627007,
+        ),
+    ),
+    "double": (
+        4.0,
+        (
+            1.2329951186255525098, -0.13962111684056288645, 0.015379652102619763865, 0.068097054254736597716,
+            -0.1010390660363011464, 0.093732834996823863527, -0.066330365812564015474, 0.037167515561852274481,
+            -0.016197734048423182246, 0.005031969763569823107, -0.00075777340486861808524, -0.00019925556126316657641,
+            0.00015062247159064182201, -0.000024402941513845867256, -0.000011225283061606759088,
+            5.7172952647489462589e-6, 3.0195639677709222962e-7, -8.3424042552742965483e-7, 6.2389128201488622509e-8,
+            1.145613223244342e-7, -7.7789081414698718753e-9, -1.3386265014525818353e-8, -1.7176219807069608585e-9,
+        ),
+    ),
+}  # fmt: skip
+VANISHING: Final = {"float": 10.2, "double": 28.0}
+"""Where erfc is 0."""
+QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the ones before leave
+    "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+FURTHEST: Final = {name: {"float": 1e5, "double": 1e9} for name in ("sin", "cos")}
+"""Beyond these arguments functions are the C library's."""
+NAN: Final = math.nan
+
+
+def number(value: float, type: str) -> str:
+    """A constant: LLVM writes those of both formats as a double's bits."""
+    if type == "float":
+        try:
+            (value,) = struct.unpack("f", struct.pack("f", value))
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
+
+
+class Code:
+    """Lines of IR that are being written; a value is its name."""
+
+    def __init__(self, format: Format) -> None:
+        self.format, self.lines, self.count = format, list[str](), 0
+        self.declared: set[str] = set()
+
+    def emit(self, text: str) -> str:
+        """One instruction, and the value it makes."""
+        self.count += 1
+        name = f"%t{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def number(self, x: Any) -> str:
+        """A value, or a constant."""
+        return x if isinstance(x, str) else number(x, self.format.name)
+
+    def infix(self, op: str, x: Any, y: Any) -> str:
+        """An instruction of two numbers."""
+        return self.emit(f"{op} {self.format.name} {self.number(x)}, {self.number(y)}")
+
+    def add(self, x: Any, y: Any) -> str:
+        """``x + y``."""
+        return self.infix("fadd", x, y)
+
+    def sub(self, x: Any, y: Any) -> str:
+        """``x - y``."""
+        return self.infix("fsub", x, y)
+
+    def mul(self, x: Any, y: Any) -> str:
+        """``x * y``."""
+        return self.infix("fmul", x, y)
+
+    def div(self, x: Any, y: Any) -> str:
+        """``x / y``."""
+        return self.infix("fdiv", x, y)
+
+    def neg(self, x: Any) -> str:
+        """``-x``."""
+        return self.emit(f"fneg {self.format.name} {x}")
+
+    def call(self, name: str, *xs: Any) -> str:
+        """An intrinsic function of numbers of the format."""
+        type, suffix = self.format.name, self.format.suffix
+        self.declared.add(f"declare {type} @llvm.{name}.{suffix}({', '.join([type] * len(xs))})")
+        return self.emit(f"call {type} @llvm.{name}.{suffix}({', '.join(f'{type} {self.number(x)}' for x in xs)})")
+
+    def fma(self, x: Any, y: Any, z: Any) -> str:
+        """``x * y + z``, rounded once."""
+        return self.call("fma", x, y, z)
+
+    def abs(self, x: str) -> str:
+        """``|x|``."""
+        return self.call("fabs", x)
+
+    def compare(self, how: str, x: Any, y: Any) -> str:
+        """A comparison, such as ``olt``: less, and not NaN."""
+        return self.emit(f"fcmp {how} {self.format.name} {self.number(x)}, {self.number(y)}")
+
+    def both(self, x: str, y: str) -> str:
+        """Whether two conditions hold."""
+        return self.emit(f"and i1 {x}, {y}")
+
+    def where(self, condition: str, x: Any, y: Any) -> str:
+        """One number or the other."""
+        type = self.format.name
+        return self.emit(f"select i1 {condition}, {type} {self.number(x)}, {type} {self.number(y)}")
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        """By Horner's scheme; coefficients by rising powers."""
+        *rest, total = [self.number(c) for c in coefficients]
+        for each in reversed(rest):
+            total = self.fma(total, x, each)
+        return total
+
+    # ── bits ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def to_bits(self, x: str) -> str:
+        """The bits of a number, as an integer."""
+        return self.emit(f"bitcast {self.format.name} {x} to {self.format.bits}")
+
+    def from_bits(self, x: str) -> str:
+        """The number that has these bits."""
+        return self.emit(f"bitcast {self.format.bits} {x} to {self.format.name}")
+
+    def whole(self, op: str, x: str, y: int | str) -> str:
+        """An instruction of integers."""
+        return self.emit(f"{op} {self.format.bits} {x}, {y}")
+
+    @property
+    def shifter(self) -> float:
+        """Added to a small number it rounds that to an integer, which are then the lowest bits. NaN stays NaN."""
+        return 1.5 * 2.0**self.format.fraction
+
+    def rounded(self, x: str) -> tuple[str, str]:
+        """The nearest integer, and the bits at whose end it stands."""
+        shifted = self.add(x, self.shifter)
+        return self.sub(shifted, self.shifter), self.to_bits(shifted)
+
+    def power_of_2(self, n: str) -> str:
+        """``2**n`` of an integer in the range of exponents, as a float."""
+        bits = self.whole("shl", self.to_bits(self.add(n, self.shifter)), self.format.fraction)
+        return self.from_bits(self.whole("add", bits, self.format.bias << self.format.fraction))
+
+
+# ── exponentials ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _reduced(c: Code, x: str) -> tuple[str, str]:
+    """``x = n log(2) + r``: n, and ``exp(r) - 1``."""
+    type = c.format.name
+    n, _ = c.rounded(c.mul(x, 1 / math.log(2)))
+    r = c.fma(n, -LN2[type][0], x)
+    r = c.fma(n, -LN2[type][1], r)
+    return n, c.fma(c.mul(r, r), c.polynomial(r, EXP[type]), r)
+
+
+def _exp(c: Code, x: str) -> str:
+    """``2**n exp(r)``, by two powers of 2: one alone may be beyond the exponents, where the result is not."""
+    far = 140.0 if c.format.name == "float" else 800.0
+    x = c.where(c.compare("olt", x, -far), -far, x)
+    x = c.where(c.compare("ogt", x, far), far, x)
+    n, p = _reduced(c, x)
+    half, _ = c.rounded(c.mul(n, 0.5))
+    return c.mul(c.mul(c.add(p, 1.0), c.power_of_2(half)), c.power_of_2(c.sub(n, half)))
+
+
+def _expm1(c: Code, x: str) -> str:
+    """``2 (h p + (h - 1/2))`` with ``h = 2**(n-1)``, which is a number where ``2**n`` is no longer."""
+    most = 89.0 if c.format.name == "float" else 710.0  # where the result is infinite, and n and r have the same sign
+    y = c.where(c.compare("olt", x, -60.0), -60.0, x)
+    y = c.where(c.compare("ogt", y, most), most, y)
+    n, p = _reduced(c, y)
+    h = c.power_of_2(c.sub(n, 1.0))
+    result = c.mul(c.fma(h, p, c.sub(h, 0.5)), 2.0)
+    return c.where(c.compare("olt", c.abs(x), 2.0 ** -(c.format.fraction + 3)), x, result)
+
+
+def _tanh(c: Code, x: str) -> str:
+    """``x + x**3 P(x**2)`` near 0, else ``1 - 2 / (exp(2 |x|) + 1)`` with the sign of `x`."""
+    z = c.mul(x, x)
+    near = c.fma(c.mul(x, z), c.polynomial(z, TANH[c.format.name]), x)
+    size = c.abs(x)
+    far = c.sub(1.0, c.div(2.0, c.add(_exp(c, c.mul(size, 2.0)), 1.0)))
+    return c.call("copysign", c.where(c.compare("olt", size, 0.625), near, far), x)
+
+
+# ── logarithms ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parts(c: Code, x: str) -> tuple[str, str]:
+    """``x = 2**e m`` of a positive number with all digits: e, and m between sqrt(1/2) and sqrt(2)."""
+    fraction, bias = c.format.fraction, c.format.bias
+    bits = c.to_bits(x)
+    scale = struct.unpack("Q", struct.pack("d", 2.0**52))[0] if fraction == 52 else 0x4B000000  # 2.0**fraction
+    e = c.from_bits(c.whole("or", c.whole("lshr", bits, fraction), scale))
+    e = c.sub(e, 2.0**fraction + bias)
+    m = c.whole("and", bits, (1 << fraction) - 1)
+    m = c.from_bits(c.whole("or", m, bias << fraction))
+    big = c.compare("ogt", m, math.sqrt(2))
+    return c.where(big, c.add(e, 1.0), e), c.where(big, c.mul(m, 0.5), m)
+
+
+def _together(c: Code, e: str, f: str, rest: Any) -> str:
+    """``e log(2) + log(1 + f) + rest``; ``log(1 + f) = f - (f**2/2 - s (f**2/2 + R))`` with ``s = f / (2 + f)``."""
+    type = c.format.name
+    s = c.div(f, c.add(f, 2.0))
+    z = c.mul(s, s)
+    half = c.mul(c.mul(f, f), 0.5)
+    series = c.mul(z, c.polynomial(z, LOG[type]))
+    low = c.fma(e, LN2[type][1], rest)
+    inner = c.sub(c.sub(half, c.fma(s, c.add(half, series), low)), f)
+    return c.fma(e, LN2[type][0], c.neg(inner))
+
+
+def _defined(c: Code, x: str, pole: float, result: str) -> str:
+    """Minus infinity at the pole, NaN below; infinity and NaN are what they were."""
+    result = c.where(c.compare("olt", x, math.inf), result, x)
+    result = c.where(c.compare("oeq", x, pole), -math.inf, result)
+    return c.where(c.compare("olt", x, pole), NAN, result)
+
+
+def _log(c: Code, x: str) -> str:
+    shift = c.format.fraction + 2
+    small = c.compare("olt", x, c.format.least)
+    e, m = _parts(c, c.where(small, c.mul(x, 2.0**shift), x))
+    e = c.where(small, c.sub(e, float(shift)), e)
+    return _defined(c, x, 0.0, _together(c, e, c.sub(m, 1.0), 0.0))
+
+
+def _log1p(c: Code, x: str) -> str:
+    """What ``1 + x`` loses, as a part of it, is added to the logarithm."""
+    u = c.add(x, 1.0)
+    e, m = _parts(c, u)
+    lost = c.where(c.compare("ogt", x, 1.0), c.sub(1.0, c.sub(u, x)), c.sub(x, c.sub(u, 1.0)))
+    near = c.compare("oeq", e, 0.0)  # there x itself is the fraction
+    f = c.where(near, x, c.sub(m, 1.0))
+    result = _together(c, e, f, c.where(near, 0.0, c.div(lost, u)))
+    result = c.where(c.compare("olt", c.abs(x), 2.0 ** -(c.format.fraction + 3)), x, result)
+    return _defined(c, x, -1.0, result)
+
+
+# ── trigonometry ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _turned(quarters: int) -> Callable[[Code, str], str]:
+    """The sine of an angle that is turned by so many quarters."""
+
+    def function(c: Code, x: str) -> str:
+        type, bits = c.format.name, c.format.bits
+        n, at = c.rounded(c.mul(x, 2 / math.pi))
+        r = x
+        for part in QUARTER[type]:
+            r = c.fma(n, -part, r)
+        z = c.mul(r, r)
+        sine = c.fma(c.mul(r, z), c.polynomial(z, SIN[type]), r)
+        cosine = c.fma(c.mul(z, z), c.polynomial(z, COS[type]), c.fma(z, -0.5, 1.0))
+        at = c.whole("add", at, quarters)
+        odd = c.emit(f"icmp ne {bits} {c.whole('and', at, 1)}, 0")
+        back = c.emit(f"icmp ne {bits} {c.whole('and', at, 2)}, 0")
+        found = c.where(odd, cosine, sine)
+        found = c.where(back, c.neg(found), found)
+        return found if quarters else c.where(c.compare("oeq", x, 0.0), x, found)
+
+    return function
+
+
+# ── the error function ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tail(c: Code, y: str) -> str:
+    """``erfc(y)`` for ``y >= 0``: ``exp(-y**2) P / (1 + 2 y)``; what the square loses is made good after exp."""
+    a, coefficients = ERFC[c.format.name]
+    y = c.where(c.compare("ogt", y, VANISHING[c.format.name]), VANISHING[c.format.name], y)
+    square = c.mul(y, y)
+    lost = c.fma(y, y, c.neg(square))
+    p = c.polynomial(c.div(c.sub(y, a), c.add(y, a)), coefficients)
+    p = c.fma(c.neg(p), lost, p)
+    return c.mul(_exp(c, c.neg(square)), c.div(p, c.fma(y, 2.0, 1.0)))
+
+
+def _erf(c: Code, x: str) -> str:
+    """``x + x P(x**2)`` near 0, else ``1 - erfc(|x|)`` with the sign of `x`."""
+    z, size = c.mul(x, x), c.abs(x)
+    near = c.fma(x, c.polynomial(z, ERF[c.format.name]), x)
+    far = c.sub(1.0, _tail(c, size))
+    return c.call("copysign", c.where(c.compare("olt", size, 1.0), near, far), x)
+
+
+def _erfc(c: Code, x: str) -> str:
+    """On the left 2 less the tail on the right."""
+    tail = _tail(c, c.abs(x))
+    return c.where(c.compare("olt", x, 0.0), c.sub(2.0, tail), tail)
+
+
+# ── powers ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pow(c: Code, x: str, y: str) -> str:
+    """``exp(y log|x|)`` with the sign that an odd `y` leaves: of float32, in float64, which has the digits for it."""
+    product = c.mul(y, _log(c, c.abs(x)))
+    result = _exp(c, product)
+    whole = c.compare("oeq", c.call("floor", y), y)
+    half = c.mul(y, 0.5)
+    odd = c.both(whole, c.compare("une", c.call("floor", half), half))
+    negative = c.emit(f"icmp slt {c.format.bits} {c.to_bits(x)}, 0")
+    result = c.where(c.both(odd, negative), c.neg(result), result)
+    finite_below_0 = c.both(c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
+    broken = c.both(finite_below_0, c.emit(f"xor i1 {whole}, true"))
+    result = c.where(c.both(broken, c.compare("ord", y, y)), NAN, result)
+    unit = c.both(c.compare("oeq", c.abs(x), 1.0), c.compare("oeq", c.abs(y), math.inf))
+    result = c.where(unit, 1.0, result)
+    result = c.where(c.compare("oeq", x, 1.0), 1.0, result)
+    return c.where(c.compare("oeq", y, 0.0), 1.0, result)
+
+
+FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
+    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sin": _turned(0), "cos": _turned(1),
+    "erf": _erf, "erfc": _erfc, "pow": _pow,
+}  # fmt: skip
+QUIET: Final = "nounwind willreturn memory(none)"
+
+
+def definition(op: str, type: str) -> tuple[str, set[str]]:
+    """A function of the module, ``@micrograd.exp.f32``, and what it needs to be declared.
+
+    ``sin.near`` is that of arguments that are not beyond `FURTHEST`.
+    """
+    name, format = op, FORMATS[type]
+    op = op.removesuffix(".near")
+    arguments = ["%x", "%y"] if op == "pow" else ["%x"]
+    if op == "pow" and type == "float":
+        c = Code(FORMATS["double"])
+        wide = [c.emit(f"fpext float {x} to double") for x in arguments]
+        result = c.emit(f"fptrunc double {FUNCTIONS[op](c, *wide)} to float")
+    else:
+        c = Code(format)
+        result = FUNCTIONS[op](c, *arguments)
+    declared, lines = set(c.declared), c.lines
+    if name in FURTHEST:
+        external = op + "f" if type == "float" else op
+        declared |= {
+            f"declare {type} @{external}({type}) {QUIET}",
+            f"declare {type} @llvm.fabs.{format.suffix}({type})",
+        }
+        lines = [
+            f"  %size = call {type} @llvm.fabs.{format.suffix}({type} %x)",
+            f"  %far = fcmp ogt {type} %size, {number(FURTHEST[op][type], type)}",
+            *lines,
+            "  br i1 %far, label %beyond, label %done",
+            "beyond:",
+            f"  %other = call {type} @{external}({type} %x)",
+            "  br label %done",
+            "done:",
+            f"  %found = phi {type} [ {result}, %entry ], [ %other, %beyond ]",
+        ]
+        result = "%found"
+    given = ", ".join(f"{type} {x}" for x in arguments)
+    head = f"define internal {type} @micrograd.{name}.{format.suffix}({given}) alwaysinline {QUIET} {{"
+    return "\n".join([head, "entry:", *lines, f"  ret {type} {result}", "}"]), declared

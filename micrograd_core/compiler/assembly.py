@@ -1,0 +1,246 @@
+"""From the values that a nest computes to its parts and lines.
+
+Values have levels: what depends on a reduction comes after the loop that reduces, so in the next level. In each level
+what there is once a row comes first, then one inner loop. What a later level needs of an earlier one's elements is read
+back where it was stored; else it is computed again where that is cheap, or kept in scratch memory of a row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from micrograd_core.compiler.nests import Buffer, Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store, merged
+from micrograd_core.compiler.program import Ref
+from micrograd_core.dtypes import DType
+from micrograd_core.layout import Layout
+from micrograd_core.ops import TABLE
+
+DEAR: Final = frozenset("divide exp expm1 log log1p sqrt sin cos tanh erf erfc pow".split())
+"""Primitives that take longer than reading a number back."""
+ROW: Final = 1 << 15
+"""Bytes of scratch memory for a row: what the nearest cache holds beside the rest."""
+
+
+class Assembly:
+    """The work of `assembled`. `through`, `composed` are those of `fusion`; `layout` knows where a value lies."""
+
+    def __init__(self, group: Any, position: int, wanted: Callable[[Any], bool], views: Any) -> None:
+        self.group, self.position, self.views = group, position, views
+        reduced = group.reduced or ()
+        self.axes = [*(i for i in range(len(group.shape)) if i not in reduced), *reduced]
+        self.reduced = reduced
+        self.stored = [node for node in group.nodes if wanted(node)]
+        self.here = {id(node): node for node in group.nodes}
+        self.levels: dict[int, int] = {}
+        self.types: list[DType] = []
+        self.buffers: list[Buffer] = []
+        self.inputs: dict[int, int] = {}  # buffer by the number of the value
+        self.kept: dict[int, int] = {}  # buffer by the identity of the value that is stored or spilled
+        self.once: dict[Any, Ref] = {}  # what is there for the whole row
+        self.dear: set[int] = set()  # what takes long to compute again
+        for node in group.nodes:
+            self.levels[id(node)] = self.level(node)
+            if node.op in DEAR or any(id(x) in self.dear for x in self.elements_of(node)):
+                self.dear.add(id(node))
+
+    # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def level(self, node: Any) -> int:
+        """The level of a value, from those of what it is made of."""
+        found = max([self.levels.get(id(x), 0) for x in self.sources(node)], default=0)
+        return found + 1 if self.reduces(node) else found
+
+    def sources(self, node: Any) -> list[Any]:
+        """The values of this nest that a value is made of."""
+        bases = [self.views.through(x)[0] for x in node.operands if hasattr(x, "owner")]
+        return [x for x in bases if id(x) in self.here]
+
+    def is_row(self, node: Any) -> bool:
+        """Whether there is one in each row."""
+        return id(node) in self.group.rows
+
+    def reduces(self, node: Any) -> bool:
+        """Whether it is a reduction, in this nest."""
+        return self.is_row(node) and node.op in self.views.REDUCTIONS
+
+    def spilled(self) -> dict[int, list[Any]]:
+        """By level, the elements that are kept in scratch memory once they are computed there."""
+        size = math.prod(self.group.shape[axis] for axis in self.reduced)
+        room = ROW
+        first: dict[int, int] = {}
+        found: dict[int, list[Any]] = {}
+        chosen = {id(node) for node in self.stored}
+        for level in range(max(self.levels.values(), default=0) + 1):
+            seen = set[int]()
+            stack = self.elements(self.roots(level))
+            while stack:
+                node = stack.pop()
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+                if first.setdefault(id(node), level) < level:
+                    if id(node) in chosen:
+                        continue
+                    if id(node) in self.dear and size * node.dtype.itemsize <= room:
+                        room -= size * node.dtype.itemsize
+                        chosen.add(id(node))
+                        found.setdefault(first[id(node)], []).append(node)
+                        continue
+                stack += self.elements_of(node)
+        return found
+
+    def elements(self, roots: list[Any]) -> list[Any]:
+        """The elements that the inner loop for some values needs first."""
+        return [x for node in roots for x in (self.elements_of(node) if self.reduces(node) else [node])]
+
+    def elements_of(self, node: Any) -> list[Any]:
+        """The elements that a value is made of."""
+        return [x for x in self.sources(node) if not self.is_row(x)]
+
+    def roots(self, level: int) -> list[Any]:
+        """What the inner loop of a level is for."""
+        reductions = [node for node in self.group.nodes if self.reduces(node) and self.levels[id(node)] == level + 1]
+        elements = [node for node in self.stored if not self.is_row(node) and self.levels[id(node)] == level]
+        return reductions + elements
+
+    # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def nest(self) -> tuple[Nest, tuple[int, ...], tuple[Any, ...]]:
+        """The nest, the numbers of the values it reads, and the values it stores."""
+        for node in self.stored:
+            self.kept[id(node)] = self.buffer("out", node.dtype, math.prod(node.shape))
+        parts: list[Part] = []
+        spilled = self.spilled()
+        self.ready: set[int] = set()  # stored, in an earlier loop
+        for level in range(max(self.levels.values(), default=0) + 1):
+            lines: list[Line] = []
+            for node in self.group.nodes:
+                if self.is_row(node) and self.levels[id(node)] == level:
+                    found = self.once[id(node)] if self.reduces(node) else self.value(node, lines, self.once)
+                    if id(node) in self.kept:
+                        lines.append(Store(self.kept[id(node)], self.place(node), found))
+            if lines:
+                parts.append(Part(False, tuple(lines)))
+            lines, local = [], dict[Any, Ref]()
+            for node in self.in_order(self.elements([*self.roots(level), *spilled.get(level, ())])):
+                self.value(node, lines, local)
+            for node in self.roots(level):
+                if self.reduces(node):
+                    operand = self.operand(node.operands[0], node, lines, local)
+                    result = self.once[id(node)] = self.number(node.dtype)
+                    lines.append(Reduce(result, node.op, operand))
+                else:
+                    lines.append(Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
+            for node in spilled.get(level, ()):
+                size = math.prod(self.group.shape[axis] for axis in self.reduced)
+                self.kept[id(node)] = self.buffer("scratch", node.dtype, size)
+                place = Place(0, (0,) * len(self.axes))  # which `merged` knows
+                lines.append(Store(self.kept[id(node)], place, self.value(node, lines, local)))
+            self.ready |= {line.buffer for line in lines if isinstance(line, Store)}
+            if lines:
+                parts.append(Part(self.group.reduced is not None, tuple(lines)))
+        kept = tuple(self.group.shape[axis] for axis in self.axes[: len(self.axes) - len(self.reduced)])
+        reduced = tuple(self.group.shape[axis] for axis in self.reduced)
+        order = sorted(range(len(self.buffers)), key=lambda i: ("in", "out", "scratch").index(self.buffers[i].role))
+        nest = Nest(kept, reduced, tuple(self.buffers), tuple(parts), tuple(self.types))
+        nest = merged(_reordered(nest, order))
+        inputs = sorted(self.inputs, key=self.inputs.__getitem__)
+        return nest, tuple(inputs), tuple(self.stored)
+
+    def in_order(self, wanted: list[Any]) -> list[Any]:
+        """Elements and those that they are made of, as far as no earlier loop stored them, each after what it needs."""
+        needed, stack = set[int](), list(wanted)
+        while stack:
+            node = stack.pop()
+            if id(node) not in needed:
+                needed.add(id(node))
+                if self.kept.get(id(node)) not in self.ready:
+                    stack += self.elements_of(node)
+        return [node for node in self.group.nodes if id(node) in needed]
+
+    def buffer(self, role: str, dtype: DType, size: int) -> int:
+        """One more buffer."""
+        self.buffers.append(Buffer(role, dtype, size))
+        return len(self.buffers) - 1
+
+    def number(self, dtype: DType) -> Ref:
+        """One more value."""
+        self.types.append(dtype)
+        return Ref(len(self.types) - 1)
+
+    def value(self, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref:
+        """An element of what the nest computes."""
+        for scope in (local, self.once):
+            if id(node) in scope:
+                return scope[id(node)]
+        buffer = self.kept.get(id(node))
+        if buffer is not None and buffer in self.ready:
+            result = self.number(node.dtype)
+            lines.append(Load(result, buffer, self.place(node)))
+        else:
+            operands = tuple([self.operand(x, node, lines, local) for x in node.operands])
+            result = self.number(node.dtype)
+            lines.append(Compute(result, node.op, operands))
+        local[id(node)] = result
+        return result
+
+    def operand(self, x: Any, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref | Number:
+        """An operand of a line: a number, a value of this nest, or a load."""
+        if not hasattr(x, "owner"):
+            separate = TABLE[node.op].separate
+            arrays = [y for i, y in enumerate(node.operands) if hasattr(y, "owner") and i not in separate]
+            return Number(x, arrays[0].dtype)
+        base, views = self.views.through(x)
+        if base.op == "full":
+            return Number(base.params["fill_value"], base.dtype)
+        if id(base) in self.here:
+            return self.value(base, lines, self.once if self.is_row(base) else local)
+        shape = node.operands[0].shape if self.reduces(node) else node.shape
+        layout = self.views.composed(self.views.layout(base), views).broadcast_to(shape)
+        place = self.spread(layout)
+        key = base.number, place
+        for scope in (local, self.once):
+            if key in scope:
+                return scope[key]
+        source = None if base.op == "arange" else self.inputs.get(base.number)
+        if source is None and base.op != "arange":
+            size = math.prod(base.shape)
+            source = self.inputs[base.number] = self.buffer("in", base.dtype, size)
+        result = local[key] = self.number(base.dtype)
+        lines.append(Load(result, source, place))
+        return result
+
+    def place(self, node: Any) -> Place:
+        """Where a value that the nest stores lies, in memory of its own."""
+        if self.buffers[self.kept[id(node)]].role == "scratch":
+            return Place(0, (0,) * len(self.axes))
+        return self.spread(Layout.contiguous(node.shape))
+
+    def spread(self, layout: Layout) -> Place:
+        """A layout of elements or of rows as strides along the nest's axes."""
+        strides: list[int] = list(layout.strides)
+        if len(strides) < len(self.group.shape):  # rows without the reduced axes
+            left = iter(strides)
+            strides = [0 if axis in self.reduced else next(left) for axis in range(len(self.group.shape))]
+        lengths = self.group.shape
+        is_row = layout.shape != tuple(lengths)
+        strides = [
+            0 if lengths[axis] == 1 or (is_row and axis in self.reduced) else stride
+            for axis, stride in enumerate(strides)
+        ]
+        return Place(layout.offset, tuple(strides[axis] for axis in self.axes))
+
+
+def _reordered(nest: Nest, order: list[int]) -> Nest:
+    """Buffers in another order: inputs, outputs, scratch."""
+    there = {old: new for new, old in enumerate(order)}
+
+    def line(old: Line) -> Line:
+        return (
+            old._replace(buffer=there[old.buffer]) if isinstance(old, (Load, Store)) and old.buffer is not None else old
+        )
+
+    parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)
+    return nest._replace(buffers=tuple(nest.buffers[i] for i in order), parts=parts)

@@ -1,0 +1,374 @@
+"""From a program to kernel calls and loop nests.
+
+Steps are taken in order. Each joins the earliest nest that may hold it, or starts one; what no nest computes is a call.
+What is computed runs in the order of these nests and calls, and a step may join one only if that comes no earlier than
+all that the step reads: so no store ever moves past a load. Views are not computed: a load goes through them.
+
+A nest has a shape, and after its first reduction axes that are reduced. Its values are of that shape ("elements"), or
+have a length of 1 along the reduced axes, or lack these ("rows").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from micrograd_core.compiler.assembly import Assembly
+from micrograd_core.compiler.nests import Nest
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
+from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.layout import Layout, Shape, reduced_shape
+
+REACH: Final = 16
+"""How many of the last nests are looked at for one that a step may join."""
+MOST: Final = 256
+"""Steps in one nest: compilers take more than linear time for long straight lines."""
+
+
+class Node:
+    """A value: what makes it, and where."""
+
+    __slots__ = ("called", "dtype", "number", "op", "operands", "owner", "params", "shape")
+
+    def __init__(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: Outline, number: int) -> None:
+        self.op, self.operands, self.params, self.number = op, operands, params, number
+        self.shape, self.dtype = type
+        self.owner = -1  # the position of the nest or call that makes it; inputs and sources are there before all
+        self.called = False
+
+    @property
+    def is_view(self) -> bool:
+        """Whether loads look through it, to where its base lies."""
+        return self.op in VIEWS and not self.called
+
+
+class Call(NamedTuple):
+    """A kernel call; values have numbers."""
+
+    op: str
+    operands: tuple[Any, ...]
+    params: dict[str, Any]
+    results: tuple[int, ...]
+
+
+class Run(NamedTuple):
+    """A nest, and the values that its buffers are; types of the outputs, which are contiguous."""
+
+    nest: Nest
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    types: tuple[Outline, ...]
+
+
+class Plan(NamedTuple):
+    """What to run in order. Inputs are values 0, 1, …; those of `contiguous` must be, once they are there."""
+
+    steps: tuple[Call | Run, ...]
+    outputs: tuple[Any, ...]
+    contiguous: frozenset[int]
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            if isinstance(step, Call):
+                made = ", ".join(f"%{n}" for n in step.results)
+                lines.append(f"{made} = {step.op}({', '.join(map(str, step.operands))})")
+            else:
+                made, read = (", ".join(f"%{n}" for n in each) for each in (step.outputs, step.inputs))
+                lines.append(f"{made} = {step.nest}\n  of {read}")
+        return "\n".join([*lines, f"return {', '.join(map(str, self.outputs))}"])
+
+
+class Group:
+    """A nest that is being made."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.reduced: tuple[int, ...] | None = None
+        self.nodes: list[Node] = []
+        self.rows: set[int] = set()  # the numbers of values that have one element a row
+
+    def row_shapes(self, reduced: tuple[int, ...] | None = None) -> tuple[Shape, Shape]:
+        """The shape of a row's values with the reduced axes as length 1, and without them."""
+        axes = self.reduced if reduced is None else reduced
+        return reduced_shape(self.shape, axes, True), reduced_shape(self.shape, axes, False)
+
+
+def viewed(layout: Layout, node: Node) -> Layout | None:
+    """Where the elements of a view lie, if strides can say it."""
+    if node.op in ("reshape", "expand_dims", "squeeze"):
+        return layout.reshape(node.shape)
+    if node.op == "permute_dims":
+        return layout.permute(node.params["axes"])
+    if node.op == "getitem":
+        return layout.index(node.params["key"])
+    if node.op == "flip":
+        backwards, all_of_it = slice(None, None, -1), slice(None)
+        return layout.index(tuple(backwards if i in node.params["axis"] else all_of_it for i in range(len(node.shape))))
+    return layout.broadcast_to(node.shape)
+
+
+def through(node: Node) -> tuple[Node, list[Node]]:
+    """What a view looks at in the end, and the views in between, the innermost first."""
+    views: list[Node] = []
+    while node.is_view:
+        views.append(node)
+        node = node.operands[0]
+    return node, views[::-1]
+
+
+def composed(layout: Layout, views: Sequence[Node]) -> Layout | None:
+    """Where elements lie after all these views."""
+    found: Layout | None = layout
+    for view in views:
+        if found is None:
+            return None
+        found = viewed(found, view)
+    return found
+
+
+class Fusion:
+    """The work of `plan`."""
+
+    REDUCTIONS = REDUCTIONS
+    through, composed = staticmethod(through), staticmethod(composed)
+
+    def __init__(self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool]) -> None:
+        self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
+        self.covers, self.values = covers, list[Node]()
+        self.items: list[Group | Call] = []
+        self.stored: set[int] = set()  # the numbers of values that must be in memory
+        self.emitted: set[int] = set()  # of views and sources for which there is a call
+        self.next = len(program.types)
+        for n, type in enumerate(program.types[: program.inputs]):
+            self.values.append(Node("input", (), {}, type, n))
+        for step, made in program.numbered():
+            operands = tuple([self.values[x.number] if isinstance(x, Ref) else x for x in step.operands])
+            nodes = [Node(step.op, operands, step.params, program.types[n], n) for n in made]
+            self.values += nodes
+            self.place(nodes)
+        self.outputs = [self.values[x.number] if isinstance(x, Ref) else x for x in program.outputs]
+        for x in self.outputs:
+            if isinstance(x, Node):
+                self.in_memory(x)
+
+    def layout(self, node: Node) -> Layout:
+        """Where a value lies that is in memory."""
+        return self.layouts.get(node.number) or Layout.contiguous(node.shape)
+
+    def plan(self) -> Plan:
+        """What was decided, with each nest assembled."""
+        for position, group in enumerate(self.items):
+            for node in group.nodes if isinstance(group, Group) else ():
+                bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
+                self.stored.update(base.number for base in bases if base.owner not in (position, -1))
+        steps: list[Call | Run] = []
+        contiguous = set[int]()
+        for position, item in enumerate(self.items):
+            if isinstance(item, Call):
+                steps.append(item)
+                continue
+            nest, inputs, outputs = Assembly(item, position, lambda node: node.number in self.stored, self).nest()
+            contiguous.update(inputs)
+            types = tuple([Outline(x.shape, x.dtype) for x in outputs])
+            steps.append(Run(nest, inputs, tuple([x.number for x in outputs]), types))
+        called = {n for step in steps if isinstance(step, Call) for n in step.results}
+        outputs = tuple([Ref(x.number) if isinstance(x, Node) else x for x in self.outputs])
+        return Plan(tuple(steps), outputs, frozenset(contiguous & called))
+
+    # ── where a step goes ────────────────────────────────────────────────────────────────────────────────────
+
+    def place(self, nodes: list[Node]) -> None:
+        """A step becomes part of a nest, or a call; views and sources stay what they are until somebody needs them."""
+        node = nodes[0]
+        real = not any(x.dtype.is_complex for x in (node, *node.operands) if isinstance(x, Node))
+        if (node.op in VIEWS or node.op in SOURCES) and real:
+            return
+        fusible = node.op in ELEMENTWISE or node.op in REDUCTIONS
+        if len(nodes) > 1 or not real or not fusible or not self.covers(node.op, node.operands):
+            self.call(nodes)
+        else:
+            self.fuse(node)
+
+    def call(self, nodes: Sequence[Node]) -> None:
+        """A kernel call, after all there is."""
+        node = nodes[0]
+        for x in node.operands:
+            if isinstance(x, Node):
+                self.in_memory(x)
+        operands = tuple([Ref(x.number) if isinstance(x, Node) else x for x in node.operands])
+        for each in nodes:
+            self.emitted.add(each.number)
+            if not (each.is_view or each.op in SOURCES):
+                each.owner = len(self.items)
+        self.items.append(Call(node.op, operands, node.params, tuple([each.number for each in nodes])))
+
+    def in_memory(self, node: Node) -> None:
+        """Whoever makes a value stores it; a view or a source becomes a call."""
+        if node.op != "input" and node.number not in self.emitted:
+            if node.is_view or node.op in SOURCES:
+                self.call([node])
+            else:
+                self.stored.add(node.number)
+
+    def fuse(self, node: Node) -> None:
+        """Join the earliest nest that may hold it, or start one."""
+        if node.op in REDUCTIONS and not _axes(node):
+            node.op, node.params = "copy", {}
+        shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
+        for x in node.operands:
+            if isinstance(x, Node):
+                self.readable(x)
+        ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
+        for position in range(max(ready, 0, len(self.items) - REACH), len(self.items)):
+            group = self.items[position]
+            if (
+                isinstance(group, Group)
+                and len(group.nodes) < MOST
+                and self.related(group, node)
+                and self.joins(group, position, node)
+            ):
+                return
+        group = Group(shape)
+        self.items.append(group)
+        if not self.joins(group, len(self.items) - 1, node):
+            raise AssertionError(f"{node.op} of shape {node.shape} fits no nest")
+
+    def readable(self, node: Node) -> None:
+        """A view that no strides can say is made in memory, by a call."""
+        base, views = through(node)
+        layout = self.layout(base)
+        for view in views:
+            moved = viewed(layout, view)
+            if moved is None:
+                view.called = True
+                if view.number not in self.emitted:
+                    self.call([view])
+                else:  # for somebody else, and so after the last nest that may be joined
+                    view.owner = len(self.items) - 1
+                moved = Layout.contiguous(view.shape)
+            layout = moved
+
+    def related(self, group: Group, node: Node) -> bool:
+        """Whether a step gains from a nest: it reads what is made or read there, or less than it makes, as masks do."""
+        bases = {id(through(x)[0]) for x in node.operands if isinstance(x, Node)}
+        size = math.prod(node.shape)
+        if all(math.prod(through(x)[0].shape) < size for x in node.operands if isinstance(x, Node)):
+            return True
+        for each in group.nodes:
+            if id(each) in bases:
+                return True
+            for x in each.operands:
+                if isinstance(x, Node) and id(through(x)[0]) in bases and through(x)[0].op != "full":
+                    return True
+        return False
+
+    def joins(self, group: Group, position: int, node: Node) -> bool:
+        """Make a step part of a nest, if that can hold it."""
+        if node.op in REDUCTIONS:
+            return self.reduction_joins(group, position, node)
+        if node.shape == group.shape and all(self.fits(group, position, x, group.shape) for x in node.operands):
+            return self.join(group, position, node, False)
+        if group.reduced is None or node.shape not in group.row_shapes():
+            return False
+        if all(self.fits_row(group, position, x, node.shape) for x in node.operands):
+            return self.join(group, position, node, True)
+        return False
+
+    def join(self, group: Group, position: int, node: Node, row: bool) -> bool:
+        """Make a step part of a nest."""
+        group.nodes.append(node)
+        node.owner = position
+        if row:
+            group.rows.add(id(node))
+        return True
+
+    def reduction_joins(self, group: Group, position: int, node: Node) -> bool:
+        """The same of a reduction, which decides over which axes the nest reduces."""
+        (x,) = node.operands
+        axes = _axes(node)
+        if x.shape != group.shape or not self.fits(group, position, x, group.shape):
+            return False
+        base, _ = through(x)
+        if base.owner == position and id(base) in group.rows:
+            return False  # a row's value, repeated
+        if group.reduced is None or group.reduced == axes:
+            group.reduced = axes
+            return self.join(group, position, node, True)
+        if not set(group.reduced) < set(axes):
+            return False
+        # Over the reduced axes here, over the others in another nest.
+        kept = group.row_shapes()[0]
+        found = [
+            each for each in group.nodes if each.op == node.op and each.operands == (x,) and id(each) in group.rows
+        ]
+        if not found:
+            found = [Node(node.op, (x,), {"axis": group.reduced, "keepdims": True}, Outline(kept, x.dtype), self.next)]
+            self.next += 1
+            self.join(group, position, found[0], True)
+        row = found[0]
+        if row.shape != kept:
+            row = Node("reshape", (row,), {"shape": kept}, Outline(kept, x.dtype), self.next)
+            self.next += 1
+        node.operands = (row,)
+        self.fuse(node)
+        return True
+
+    def fits(self, group: Group, position: int, x: Any, shape: Shape) -> bool:
+        """Whether an operand, as part of elements of a shape, is at hand in each turn of the loops."""
+        if not isinstance(x, Node):
+            return True
+        base, views = through(x)
+        if base.owner > position:
+            return False
+        if base.owner < position or base.owner < 0:
+            return True
+        if id(base) not in group.rows:
+            found = composed(Layout.contiguous(base.shape), views)
+            return found is not None and _same(found, Layout.contiguous(group.shape))
+        found = composed(Layout.contiguous(base.shape), views)
+        rows = Layout.contiguous(group.row_shapes()[0]).broadcast_to(group.shape)
+        return found is not None and _same(found.broadcast_to(shape), rows)
+
+    def fits_row(self, group: Group, position: int, x: Any, shape: Shape) -> bool:
+        """The same of what is computed once a row."""
+        if not isinstance(x, Node):
+            return True
+        base, views = through(x)
+        if base.owner > position:
+            return False
+        if base.owner < position or base.owner < 0:
+            return True
+        if id(base) not in group.rows:
+            return False
+        found = composed(Layout.contiguous(base.shape), views)
+        return found is not None and x.shape == shape and _same(found, Layout.contiguous(shape))
+
+
+def _axes(node: Node) -> Shape:
+    """The axes that a reduction goes over, in order."""
+    axis = node.params["axis"]
+    return tuple(range(len(node.operands[0].shape))) if axis is None else tuple(sorted(axis))
+
+
+def _same(x: Layout, y: Layout) -> bool:
+    """Whether two layouts are of the same elements; how far it is along an axis of length 1 does not matter."""
+    if x.shape != y.shape or x.offset != y.offset:
+        return False
+    triples = zip(x.shape, x.strides, y.strides, strict=True)
+    return 0 in x.shape or all(length == 1 or one == other for length, one, other in triples)
+
+
+def plan(program: Program, layouts: Sequence[Layout], covers: Callable[[str, tuple[Any, ...]], bool]) -> Plan:
+    """The kernel calls and nests of a typed program.
+
+    Parameters
+    ----------
+    layouts : sequence of Layout
+        How the inputs lie in memory, each from its own first element: their offsets are 0.
+    covers : function
+        Whether a device computes a primitive, ``(name, operands)``, in a nest.
+    """
+    return Fusion(program, layouts, covers).plan()

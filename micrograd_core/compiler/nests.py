@@ -1,0 +1,212 @@
+"""Loop nests: what a device compiles. A few loops, and in them straight lines of scalar primitives.
+
+The outer loops go over the axes that are kept. In each of their turns ("row") come `Part`s, in order: straight lines
+that are computed once, and inner loops over the axes that are reduced, which compute elements and add them up. Where
+nothing is reduced there is one part, and its line is computed for each element. A printer for a device needs nothing
+else: places in memory are affine in the loops' counters, and views have become such places.
+
+`str` of a nest is pseudocode. Who makes nests from a program is `fusion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from micrograd_core.compiler.program import Ref
+from micrograd_core.dtypes import DType
+
+
+class Number(NamedTuple):
+    """An operand that is known."""
+
+    value: Any
+    dtype: DType
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+class Place(NamedTuple):
+    """An element: ``offset + sum(stride * counter)``, counters of kept axes first. Elements, not bytes."""
+
+    offset: int
+    strides: tuple[int, ...]
+
+
+class Load(NamedTuple):
+    """``result = buffer[place]``; without a buffer the place itself is the number."""
+
+    result: Ref
+    buffer: int | None
+    place: Place
+
+
+class Compute(NamedTuple):
+    """``result = op(operands)``, a scalar primitive of the op table."""
+
+    result: Ref
+    op: str
+    operands: tuple[Ref | Number, ...]
+
+
+class Reduce(NamedTuple):
+    """``result`` is `operand` combined over the inner loops by ``sum``, ``prod``, ``max`` or ``min``."""
+
+    result: Ref
+    op: str
+    operand: Ref | Number
+
+
+class Store(NamedTuple):
+    """``buffer[place] = operand``."""
+
+    buffer: int
+    place: Place
+    operand: Ref | Number
+
+
+Line = Load | Compute | Reduce | Store
+
+
+class Part(NamedTuple):
+    """Lines that are computed once for each row, or, `inner`, for each element of it."""
+
+    inner: bool
+    lines: tuple[Line, ...]
+
+
+class Buffer(NamedTuple):
+    """Memory of a nest: ``"in"``, ``"out"``, or ``"scratch"``, which is a row's own and forgotten after it."""
+
+    role: str
+    dtype: DType
+    size: int
+
+
+class Nest(NamedTuple):
+    """Loops over `kept` and, within, over `reduced` axes; `types` are those of the numbers in the lines.
+
+    Two outputs share no memory, and none with an input.
+    """
+
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    parts: tuple[Part, ...]
+    types: tuple[DType, ...]
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+def merged(nest: Nest) -> Nest:
+    """The same nest with as few axes as can be: none of length 1, and neighbours are one where memory goes on."""
+    kept, reduced = len(nest.kept), len(nest.reduced)
+    lengths = [*nest.kept, *nest.reduced]
+    places = [
+        line.place
+        for part in nest.parts
+        for line in part.lines
+        if isinstance(line, (Load, Store)) and not _is_scratch(nest, line)
+    ]
+    groups: list[list[int]] = []  # of axes that become one
+    for axis, length in enumerate(lengths):
+        if length == 1:
+            continue
+        if groups and (groups[-1][-1] < kept) == (axis < kept):
+            last = groups[-1][-1]
+            if all(place.strides[last] == place.strides[axis] * length for place in places):
+                groups[-1].append(axis)
+                continue
+        groups.append([axis])
+
+    def size(axes: Iterable[int]) -> int:
+        total = 1
+        for axis in axes:
+            total *= lengths[axis]
+        return total
+
+    def moved(place: Place) -> Place:
+        return Place(place.offset, tuple(place.strides[axes[-1]] for axes in groups))
+
+    inner = [axes for axes in groups if axes[0] >= kept]
+    scratch = []
+    step = 1
+    for axes in reversed(inner):
+        scratch.append(step)
+        step *= size(axes)
+    aside = Place(0, (0,) * (len(groups) - len(inner)) + tuple(reversed(scratch)))
+
+    def line(old: Line) -> Line:
+        if not isinstance(old, (Load, Store)):
+            return old
+        return old._replace(place=aside if _is_scratch(nest, old) else moved(old.place))
+
+    parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)
+    lengths_of = [size(axes) for axes in groups]
+    outer = len(groups) - len(inner)
+    shorter = tuple(lengths_of[outer:]) or ((1,) if reduced else ())  # a sum over axes of length 1 is one, too
+    if shorter == (1,) and not inner:
+        parts = tuple(Part(part.inner, tuple(_with_axis(line) for line in part.lines)) for part in parts)
+    return Nest(tuple(lengths_of[:outer]), shorter, nest.buffers, parts, nest.types)
+
+
+def _with_axis(line: Line) -> Line:
+    if not isinstance(line, (Load, Store)):
+        return line
+    return line._replace(place=Place(line.place.offset, (*line.place.strides, 0)))
+
+
+def _is_scratch(nest: Nest, line: Load | Store) -> bool:
+    return line.buffer is not None and nest.buffers[line.buffer].role == "scratch"
+
+
+# ── reading one ──────────────────────────────────────────────────────────────────────────────────────────────
+
+COUNTERS = "ijklmnopqrstuvwxyz"
+INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<", "less_equal": "<=", "greater": ">",
+    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+}  # fmt: skip
+
+
+def _text(nest: Nest) -> str:
+    counters = [COUNTERS[i] if i < len(COUNTERS) else f"i{i}" for i in range(len(nest.kept) + len(nest.reduced))]
+    rows, inner = counters[: len(nest.kept)], counters[len(nest.kept) :]
+    names = [f"{buffer.role}{i}" for i, buffer in enumerate(nest.buffers)]
+    given = [f"{name}: {buffer.dtype}[{buffer.size}]" for name, buffer in zip(names, nest.buffers, strict=True)]
+    lines = [f"nest({', '.join(given)})"]
+    depth = 1
+    for counter, length in zip(rows, nest.kept, strict=True):
+        lines.append("    " * depth + f"for {counter} < {length}:")
+        depth += 1
+    for part in nest.parts:
+        at = depth
+        if part.inner:
+            for counter, length in zip(inner, nest.reduced, strict=True):
+                lines.append("    " * at + f"for {counter} < {length}:")
+                at += 1
+        lines += ["    " * at + _line(line, names, counters) for line in part.lines]
+    return "\n".join(lines)
+
+
+def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
+    if isinstance(line, Load):
+        place = _place(line.place, counters)
+        return f"{line.result} = {place}" if line.buffer is None else f"{line.result} = {names[line.buffer]}[{place}]"
+    if isinstance(line, Store):
+        return f"{names[line.buffer]}[{_place(line.place, counters)}] = {line.operand}"
+    if isinstance(line, Reduce):
+        return f"{line.result} {line.op}= {line.operand}"
+    if line.op in INFIX:
+        return f"{line.result} = {line.operands[0]} {INFIX[line.op]} {line.operands[1]}"
+    return f"{line.result} = {line.op}({', '.join(map(str, line.operands))})"
+
+
+def _place(place: Place, counters: Sequence[str]) -> str:
+    found = [str(place.offset)] if place.offset else []
+    for stride, counter in zip(place.strides, counters, strict=True):
+        if stride:
+            found.append(counter if stride == 1 else f"{stride}*{counter}")
+    return " + ".join(found) or "0"

@@ -1,0 +1,224 @@
+"""Passes: small functions from program to program, which keep its numbers and leave fewer steps, or simpler ones.
+
+A step that nothing wants, and one that is equal to an earlier one, vanish in each of them: `writer` sees to that.
+With ``MICROGRAD_JIT_DUMP=1`` in the environment `optimized` prints the program after each pass.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from math import copysign
+from typing import Any, Final
+
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
+from micrograd_core.dtypes import bool_
+from micrograd_core.errors import MicrogradError
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.core import matmul
+from micrograd_core.ops.linalg import matrices, products
+from micrograd_core.ops.network import attention, convolution, patches, pooling
+from micrograd_core.ops.shared import is_scalar
+from micrograd_core.ops.standard import fft, indexing, random, sorting, updates
+
+VIEWS: Final = frozenset("reshape permute_dims broadcast_to spread expand_dims squeeze flip getitem".split())
+"""Operations that compute nothing: in a nest they are where a load reads."""
+SOURCES: Final = frozenset(("full", "arange"))
+"""Numbers that are known without memory."""
+REDUCTIONS: Final = frozenset(("sum", "max", "min", "prod"))
+ELEMENTWISE: Final = frozenset(
+    "add subtract multiply divide negative abs maximum minimum less less_equal greater greater_equal equal not_equal "
+    "bitwise_and bitwise_or bitwise_xor bitwise_invert where astype copy exp expm1 log log1p sqrt sin cos tanh erf "
+    "erfc pow floor ceil trunc round isnan copysign signbit".split()
+)
+"""The scalar primitives: what a line in a nest may compute."""
+FUSIBLE: Final = VIEWS | SOURCES | REDUCTIONS | ELEMENTWISE
+WHOLE: Final = frozenset(
+    op.name
+    for family in (
+        matmul, products, matrices, fft, sorting, indexing, updates, random, patches, convolution, pooling, attention
+    )
+    for op in family.OPS
+) | frozenset("floor_divide remainder nextafter bitwise_left_shift bitwise_right_shift log2 log10".split())  # fmt: skip
+"""Operations that stay calls. Their compositions show what they mean; kernels are faster, or have more digits."""
+CALLED: Final[dict[str, frozenset[str]]] = {"linear": frozenset({"matmul"}), "dropout": frozenset({"random_uniform"})}
+"""Operations that are composed of primitives and a kernel call, which are better apart: what comes next fuses."""
+
+
+def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:
+    """Operations become the primitives that they are composed of; where one is missing, they stay calls.
+
+    Parameters
+    ----------
+    covers : function, optional
+        Whether a device computes a primitive, ``(name, operands)``, in a nest. By default it does all.
+    """
+
+    def real(operands: Sequence[Any]) -> bool:
+        return not any(x.dtype.is_complex for x in operands if isinstance(x, Written))
+
+    def primitive(name: str, operands: tuple[Any, ...]) -> bool:
+        return name in FUSIBLE and real(operands) and (covers is None or name in VIEWS or covers(name, operands))
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+        name = step.op
+        if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
+            return None
+        calls = CALLED.get(name, frozenset())
+        if name in WHOLE and not calls:
+            return None
+
+        def kept(name: str, operands: tuple[Any, ...]) -> bool:
+            if name in calls or primitive(name, operands):
+                return True
+            if name in WHOLE:
+                raise Unwritten(f"{name} stays a call")
+            return False
+
+        k.kept = kept
+        try:
+            found = k.composed(name, operands, step.params)
+        except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
+            return None
+        return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
+
+    return rewritten(program, rule)
+
+
+def simplify(program: Program) -> Program:
+    """Steps that return an operand as it is, for NaN, infinities and -0.0 too, are that operand."""
+    made: dict[Ref, tuple[str, tuple[Any, ...]]] = {}
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+        found = _same(step, operands, made)
+        if step.op == "pow" and is_scalar(operands[1]) and operands[1] in POWERS and types[0].dtype.is_floating:
+            found = POWERS[operands[1]](k, operands[0])
+        if found is None or (found.shape, found.dtype) != types[0]:
+            found = k.step(step.op, operands, step.params, types)
+            if isinstance(found, Written):
+                made[found.ref] = step.op, operands
+        return found
+
+    return rewritten(program, rule)
+
+
+NEUTRAL: Final[dict[str, Callable[[Any, int], bool]]] = {
+    "multiply": lambda number, place: number == 1,
+    "divide": lambda number, place: number == 1 and place == 1,
+    "pow": lambda number, place: number == 1 and place == 1,
+    "add": lambda number, place: number == 0 and (isinstance(number, int) or copysign(1.0, number) < 0),
+    "subtract": lambda number, place: place == 1 and number == 0 and copysign(1.0, number) > 0,
+}
+"""Whether a number at a place changes nothing. ``-0.0 + 0.0`` is 0.0; integers have one zero."""
+
+
+POWERS: Final[dict[float, Callable[[Writer, Any], Any]]] = {
+    2: lambda k, x: k.multiply(x, x),
+    3: lambda k, x: k.multiply(k.multiply(x, x), x),
+    -1: lambda k, x: k.divide(1, x),
+}
+"""Powers of floats that are quicker as products."""
+INVOLUTIONS: Final = frozenset(("negative", "bitwise_invert", "logical_not"))
+"""What twice is nothing."""
+
+
+def _same(step: Step, operands: tuple[Any, ...], made: dict[Ref, Any]) -> Any:
+    x = operands[0] if operands else None
+    if step.op in NEUTRAL:
+        y = operands[1]
+        for number, other, place in ((x, y, 0), (y, x, 1)):
+            if is_scalar(number) and type(number) is not complex and isinstance(other, Written):
+                plain = not (step.op == "add" and other.dtype.is_floating and isinstance(number, int))
+                if plain and NEUTRAL[step.op](number, place):
+                    return other
+    if not isinstance(x, Written):
+        return None
+    if step.op == "copy" or (step.op == "astype" and step.params["dtype"] is x.dtype):
+        return x
+    name, before = made.get(x.ref, ("", ()))
+    return before[0] if step.op == name and name in INVOLUTIONS else None
+
+
+def constants(program: Program) -> Program:
+    """A tensor of one known value, beside another operand, is the number."""
+    numbers: dict[Ref, Any] = {}
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+        if step.op == "full":
+            found = k.step(step.op, operands, step.params, types)
+            numbers[found.ref] = step.params["fill_value"]
+            return found
+        if step.op in VIEWS and operands[0].ref in numbers:
+            number = numbers[operands[0].ref]
+            found = k.full(shape=types[0].shape, fill_value=number, dtype=types[0].dtype)
+            numbers[found.ref] = number
+            return found
+        if step.op in ELEMENTWISE and len(operands) > 1:
+            return k.step(step.op, _with_numbers(step.op, operands, numbers), step.params, types)
+        return None
+
+    return rewritten(program, rule)
+
+
+def _with_numbers(op: str, operands: tuple[Any, ...], numbers: dict[Ref, Any]) -> tuple[Any, ...]:
+    """The operands, tensors of one value as numbers where the others tell shape and dtype as before."""
+    separate, chosen = TABLE[op].separate, list(operands)
+    wanted = broadcast_shapes(op, *[x.shape for x in operands if isinstance(x, Written)])
+    for i, x in enumerate(operands):
+        if not isinstance(x, Written) or x.ref not in numbers or i in separate:
+            continue
+        others = [y for j, y in enumerate(chosen) if j != i and isinstance(y, Written)]
+        decides = any(y.dtype is x.dtype for y in others if operands.index(y) not in separate)
+        number = numbers[x.ref]
+        number = bool(number) if x.dtype is bool_ else float(number) if x.dtype.is_floating else int(number)
+        if decides and broadcast_shapes(op, *[y.shape for y in others]) == wanted:
+            chosen[i] = number
+    return tuple(chosen)
+
+
+def apart(program: Program, original: Program) -> Program:
+    """Outputs that were memory of their own in `original` are so again: not an input, and not each other."""
+    owner = [*range(program.inputs)]
+    for step, made in program.numbered():
+        first = step.operands[0] if step.operands else None
+        shares = TABLE[step.op].view and isinstance(first, Ref)
+        owner += [owner[first.number] if shares and isinstance(first, Ref) else n for n in made]
+    aliases = {x.number for x in original.outputs if isinstance(x, Ref) and _is_view(original, x.number)}
+    taken, steps, outputs, types = set[int](), list(program.steps), list[Any](), list(program.types)
+    for x, before in zip(program.outputs, original.outputs, strict=True):
+        if isinstance(x, Ref) and not (isinstance(before, Ref) and before.number in aliases):
+            if owner[x.number] < program.inputs or owner[x.number] in taken:
+                steps.append(Step("copy", (x,), {}))
+                types.append(types[x.number])
+                x = Ref(len(types) - 1)
+            else:
+                taken.add(owner[x.number])
+        outputs.append(x)
+    return Program(program.inputs, steps, outputs, types)
+
+
+def _is_view(program: Program, number: int) -> bool:
+    """Whether a value may lie in memory that another has."""
+    if number < program.inputs:
+        return True
+    return next(TABLE[step.op].view for step, made in program.numbered() if number in made)
+
+
+PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify)
+
+
+def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:
+    """A typed program after all passes, for a device whose nests compute what it `covers`."""
+    found = expand(program, covers)
+    after = {"as traced": program, "expand": found}
+    for each in PASSES:
+        found = after[each.__name__] = each(found)
+    after["apart"] = found = apart(found, program)
+    if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
+        for name, stage in after.items():
+            print(f"# {name}\n{stage}", file=sys.stderr)
+    return found

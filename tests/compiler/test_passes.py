@@ -1,0 +1,198 @@
+"""Passes: the same numbers, in fewer steps or in steps that nests can hold."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.passes import FUSIBLE, apart, constants, expand, optimized, simplify
+from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.dtypes import DType, bool_, float32, float64, int32
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generated
+
+X = Outline((3, 4), float32)
+
+
+def steps(program: Program) -> list[str]:
+    return [str(step) for step in program.steps]
+
+
+def traced(*made: Step, types: tuple[Outline, ...] = (X,)) -> Program:
+    """A program that returns its last value."""
+    return typed(Program(len(types), made, (Ref(len(types) + len(made) - 1),)), types)
+
+
+def run(program: Program, *handles: Any) -> tuple[Any, ...]:
+    kernels = Device("cpu").kernels
+    with np.errstate(all="ignore"):
+        return straight_line(program, lambda op: getattr(kernels, op))(*handles)
+
+
+# ── one by one ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_operation_becomes_the_primitives_that_it_is_composed_of() -> None:
+    program = expand(traced(Step("gelu", (Ref(0),), {"approximate": "none"})))
+    assert steps(program) == [
+        "multiply(%0, -0.7071067811865476)", "erfc(%1)", "multiply(%2, 0.5)", "multiply(%0, %3)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "type"),
+    [
+        (Step("sort", (Ref(0),), {"axis": 1, "descending": False, "stable": True}), X),
+        (Step("matmul", (Ref(0), Ref(0)), {}), Outline((3, 3), float32)),
+        (Step("remainder", (Ref(0), Ref(0)), {}), X),
+        (Step("cumulative_sum", (Ref(0),), {"axis": 1, "include_initial": False}), X),
+        (Step("exp", (Ref(0),), {}), Outline((3,), DType("complex64", "complex floating", 64, "f"))),
+    ],
+)
+def test_what_nests_do_not_hold_stays_a_call(step: Step, type: Outline) -> None:
+    program = Program(1, (step,), (Ref(1),), (type, type))
+    assert expand(program).steps == program.steps
+
+
+def test_a_primitive_that_a_device_does_not_cover_keeps_what_is_composed_of_it_whole() -> None:
+    program = traced(Step("gelu", (Ref(0),), {"approximate": "none"}))
+    assert expand(program, lambda name, operands: name != "erfc").steps == program.steps
+
+
+def test_two_byte_floats_are_rounded_once() -> None:
+    program = expand(traced(Step("sigmoid", (Ref(0),), {}), types=(Outline((3,), DTYPE["float16"]),)))
+    assert [x.dtype.name for x in program.types].count("float16") == 2  # the input, and the output
+
+
+DTYPE = {name: generated.DTYPES[name] for name in ("float16",)}
+
+
+def test_a_layer_is_apart_from_its_bias() -> None:
+    program = traced(
+        Step("linear", (Ref(0), Ref(1), Ref(2)), {}), types=(X, Outline((5, 4), float32), Outline((5,), float32))
+    )
+    assert [step.op for step in expand(program).steps] == ["permute_dims", "matmul", "add"]
+
+
+@pytest.mark.parametrize(
+    ("step", "dtype", "same"),
+    [
+        (Step("multiply", (Ref(0), 1.0), {}), float32, True),
+        (Step("multiply", (1, Ref(0)), {}), int32, True),
+        (Step("add", (Ref(0), 0.0), {}), float32, False),  # of -0.0 it is 0.0
+        (Step("add", (Ref(0), -0.0), {}), float32, True),
+        (Step("add", (Ref(0), 0), {}), float32, False),
+        (Step("add", (0, Ref(0)), {}), int32, True),
+        (Step("subtract", (Ref(0), 0.0), {}), float32, True),
+        (Step("subtract", (Ref(0), -0.0), {}), float32, False),
+        (Step("subtract", (0.0, Ref(0)), {}), float32, False),
+        (Step("divide", (Ref(0), 1), {}), float32, True),
+        (Step("divide", (1, Ref(0)), {}), float32, False),
+        (Step("multiply", (Ref(0), 0.0), {}), float32, False),  # of infinity it is NaN
+        (Step("pow", (Ref(0), 1.0), {}), float32, True),
+        (Step("astype", (Ref(0),), {"dtype": float32}), float32, True),
+        (Step("astype", (Ref(0),), {"dtype": float64}), float32, False),
+        (Step("copy", (Ref(0),), {}), float32, True),
+    ],
+)
+def test_a_step_that_changes_nothing_goes(step: Step, dtype: DType, same: bool) -> None:
+    program = simplify(traced(step, types=(Outline((11,), dtype),)))
+    assert (program.outputs == (Ref(0),)) is same
+    numbers = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3.4e38, 0.5, -2.0]
+    x = np.array(numbers).astype(dtype.name) if dtype is float32 else np.arange(11, dtype=dtype.name)
+    (found,), (expected,) = run(program, x), run(traced(step, types=(Outline((11,), dtype),)), x)
+    np.testing.assert_array_equal(found, expected)
+    if dtype.is_floating:
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+def test_what_is_undone_goes() -> None:
+    twice = traced(Step("negative", (Ref(0),), {}), Step("negative", (Ref(1),), {}))
+    assert simplify(twice).steps == ()
+    assert steps(simplify(traced(Step("pow", (Ref(0), 3.0), {})))) == ["multiply(%0, %0)", "multiply(%1, %0)"]
+    assert steps(simplify(traced(Step("pow", (Ref(0), 2.5), {})))) == ["pow(%0, 2.5)"]
+
+
+def test_equal_steps_are_one_and_unwanted_ones_go() -> None:
+    program = traced(
+        Step("exp", (Ref(0),), {}), Step("sin", (Ref(0),), {}), Step("exp", (Ref(0),), {}),
+        Step("multiply", (Ref(1), Ref(3)), {}),
+    )  # fmt: skip
+    assert steps(simplify(program)) == ["exp(%0)", "multiply(%1, %1)"]
+
+
+def test_a_tensor_of_one_value_is_a_number() -> None:
+    full = Step("full", (), {"shape": (), "fill_value": 2, "dtype": float32})
+    assert steps(constants(traced(full, Step("multiply", (Ref(0), Ref(1)), {})))) == ["multiply(%0, 2.0)"]
+    wider = Step("full", (), {"shape": (5, 3, 4), "fill_value": 2, "dtype": float32})
+    assert len(constants(traced(wider, Step("multiply", (Ref(0), Ref(1)), {}))).steps) == 2  # which tells the shape
+    both = traced(full, Step("multiply", (Ref(1), Ref(1)), {}))
+    assert len(constants(both).steps) == 2  # and the dtype
+    no = Step("full", (), {"shape": (), "fill_value": 0, "dtype": bool_})
+    program = traced(no, Step("bitwise_or", (Ref(0), Ref(1)), {}), types=(Outline((3,), bool_),))
+    assert steps(constants(program)) == ["bitwise_or(%0, False)"]
+
+
+def test_outputs_are_memory_of_their_own_where_they_were() -> None:
+    program = typed(
+        Program(
+            1, (Step("multiply", (Ref(0), 1.0), {}), Step("multiply", (Ref(0), 1.0), {})), (Ref(1), Ref(2), Ref(0))
+        ),
+        [X],
+    )
+    x = np.ones((3, 4), "float32")
+    outputs = run(optimized(program), x)
+    assert outputs[2] is x
+    assert not any(np.shares_memory(a, b) for a, b in ((outputs[0], x), (outputs[1], x), (outputs[0], outputs[1])))
+    view = traced(Step("permute_dims", (Ref(0),), {"axes": (1, 0)}))
+    assert apart(view, view) == view
+
+
+# ── by generation ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("each", [expand, constants, simplify, optimized])
+def test_numbers_are_the_same(each: Callable[[Program], Program]) -> None:
+    fewer = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        program = generated.exact(rng, rng.randrange(1, 14))
+        after = each(program)
+        handles = generated.handles(rng, program, Device("cpu"), "integers")
+        assert after.inputs == program.inputs
+        for x, y in zip(run(after, *handles), run(program, *handles), strict=True):
+            assert (x.dtype, x.shape) == (y.dtype, y.shape)
+            np.testing.assert_array_equal(np.asarray(x), np.asarray(y), err_msg=f"{program}\n{after}")
+        fewer += len(program.steps) - len(after.steps)
+        assert each is constants or len(after.steps) <= len(program.steps) or each in (expand, optimized)
+    assert fewer > 0
+
+
+def test_what_is_expanded_is_fusible() -> None:
+    for seed in range(50):
+        program = expand(generated.smooth(random.Random(seed), 6, "float32"))
+        assert {step.op for step in program.steps} <= FUSIBLE
+
+
+def test_programs_are_printed_after_each_pass(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    optimized(traced(Step("silu", (Ref(0),), {})))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("MICROGRAD_JIT_DUMP", "1")
+    optimized(traced(Step("silu", (Ref(0),), {})))
+    shown = capsys.readouterr().err
+    assert [line for line in shown.splitlines() if line.startswith("#")] == [
+        "# as traced", "# expand", "# constants", "# simplify", "# apart",
+    ]  # fmt: skip
+    assert "= silu(%0)" in shown
+    assert "= exp(" in shown
