@@ -244,7 +244,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
 def training(rule: Callable[[Any], Any], schedule: str, clip: float) -> tuple[Any, Any, Any]:
     """A network with everything that changes, and a step of it."""
     with random.use_generator(0):
-        model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
+        model = nn.Sequential(nn.Linear(3, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
     steps = rule(model.parameters())
     rates = optim.Schedule(steps, optim.cosine(20) if schedule == "cosine" else optim.step_decay(2, 0.5))
 
