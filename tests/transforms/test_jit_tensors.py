@@ -43,7 +43,7 @@ def test_it_is_traced_once_for_each_kind_of_arguments() -> None:
         return (x * y + mg.exp(x)).sum(axis=0)
 
     for x, y in itertools.product((X, X * 2, X[:1].detach()), repeat=2):
-        assert numbers(f(x, y)) == numbers(plain(x, y))
+        np.testing.assert_allclose(f(x, y).tolist(), plain(x, y).tolist(), rtol=1e-6)
     assert f.traces == 5, "shapes of two arguments, whether they record, and whether they are one"
     assert calls == 0
     assert f.__name__ == "f"
@@ -244,7 +244,8 @@ RULES: dict[str, Callable[[Any], Any]] = {
 def training(rule: Callable[[Any], Any], schedule: str, clip: float) -> tuple[Any, Any, Any]:
     """A network with everything that changes, and a step of it."""
     with random.use_generator(0):
-        model = nn.Sequential(nn.Linear(3, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
+        layers = nn.Linear(3, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2)
+        model = nn.Sequential(*layers)  # a bias before a norm has rounding for a gradient, which Adam makes large
     steps = rule(model.parameters())
     rates = optim.Schedule(steps, optim.cosine(20) if schedule == "cosine" else optim.step_decay(2, 0.5))
 

@@ -5,6 +5,7 @@ It imports no array library: what needs one receives it. Another library is anot
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -68,6 +69,7 @@ class Namespace(NamedTuple):
     span: Callable[[Any], tuple[int, int]] | None = None  # where the memory is that others may share
     layout: Callable[[Any], Layout] = lambda x: Layout.contiguous(tuple(x.shape))
     capabilities: frozenset[str] = frozenset()
+    compiler: Callable[[Any], Callable[[Any], Any] | None] = lambda library: None  # of functions of arrays, if any
     known_failures: Mapping[str, str] = MappingProxyType({})  # tests of the suite -> what the library lacks
 
 
@@ -93,6 +95,7 @@ NAMESPACES: Final = {
         span=torch_span,
         capabilities=STANDARD,
         layout=lambda x: Layout(tuple(x.shape), x.stride(), x.storage_offset()),
+        compiler=lambda torch: torch.compile if os.environ.get("MICROGRAD_TORCH_COMPILE") == "1" else None,
         known_failures={
             "test_special_values[pow-complex*]": "0 ** 0 of complex numbers is NaN, not 1",
             "test_forms[pow-complex*]": "0 ** 0 of complex numbers is NaN, not 1",
@@ -107,7 +110,13 @@ NAMESPACES: Final = {
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each
     # computation rather than for the process, where it would change what the user's own JAX code computes.
     "jax": Namespace(
-        "jax", "jax.numpy", ("cpu",), jax_device, scope=lambda jax: partial(jax.enable_x64, True), capabilities=STANDARD
+        "jax",
+        "jax.numpy",
+        ("cpu",),
+        jax_device,
+        scope=lambda jax: partial(jax.enable_x64, True),
+        capabilities=STANDARD | {"jit"},
+        compiler=lambda jax: jax.jit,
     ),
     # `x[key] = values` gives `x` a new graph, which its views do not see: as good as immutable.
     "dask": Namespace(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from micrograd_array_api.namespaces import Namespace
 from micrograd_core.adapters.array_api import ArrayAPIBackend, native_dtypes, put, put_forwards, steps_back
+from micrograd_core.compiler.program import Program, straight_line
 from micrograd_core.layout import Key, Shape
+from micrograd_core.tables.raw import compose
 
 
 class NamespaceBackend(ArrayAPIBackend):
@@ -23,7 +26,7 @@ class NamespaceBackend(ArrayAPIBackend):
             super().__init__(xp, device, dtypes=dtypes, place=place)
             self._put = put if steps_back(xp) else put_forwards
         self._names = {dtype: name for name, dtype in dtypes.items()}
-        self._own, self.layout = own, own.layout
+        self._own, self.layout, self._compiler = own, own.layout, own.compiler(library)
         self.capabilities, self.known_failures = own.capabilities, own.known_failures
         if "linalg" in own.capabilities and hasattr(xp.linalg, "eig"):  # since the standard of 2025.12
             self.capabilities |= {"eig"}
@@ -59,6 +62,26 @@ class NamespaceBackend(ArrayAPIBackend):
             return np.asarray(self._own.on_host(x)).tobytes()
         wide = np.asarray(self._own.on_host(self.xp.astype(x, self.dtypes["float32"])))
         return (np.ascontiguousarray(wide).view("uint32") >> 16).astype("uint16").tobytes()
+
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """By the library's own compiler, where it has one; what that cannot trace runs as kernels in a row."""
+        row = straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
+        if self._compiler is None:
+            return row
+        chosen: list[Callable[..., Any]] = [self._compiler(row)]
+
+        def run(*handles: Any) -> Any:
+            with self.scope():
+                try:
+                    return chosen[0](*handles)
+                except Exception:
+                    if chosen[0] is row:
+                        raise
+                    found = row(*handles)  # whose own errors are told; else the compiler's fault
+                    chosen[0] = row
+                    return found
+
+        return run
 
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether their spans overlap; of immutable arrays, no."""
