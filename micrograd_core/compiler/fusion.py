@@ -360,9 +360,7 @@ class Fusion:
         if not isinstance(x, Node):
             return True
         base, views = through(x)
-        if base.owner > position:
-            return False
-        if base.owner < position or base.owner < 0:
+        if base.owner != position:  # in memory before the nest begins
             return True
         if id(base) not in group.rows:
             found = composed(Layout.contiguous(base.shape), views)
@@ -376,9 +374,7 @@ class Fusion:
         if not isinstance(x, Node):
             return True
         base, views = through(x)
-        if base.owner > position:
-            return False
-        if base.owner < position or base.owner < 0:
+        if base.owner != position:
             return True
         if id(base) not in group.rows:
             return False

@@ -156,7 +156,11 @@ def test_a_step_joins_no_nest_that_runs_before_what_it_reads() -> None:
 
 def test_other_axes_are_another_nest() -> None:
     steps = (Step("sum", (Ref(0),), ROW), Step("sum", (Ref(0),), {"axis": (0,), "keepdims": True}))
-    assert len(nests(planned(traced(*steps, outputs=(1, 2))))) == 2
+    found = planned(traced(*steps, outputs=(1, 2)))
+    assert len(nests(found)) == 2
+    x = np.arange(48, dtype="float32").reshape(8, 6)
+    for sums, axis in zip(run(found, [x]), (1, 0), strict=True):
+        np.testing.assert_array_equal(sums, x.sum(axis=axis, keepdims=True))
 
 
 def test_transposed_values_of_a_nest_go_through_memory() -> None:
