@@ -84,7 +84,27 @@ def test_programs_of_small_integers_agree_to_the_last_bit(seed: int) -> None:
 def test_arithmetic_of_special_values_agrees_to_the_last_bit(seed: int) -> None:
     rng = random.Random(seed)
     program = generated.special(rng, rng.randrange(1, 10), rng.choice(("float32", "float64", "float16", "bfloat16")))
-    check(program, generated.handles(rng, program, Device("cpu"), "special"), f"seed {seed}")
+    for numbers in ("special", "smooth"):  # of any numbers, of which every primitive is rounded as the dtype says
+        check(program, generated.handles(rng, program, Device("cpu"), numbers), f"seed {seed}")
+
+
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "int64", "int8", "uint32", "bool"])
+def test_casts_are_those_of_the_kernels(source: str) -> None:
+    """Half way between two float16 numbers too, and next to it, where rounding twice would go wrong."""
+    kernels = Device("cpu").kernels
+    middle = np.arange(2049.0, 4095.0, 2) * np.array([1.0, 2.0**-12, 2.0**-30])[:, None]
+    numbers = np.concatenate([(middle * (1 + e)).ravel() for e in (0, 1e-12, -1e-12)] + [[0.0, -0.0, 1e-9, 3.0]])
+    if not source.startswith("float"):
+        numbers = np.array([0, 1, 5, 100, 127] + [2**24 + 1, 2**31 + 129] * (source in ("int64", "uint32")))
+    x = kernels.astype(numbers, dtype=DTYPES[source])
+    for target in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "uint64", "bool"):
+        y = (
+            kernels.astype(np.minimum(numbers, 100), dtype=DTYPES[source])
+            if "int" in target and source != target
+            else x
+        )
+        program = one("astype", Outline(y.shape, DTYPES[source]), dtype=DTYPES[target])
+        check(program, [y], f"{source} to {target}")
 
 
 @pytest.mark.parametrize("seed", range(400 if MANY else 25))
@@ -235,7 +255,7 @@ def test_layouts_beyond_the_limit_are_copied() -> None:
         back = sorted(range(4), key=axes.__getitem__)
         y = np.ascontiguousarray(x.transpose(axes)).transpose(back)
         np.testing.assert_allclose(run(y)[0], np.exp(x), rtol=1e-6)
-    assert len(run.plans) <= compiled.LAYOUTS + 1
+    assert len(run.compiled.plans) <= compiled.LAYOUTS + 1
     odd = np.zeros(240 // 2 * 3, "int16").view("uint8")[1 : 1 + 4 * 120].view("float32").reshape(shape)  # not aligned
     np.testing.assert_array_equal(run(odd)[0], np.ones(shape))
     record = np.zeros(shape, [("a", "u1"), ("x", "f4")])["x"]  # 5 bytes from one to the next
@@ -262,7 +282,7 @@ def test_without_llvmlite_the_kernels_run_in_a_row(monkeypatch: pytest.MonkeyPat
     x = np.random.default_rng(0).normal(size=X.shape).astype("float32")
     for program in (SOFTMAX, one("logsumexp", X, axis=(1,), keepdims=True)):  # for which there is no kernel
         run = Device("cpu").kernels.compile(program)
-        assert not isinstance(run, compiled.Compiled)
+        assert not hasattr(run, "compiled")
         assert_bits(run(x)[0], in_a_row(program, x)[0], program)
 
 
