@@ -192,7 +192,7 @@ def special(rng: random.Random, length: int, dtype: str) -> Program:
     """Elementwise arithmetic, which IEEE 754 says to the last bit, of NaN, infinities and both zeros."""
     d = Drawing(rng, [Outline(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
     unary = ("negative", "abs", "sqrt", "floor", "relu", "isnan", "isfinite", "isinf", "signbit", "reciprocal")
-    binary = ("add", "subtract", "multiply", "divide", "less", "equal", "copysign", "relu_gradient")
+    binary = ("add", "subtract", "multiply", "divide", "less", "equal", "not_equal", "copysign", "relu_gradient")
     while len(d.steps) < length:
         x = d.any("real floating")
         assert x is not None

@@ -96,13 +96,12 @@ def test_casts_are_those_of_the_kernels(source: str) -> None:
     numbers = np.concatenate([(middle * (1 + e)).ravel() for e in (0, 1e-12, -1e-12)] + [[0.0, -0.0, 1e-9, 3.0]])
     if not source.startswith("float"):
         numbers = np.array([0, 1, 5, 100, 127] + [2**24 + 1, 2**31 + 129] * (source in ("int64", "uint32")))
+        numbers = np.concatenate([numbers, -numbers]) if source.startswith("int") else numbers
     x = kernels.astype(numbers, dtype=DTYPES[source])
     for target in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "uint64", "bool"):
-        y = (
-            kernels.astype(np.minimum(numbers, 100), dtype=DTYPES[source])
-            if "int" in target and source != target
-            else x
-        )
+        y = x
+        if "int" in target and source.startswith("float"):  # what does not fit is nobody's promise
+            y = kernels.astype(np.minimum(numbers, 100), dtype=DTYPES[source])
         program = one("astype", Outline(y.shape, DTYPES[source]), dtype=DTYPES[target])
         check(program, [y], f"{source} to {target}")
 
@@ -123,6 +122,20 @@ def test_smooth_programs_agree_as_far_as_kernels_are_right(seed: int) -> None:
         allowed = 4 * np.abs(y - truth).max(initial=0) + 64 * ROUNDING[dtype] * (1 + np.abs(truth))
         wrong = ~(np.abs(x - y) <= allowed) & ~(np.isnan(x) & np.isnan(y)) & (x != y)
         assert not wrong.any(), f"{ref} of\n{program}\n{x[wrong]}\n{y[wrong]}\n{truth[wrong]}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_extrema_are_nan_where_an_element_is(dtype: str) -> None:
+    kernels = Device("cpu").kernels
+    rows = np.random.default_rng(0).normal(size=(7, 37))
+    rows[1, 36], rows[2, 0], rows[3, 17], rows[4, 5], rows[5] = np.nan, np.nan, np.nan, np.inf, -np.inf
+    x = kernels.astype(rows, dtype=DTYPES[dtype])
+    for op in ("max", "min"):
+        for axis in ((0,), (1,), None):
+            check(one(op, Outline((7, 37), DTYPES[dtype]), axis=axis, keepdims=False), [x], f"{op} over {axis}")
+    y = kernels.flip(x, axis=(0, 1))
+    for op in ("maximum", "minimum"):
+        check(one(op, *[Outline((7, 37), DTYPES[dtype])] * 2), [x, y], op)
 
 
 # ── every operation ──────────────────────────────────────────────────────────────────────────────────────────
