@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,33 @@ def test_extrema_are_nan_where_an_element_is(dtype: str) -> None:
     y = kernels.flip(x, axis=(0, 1))
     for op in ("maximum", "minimum"):
         check(one(op, *[Outline((7, 37), DTYPES[dtype])] * 2), [x, y], op)
+
+
+@pytest.mark.parametrize("shape", [(5, 130), (3, 140, 4), (600, 9), (130, 5), (1, 7), (7, 1)][: 6 if MANY else 3])
+@pytest.mark.parametrize(
+    "op", ["softmax", "var", "standardize_gradient", "logsumexp", "log_softmax"][: 5 if MANY else 3]
+)
+def test_rows_along_any_axis_in_any_order_of_memory(op: str, shape: tuple[int, ...]) -> None:
+    """Rows one by one where their numbers are next to each other, else tiles of rows, the last one smaller."""
+    rng = np.random.default_rng(0)
+    for axis in range(len(shape)):
+        params: dict[str, Any] = {"axis": axis if "softmax" in op else (axis,)}
+        params |= {"keepdims": False} if op in ("logsumexp", "var") else {}
+        params |= {"correction": 0.0} if op == "var" else {"eps": 1e-5} if "standardize" in op else {}
+        count = 1 + ("gradient" in op)
+        operands = (Ref(0), Ref(1), 1.0) if count == 2 else (Ref(0),)
+        program = Program(count, (Step(op, operands, params),), (Ref(count),))
+        program = typed(program, [Outline(shape, DTYPES["float32"])] * count)
+        x, y = (rng.normal(size=shape).astype("float32") for _ in range(2))
+        for handles in ([x, y], [x.T.copy().T, y], [x[::-1], y])[: 3 if MANY else 2]:
+            (found,), (expected,) = (
+                f(*handles[: program.inputs]) for f in (compile(program), partial(in_a_row, program))
+            )
+            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5, err_msg=f"{op} over {axis}")
+
+
+def compile(program: Program) -> Any:
+    return Device("cpu").kernels.compile(program)
 
 
 # ── every operation ──────────────────────────────────────────────────────────────────────────────────────────
