@@ -170,6 +170,8 @@ class Fusion:
             if isinstance(item, Call):
                 steps.append(item)
                 continue
+            if not item.nodes:
+                continue
             nest, inputs, outputs = Assembly(item, position, lambda node: node.number in self.stored, self).nest()
             contiguous.update(inputs)
             types = tuple([Outline(x.shape, x.dtype) for x in outputs])
@@ -226,15 +228,52 @@ class Fusion:
             group = self.items[position]
             if (
                 isinstance(group, Group)
-                and len(group.nodes) < MOST
+                and 0 < len(group.nodes) < MOST
                 and self.related(group, node)
                 and self.joins(group, position, node)
             ):
+                self.gather(position, node)
                 return
         group = Group(shape)
         self.items.append(group)
         if not self.joins(group, len(self.items) - 1, node):
             raise AssertionError(f"{node.op} of shape {node.shape} fits no nest")
+
+    def gather(self, position: int, node: Node) -> None:
+        """Nests before that of a step, which it reads, become part of it where they may wait for it."""
+        if node.owner != position:  # a reduction that was split
+            return
+        group = self.items[position]
+        assert isinstance(group, Group)
+        fits = self.fits_row if id(node) in group.rows and node.op not in REDUCTIONS else self.fits
+        shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
+        for x in node.operands:
+            earlier = through(x)[0].owner if isinstance(x, Node) else position
+            other = self.items[earlier] if 0 <= earlier < position else None
+            if (
+                isinstance(other, Group)
+                and other.shape == group.shape
+                and (other.reduced == group.reduced or None in (other.reduced, group.reduced))
+                and len(other.nodes) + len(group.nodes) <= MOST
+                and fits(other, earlier, x, shape)
+                and not any(self.reads(i, earlier, node) for i in range(earlier + 1, position + 1))
+            ):
+                for each in other.nodes:
+                    each.owner = position
+                group.nodes[:0] = other.nodes
+                group.rows |= other.rows
+                group.reduced = other.reduced if group.reduced is None else group.reduced
+                other.nodes = []
+
+    def reads(self, position: int, earlier: int, but: Node) -> bool:
+        """Whether a nest, one step of it aside, or a call reads what an earlier nest makes."""
+        item, other = self.items[position], self.items[earlier]
+        if isinstance(item, Group):
+            operands = [x for node in item.nodes if node is not but for x in node.operands if isinstance(x, Node)]
+            return any(through(x)[0].owner == earlier for x in operands)
+        assert isinstance(other, Group)
+        made = {node.number for node in other.nodes}
+        return any(isinstance(x, Ref) and x.number in made for x in item.operands)
 
     def readable(self, node: Node) -> None:
         """A view that no strides can say is made in memory, by a call."""
@@ -321,9 +360,7 @@ class Fusion:
         if not isinstance(x, Node):
             return True
         base, views = through(x)
-        if base.owner > position:
-            return False
-        if base.owner < position or base.owner < 0:
+        if base.owner != position:  # in memory before the nest begins
             return True
         if id(base) not in group.rows:
             found = composed(Layout.contiguous(base.shape), views)
@@ -337,9 +374,7 @@ class Fusion:
         if not isinstance(x, Node):
             return True
         base, views = through(x)
-        if base.owner > position:
-            return False
-        if base.owner < position or base.owner < 0:
+        if base.owner != position:
             return True
         if id(base) not in group.rows:
             return False

@@ -124,12 +124,11 @@ def exact(rng: random.Random, length: int, dtypes: tuple[str, ...] = DTYPE_NAMES
             view(d, x)
         elif what < 0.4 and reduced and dtype is not bool_:
             shape = d.types[x.number].shape
-            axis = rng.choice(
-                (None, *(tuple(sorted(rng.sample(range(len(shape)), n))) for n in range(1, len(shape) + 1)))
-            )
-            op = rng.choice(("sum", "sum", "max", "min"))
-            if op == "sum" or 0 not in shape:
-                tame(d, d.emit(op, x, axis=axis, keepdims=rng.random() < 0.5))
+            for _ in range(rng.choice((1, 1, 2))):  # of one value over these axes and those
+                chosen = tuple(sorted(rng.sample(range(len(shape)), rng.randrange(len(shape) + 1)))) or None
+                op = rng.choice(("sum", "sum", "max", "min"))
+                if op == "sum" or 0 not in shape:
+                    tame(d, d.emit(op, x, axis=chosen, keepdims=rng.random() < 0.5))
         elif what < 0.5:
             y = d.emit("astype", x, dtype=DTYPES[rng.choice(dtypes)]) if not negative_to_unsigned(dtype) else None
             tame(d, y)
@@ -193,7 +192,7 @@ def special(rng: random.Random, length: int, dtype: str) -> Program:
     """Elementwise arithmetic, which IEEE 754 says to the last bit, of NaN, infinities and both zeros."""
     d = Drawing(rng, [Outline(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
     unary = ("negative", "abs", "sqrt", "floor", "relu", "isnan", "isfinite", "isinf", "signbit", "reciprocal")
-    binary = ("add", "subtract", "multiply", "divide", "less", "equal", "copysign", "relu_gradient")
+    binary = ("add", "subtract", "multiply", "divide", "less", "equal", "not_equal", "copysign", "relu_gradient")
     while len(d.steps) < length:
         x = d.any("real floating")
         assert x is not None

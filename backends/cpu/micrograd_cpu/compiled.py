@@ -56,7 +56,7 @@ def available() -> bool:
 def function(program: Program, backend: Any) -> Callable[..., Any]:
     """A program as one function of its input handles."""
     if program.types and available():
-        return Compiled(program, backend)
+        return Compiled(program, backend).function()
     return straight_line(
         program,
         lambda op: backend.kernel(op) or compose(op, backend),
@@ -66,7 +66,7 @@ def function(program: Program, backend: Any) -> Callable[..., Any]:
 
 
 class Compiled:
-    """A program as a function of its input handles."""
+    """A program that is compiled for the layouts that come."""
 
     def __init__(self, program: Program, backend: Any) -> None:
         self.backend, self.inputs = backend, program.inputs
@@ -77,14 +77,24 @@ class Compiled:
         types = program.types[: program.inputs]
         self.expected = [(x.shape, backend.dtypes[x.dtype.name]) for x in types]
 
-    def __call__(self, *handles: Any) -> tuple[Any, ...]:
-        """The outputs."""
-        try:
-            run = self.runs[tuple([(x.strides, x.shape, x.__class__, x.dtype.num) for x in handles])]
-        except (KeyError, AttributeError):
-            run, handles = self.specialised(handles)
-        found: tuple[Any, ...] = run(*handles)
-        return found
+    def function(self) -> Callable[..., tuple[Any, ...]]:
+        """A function of input handles: what one sees of them leads to the function that was printed for it.
+
+        It is printed, too: to go through the inputs in a loop would take as long as all the rest.
+        """
+        names = [f"v{n}" for n in range(self.inputs)]
+        seen = "".join(f"{v}.strides, {v}.shape, {v}.__class__, {v}.dtype.num, " for v in names)
+        given = ", ".join(names)
+        source = (
+            f"def call(*handles):\n    try:\n        {given or '()'}{',' * bool(names)} = handles\n"
+            f"        run = runs[({seen})]\n    except (KeyError, AttributeError, ValueError):\n"
+            f"        run, handles = specialised(handles)\n    return run(*handles)\n"
+        )
+        scope: dict[str, Any] = {"runs": self.runs, "specialised": self.specialised}
+        exec(source, scope)
+        call: Any = scope["call"]
+        call.compiled = self
+        return call  # type: ignore[no-any-return]
 
     def specialised(self, handles: Sequence[Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """The function for inputs that look new, and the inputs as it wants them."""
@@ -106,7 +116,8 @@ class Compiled:
                 self.plans[layouts] = self.printed(plan(self.program, layouts, covers))
             run = self.plans[layouts]
             if all(x is y for x, y in zip(arrays, handles, strict=True)):
-                self.runs[tuple([(x.strides, x.shape, x.__class__, x.dtype.num) for x in arrays])] = run
+                seen = [each for x in arrays for each in (x.strides, x.shape, x.__class__, x.dtype.num)]
+                self.runs[tuple(seen)] = run
         return run, arrays
 
     def printed(self, plan: Plan) -> Callable[..., Any]:

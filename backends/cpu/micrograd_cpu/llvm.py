@@ -27,6 +27,8 @@ BLOCK: Final = 512
 The error of a sum of ``n`` numbers is at most the sum of their sizes times 512 roundings of their dtype and ``n / 512``
 of float64.
 """
+SHORT: Final = 64
+"""The same where a vector holds sums of different rows, and not some partial sums of one."""
 
 
 def module(nests: Sequence[Nest]) -> str:
@@ -100,12 +102,12 @@ def units(nest: Nest) -> int:
     return math.prod(nest.kept[:-1]) * -(-nest.kept[-1] // width)
 
 
-def blocks(reduced: Sequence[int]) -> tuple[int, int]:
+def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     """The axis that is reduced in blocks, and how many turns a block has; axis -1 where all are one block."""
     size = 1
     for axis in range(len(reduced) - 1, -1, -1):
-        if size * reduced[axis] > BLOCK:
-            return axis, max(1, BLOCK // size)
+        if size * reduced[axis] > most:
+            return axis, max(1, most // size)
         size *= reduced[axis]
     return -1, size
 
@@ -274,7 +276,7 @@ class Printer(Scalars):
         reductions = [line for line in part.lines if isinstance(line, Reduce)]
         totals = {x.result.number: self.total(accumulator(nest.types[x.result.number])) for x in reductions}
         wide: dict[int, tuple[str, DType]] = {}  # of sums over many numbers, those of their blocks
-        axis_of_blocks, length_of_block = blocks(nest.reduced)
+        axis_of_blocks, length_of_block = blocks(nest.reduced, SHORT if self.tile else BLOCK)
         sums = [x for x in reductions if x.op == "sum" and nest.types[x.result.number].is_floating]
         if axis_of_blocks >= 0:
             wide = {x.result.number: self.total(float64) for x in sums}

@@ -1,0 +1,303 @@
+"""Nests: how they read, what becomes one, what may not, and that playing them gives the program's numbers."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device
+from micrograd_core.compiler.fusion import Call, Plan, Run, plan
+from micrograd_core.compiler.nests import Compute, Load, Nest, Number, Place, Reduce, Store
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.passes import optimized
+from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.dtypes import float32, int64
+from micrograd_core.layout import Layout
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generated
+
+X = Outline((8, 6), float32)
+ROW = {"axis": (1,), "keepdims": True}
+Result = tuple[int, tuple[Outline, ...], dict[str, Any]]
+
+
+def planned(program: Program, layouts: list[Layout] | None = None) -> Plan:
+    program = optimized(program)
+    usual = [Layout.contiguous(x.shape) for x in program.types[: program.inputs]]
+    return plan(program, layouts or usual, lambda name, operands: True)
+
+
+def traced(*made: Step, types: tuple[Outline, ...] = (X,), outputs: tuple[int, ...] = ()) -> Program:
+    chosen = outputs or (len(types) + len(made) - 1,)
+    return typed(Program(len(types), made, tuple(map(Ref, chosen))), types)
+
+
+def nests(found: Plan) -> list[Nest]:
+    return [step.nest for step in found.steps if isinstance(step, Run)]
+
+
+# ── reading one ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_chain_is_one_loop() -> None:
+    found = planned(traced(Step("gelu", (Ref(0),), {"approximate": "none"})))
+    assert str(found) == (
+        "%4 = nest(in0: float32[48], out1: float32[48])\n"
+        "    for i < 48:\n"
+        "        %0 = in0[i]\n"
+        "        %1 = %0 * -0.7071067811865476\n"
+        "        %2 = erfc(%1)\n"
+        "        %3 = %2 * 0.5\n"
+        "        %4 = %0 * %3\n"
+        "        out1[i] = %4\n"
+        "  of %0\n"
+        "return %4"
+    )
+
+
+def test_a_softmax_is_three_loops_in_a_row_and_its_exponentials_wait_in_scratch_memory() -> None:
+    (nest,) = nests(planned(traced(Step("softmax", (Ref(0),), {"axis": 1}))))
+    assert str(nest) == (
+        "nest(in0: float32[48], out1: float32[48], scratch2: float32[6])\n"
+        "    for i < 8:\n"
+        "        for j < 6:\n"
+        "            %0 = in0[6*i + j]\n"
+        "            %1 max= %0\n"
+        "        for j < 6:\n"
+        "            %2 = in0[6*i + j]\n"
+        "            %3 = %2 - %1\n"
+        "            %4 = exp(%3)\n"
+        "            %5 sum= %4\n"
+        "            scratch2[j] = %4\n"
+        "        for j < 6:\n"
+        "            %6 = scratch2[j]\n"
+        "            %7 = %6 / %5\n"
+        "            out1[6*i + j] = %7"
+    )
+
+
+G = Outline((6,), float32)
+ONE_NEST: dict[str, tuple[Step, tuple[Outline, ...]]] = {
+    "softmax": (Step("softmax", (Ref(0),), {"axis": 0}), (X,)),
+    "softmax_gradient": (Step("softmax_gradient", (Ref(0), Ref(1)), {"axis": 1}), (X, X)),
+    "log_softmax": (Step("log_softmax", (Ref(0),), {"axis": 1}), (X,)),
+    "log_softmax_gradient": (Step("log_softmax_gradient", (Ref(0), Ref(1)), {"axis": 1}), (X, X)),
+    "logsumexp": (Step("logsumexp", (Ref(0),), {"axis": (1,), "keepdims": False}), (X,)),
+    "layer_norm": (Step("layer_norm", (Ref(0), Ref(1), Ref(2)), {"axis": (1,), "eps": 1e-5}), (X, G, G)),
+    "standardize_gradient": (
+        Step("standardize_gradient", (Ref(0), Ref(1), Ref(2)), {"axis": (1,), "eps": 1e-5}), (X, X, G),
+    ),
+    "rms_norm": (Step("rms_norm", (Ref(0), Ref(1)), {"axis": (1,), "eps": 1e-5}), (X, G)),
+    "rms_norm_gradient": (Step("rms_norm_gradient", (Ref(0), Ref(1), Ref(2)), {"axis": (1,), "eps": 1e-5}), (X, X, G)),
+    "var": (Step("var", (Ref(0),), {"axis": (0,), "correction": 1.0, "keepdims": False}), (X,)),
+    "mse_loss": (Step("mse_loss", (Ref(0), Ref(1)), {"reduction": "mean"}), (X, X)),
+    "nll_loss": (
+        Step("cross_entropy", (Ref(0), Ref(1), 1.0),
+             {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "none"}), (X, Outline((8,), int64)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_NEST)
+def test_what_goes_over_the_same_rows_is_one_nest(name: str) -> None:
+    step, types = ONE_NEST[name]
+    found = planned(traced(step, types=types))
+    assert [type(each) for each in found.steps] == [Run], found
+
+
+def test_a_mean_over_all_rows_comes_after_the_nest_of_each() -> None:
+    params = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "mean"}
+    found = planned(traced(Step("cross_entropy", (Ref(0), Ref(1), 1.0), params), types=(X, Outline((8,), int64))))
+    rows, *small = nests(found)
+    assert (rows.kept, rows.reduced) == ((8,), (6,))
+    assert all(each.reduced == (8,) for each in small)
+    assert len(found.steps) == len(small) + 1
+
+
+# ── what may not be one ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_a_call_needs_is_computed_before_it_and_what_needs_the_call_after() -> None:
+    steps = (
+        Step("exp", (Ref(0),), {}),
+        Step("sort", (Ref(1),), {"axis": 1, "descending": False, "stable": True}),
+        Step("add", (Ref(1), Ref(2)), {}),
+    )
+    found = planned(traced(*steps))
+    assert [step.op if isinstance(step, Call) else "nest" for step in found.steps] == ["nest", "sort", "nest"]
+    assert found.contiguous == {2}
+
+
+def test_a_step_joins_no_nest_that_runs_before_what_it_reads() -> None:
+    """It reads what the first nest makes, and a sort of it, which comes later."""
+    steps = (
+        Step("exp", (Ref(0),), {}),
+        Step("sort", (Ref(1),), {"axis": 1, "descending": False, "stable": True}),
+        Step("multiply", (Ref(1), Ref(2)), {}),
+        Step("sum", (Ref(3),), ROW),
+        Step("subtract", (Ref(1), Ref(4)), {}),
+    )
+    made: dict[int, int] = {}
+    found = planned(traced(*steps, outputs=(1, 5)))
+    for position, step in enumerate(found.steps):
+        read = [x.number for x in step.operands] if isinstance(step, Call) else step.inputs
+        assert all(n == 0 or made[n] < position for n in read), found
+        for n in step.results if isinstance(step, Call) else step.outputs:
+            made[n] = position
+
+
+def test_other_axes_are_another_nest() -> None:
+    steps = (Step("sum", (Ref(0),), ROW), Step("sum", (Ref(0),), {"axis": (0,), "keepdims": True}))
+    found = planned(traced(*steps, outputs=(1, 2)))
+    assert len(nests(found)) == 2
+    x = np.arange(48, dtype="float32").reshape(8, 6)
+    for sums, axis in zip(run(found, [x]), (1, 0), strict=True):
+        np.testing.assert_array_equal(sums, x.sum(axis=axis, keepdims=True))
+
+
+def test_transposed_values_of_a_nest_go_through_memory() -> None:
+    square = Outline((6, 6), float32)
+    steps = (
+        Step("exp", (Ref(0),), {}),
+        Step("permute_dims", (Ref(1),), {"axes": (1, 0)}),
+        Step("add", (Ref(1), Ref(2)), {}),
+    )
+    first, second = nests(planned(traced(*steps, types=(square,))))
+    assert first.kept == (36,)
+    assert second.kept == (6, 6)
+    assert sorted(line.place.strides for line in second.parts[0].lines if isinstance(line, Load)) == [(1, 6), (6, 1)]
+
+
+def test_views_of_inputs_are_places() -> None:
+    key = (slice(None, None, -1), slice(1, None, 2))
+    steps = (Step("getitem", (Ref(0),), {"key": key}), Step("exp", (Ref(1),), {}))
+    (nest,) = nests(planned(traced(*steps)))
+    (load,) = [line for line in nest.parts[0].lines if isinstance(line, Load)]
+    assert load.place == Place(43, (-6, 2))
+
+
+def test_inputs_are_read_where_they_lie() -> None:
+    program = traced(Step("exp", (Ref(0),), {}))
+    assert [nest.kept for nest in nests(planned(program, [Layout((8, 6), (1, 8))]))] == [(8, 6)]
+    (nest,) = nests(planned(program, [Layout((8, 6), (12, 2))]))
+    assert (nest.kept, nest.parts[0].lines[0]) == ((48,), Load(Ref(0), 0, Place(0, (2,))))
+    (nest,) = nests(planned(program, [Layout((8, 6), (0, 1))]))
+    assert Place(0, (0, 1)) in [line.place for line in nest.parts[0].lines if isinstance(line, Load)]
+
+
+def test_a_view_that_no_strides_can_say_is_a_call() -> None:
+    transposed = Step("permute_dims", (Ref(0),), {"axes": (1, 0)})
+    steps = (transposed, Step("reshape", (Ref(1),), {"shape": (48,)}), Step("exp", (Ref(2),), {}))
+    found = planned(traced(*steps))
+    assert [step.op if isinstance(step, Call) else "nest" for step in found.steps] == [
+        "permute_dims",
+        "reshape",
+        "nest",
+    ]
+
+
+def test_long_chains_do_not_blow_up() -> None:
+    """Each value is used twice: who followed every path would follow 2**300."""
+    steps = [Step("max", (Ref(0),), ROW), Step("subtract", (Ref(0), Ref(1)), {})]
+    for n in range(2, 300):
+        steps.append(Step("minimum", (Ref(n), Ref(n)), {}) if n % 2 else Step("add", (Ref(n), Ref(n)), {}))
+    steps += [Step("sum", (Ref(300),), ROW), Step("divide", (Ref(300), Ref(301)), {})]
+    assert sum(len(part.lines) for nest in nests(planned(traced(*steps))) for part in nest.parts) < 1500
+
+
+# ── playing nests ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def played(nest: Nest, memory: list[Any]) -> None:
+    """A nest, number by number, on flat arrays."""
+    kernels = Device("cpu").kernels
+    start = {"sum": 0, "prod": 1, "max": None, "min": None}
+    combine = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+    def at(place: Place, counters: tuple[int, ...]) -> int:
+        return place.offset + sum(s * c for s, c in zip(place.strides, counters, strict=True))
+
+    for row in product(*map(range, nest.kept)):
+        known: dict[int, Any] = {}
+        for part in nest.parts:
+            totals: dict[int, Any] = {}
+            turns: Iterator[tuple[int, ...]] = product(*map(range, nest.reduced))
+            for line in part.lines:
+                if isinstance(line, Reduce):
+                    totals[line.result.number] = start[line.op]
+            for inner in turns if part.inner else [(0,) * len(nest.reduced)]:
+                for line in part.lines:
+
+                    def value(x: Ref | Number, known: dict[int, Any] = known) -> Any:
+                        return known[x.number] if isinstance(x, Ref) else x.value
+
+                    if isinstance(line, Load):
+                        place = at(line.place, (*row, *inner))
+                        assert line.buffer is None or place >= 0
+                        dtype = nest.types[line.result.number].name
+                        found = np.array(place, dtype) if line.buffer is None else memory[line.buffer][place]
+                        known[line.result.number] = np.asarray(found)
+                    elif isinstance(line, Compute):
+                        params = {"dtype": nest.types[line.result.number]} if line.op == "astype" else {}
+                        found = getattr(kernels, line.op)(*map(value, line.operands), **params)
+                        known[line.result.number] = np.asarray(found)
+                    elif isinstance(line, Store):
+                        memory[line.buffer][at(line.place, (*row, *inner))] = value(line.operand)
+                    else:
+                        n = line.result.number
+                        before, now = totals[n], value(line.operand)
+                        totals[n] = now if before is None else getattr(kernels, combine[line.op])(before, now)
+            known.update({n: np.asarray(x).astype(nest.types[n].name) for n, x in totals.items()})
+
+
+def run(found: Plan, handles: list[Any]) -> tuple[Any, ...]:
+    kernels = Device("cpu").kernels
+    values = dict(enumerate(handles))
+    for step in found.steps:
+        if isinstance(step, Call):
+            operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
+            result = getattr(kernels, step.op)(*operands, **step.params)
+            (n,) = step.results
+            values[n] = np.ascontiguousarray(result).reshape(result.shape) if n in found.contiguous else result
+            continue
+        outputs = [np.full(x.shape, 77).astype(x.dtype.name) for x in step.types]
+        memory = [np.asarray(values[n]).reshape(-1) for n in step.inputs] + [x.reshape(-1) for x in outputs]
+        memory += [np.zeros(x.size, x.dtype.name) for x in step.nest.buffers if x.role == "scratch"]
+        played(step.nest, memory)
+        values.update(zip(step.outputs, outputs, strict=True))
+    return tuple([values[x.number] if isinstance(x, Ref) else x for x in found.outputs])
+
+
+DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_played_nests_have_the_numbers_of_the_program(seed: int) -> None:
+    """By generation; in contiguous memory, layouts are the backends' own tests."""
+    rng = random.Random(seed)
+    kind = rng.choice(("exact", "exact", "smooth"))
+    program = (
+        generated.exact(rng, rng.randrange(1, 12), DTYPES) if kind == "exact" else generated.smooth(rng, 5, "float64")
+    )
+    if sum(np.prod(x.shape) for x in program.types) > 3000:
+        pytest.skip("too many numbers to play with")
+    kernels = Device("cpu").kernels
+    handles = [
+        kernels.copy(x) for x in generated.handles(rng, program, Device("cpu"), "integers" if kind == "exact" else kind)
+    ]
+    with np.errstate(all="ignore"):
+        expected = straight_line(program, lambda op: getattr(kernels, op))(*handles)
+        found = planned(program)
+        for x, y in zip(run(found, handles), expected, strict=True):
+            assert (x.dtype, x.shape) == (y.dtype, y.shape)
+            np.testing.assert_allclose(
+                np.asarray(x), np.asarray(y), rtol=1e-9, atol=1e-9, err_msg=f"{program}\n{found}"
+            )
