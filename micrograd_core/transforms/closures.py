@@ -13,7 +13,7 @@ from functools import cache, partial
 from hashlib import blake2b
 from itertools import count
 from operator import is_, length_hint
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Final
 from weakref import ReferenceType
 
@@ -84,6 +84,7 @@ class Reach:
         self.tensors: dict[int, Tensor] = {}
         self.changing: dict[int, Any] = {}  # optimisers and schedules: what has attributes that are `changing`
         self.generators: dict[int, Generator] = {}
+        self.foreign: list[Any] = []  # objects of other libraries
         self.values = False  # whether there are scalar Values
         self.watches: list[Watch] = []
         self._classes: set[type] = set()
@@ -99,6 +100,8 @@ class Reach:
                 stack.extend(self._looked_up(vars(module), self._names))
 
     def _visit(self, x: Any) -> Iterator[Any]:
+        if isinstance(x, str):  # perhaps the name in ``getattr(module, name)``
+            self._names[x] = None
         if isinstance(x, PLAIN) or id(x) in self._seen:
             return
         self._seen[id(x)] = x
@@ -183,12 +186,13 @@ class Reach:
         if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
             return
         if isinstance(x, (ContextVar, ReferenceType)):
-            now = partial(_called, x) if isinstance(x, ReferenceType) else lambda: [x.get(None)]
+            now = partial(_called, x if isinstance(x, ReferenceType) else partial(x.get, None))
             self.watches.append(Watch(lambda i: f"a {kind.__name__}", now, lambda values: None))
             yield from now()
             return
         if home in OUTSIDE and home not in HOLDERS:
             self.watches += _of_buffer(x)
+            self.foreign.append(x)
             return
         self.values = self.values or hasattr(kind, "_da")
         if hasattr(x, "__wrapped__") and home in HOLDERS:  # what a cache holds is its own
@@ -214,6 +218,7 @@ class Reach:
             self.watches += _of_buffer(x) or _of_referents(x)
             yield from gc.get_referents(x)
         yield kind
+
 
 def _of_dict(x: dict[Any, Any], what: str) -> Watch:
     def put(values: list[Any]) -> None:

@@ -10,7 +10,7 @@ from micrograd_core.backend import member
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import shared_beyond, storage, wrap
-from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import TraceError
@@ -21,7 +21,7 @@ from micrograd_core.transforms.closures import same
 from micrograd_core.transforms.custom import node_of, rule
 from micrograd_core.transforms.grad import variable
 from micrograd_core.transforms.linearized import Linearized
-from micrograd_core.transforms.tracing import Result, Trace, at, paths
+from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, paths
 
 JIT = Op("jit", "A function under `jit`.", gradient=rule, gradient_aliases=True)
 WHOLE = TABLE["scatter"].parameters
@@ -42,10 +42,11 @@ class Replay:
         self.width, self.dtypes, self.copied = len(wanted), [x.dtype for x in tensors], _aliases(trace, wanted)
         before = len(trace.builder.steps)
         self.derivatives = [
-            Derivative(trace, x, before, self.written + i) if record and x._record else None
+            Derivative(trace, x, before, self.written + i) if record and is_node(x._record) and x._record else None
             for i, x in enumerate(tensors)
         ]
-        self.freed = [x._record.__class__ is list and not x._record for x in tensors]
+        self.leaves = [i for i, x in enumerate(tensors) if x._record.__class__ is Leaf]
+        self.freed = [is_node(x._record) and not x._record for x in tensors]
         saved = dict.fromkeys(ref for each in self.derivatives if each is not None for ref in each.reads)
         wanted += [ref for ref in saved if not trace.given(ref)]
         self.program, reads = trace.builder.program(wanted, trace.given)
@@ -65,7 +66,7 @@ class Replay:
 
     def settle(self, trace: Trace) -> None:
         """Remember how things are, once the trace has left everything as it was."""
-        entered = [(key, trace.tensors[key]) for key in trace.entered]
+        entered = [(key, trace.tensors[key]) for key in trace.entered if key not in trace.gradient_of]
         self._state = [
             (x, x.shape, x.dtype, x._kernels, x._record.__class__, _has_grad(x))
             for key, x in entered
@@ -77,9 +78,12 @@ class Replay:
         self._owned = frozenset(trace.reach.tensors)
         self._aliased = [key in self._owned for key in trace.places]
         self._generators, self._fixed = trace.reach.generators, trace.fixed
-        self._entered = [trace.owner(key) for key in trace.entered]
+        own = [key for key in trace.entered if key not in trace.gradient_of]
+        grads = [key for key in own if trace.grads.get(key) is not None]
+        self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
+        entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
         writes = any(kind == "tensor" for kind, *_ in self.changes)
-        self._shared = _sharing([trace.tensors[key] for key in trace.entered]) if writes else None
+        self._shared = _sharing(entered_now) if writes else None
 
     # whether this is the program to call
 
@@ -149,14 +153,18 @@ class Replay:
             x if derivative is None else derivative.node(x, flat, given, found)
             for x, derivative in zip(tensors, self.derivatives, strict=True)
         ]
+        for i in self.leaves:
+            made[i].requires_grad = True
         rest = iter(made)
-        leaves = [self._result(x, rest, flat, numbers) for x in self.results]
+        leaves = [self._result(x, rest, made, flat, numbers) for x in self.results]
         self._assign(found, flat, numbers)
         return (self.rebuild(leaves),)
 
-    def _result(self, x: Result, made: Any, flat: list[Any], numbers: list[Any]) -> Any:
+    def _result(self, x: Result, rest: Any, made: list[Tensor], flat: list[Any], numbers: list[Any]) -> Any:
         if x.kind == "tensor":
-            return next(made)
+            return next(rest)
+        if x.kind == "again":
+            return made[x.what]
         if x.kind == "given":
             return at(x.what, flat)
         return numbers[x.what] if x.kind == "host" else x.what
@@ -264,6 +272,9 @@ class Derivative:
         """Where in a call what is read comes from, and the program that a second derivative differentiates."""
         self._saved = [known[ref] for ref in self.reads]
         self.forward = forward
+        read = [sources[i] for is_input, i in self._saved if is_input]
+        self.kept = [x[1] for x in read if x[0] == "tensor"]
+        self.kept += [GradientOf(x[2]) for x in read if x[0] == "grad"]
         places = [("argument", x) if isinstance(x, int) else ("tensor", x) for x in self.owners]
         self.variables = [
             next((i for i, source in enumerate(sources) if _is_source(source, place)), None) for place in places
@@ -291,16 +302,16 @@ class Derivative:
                 for d, x in zip(self._compiled(*filled), own, strict=True)
             ]
 
-        others = [x for x in flat if x._record is None]  # a write to an argument in between is noticed
+        others = [x for x in [*flat, *(at(x, flat) for x in self.kept)] if x._record is None]  # a write is noticed
         return node_of(JIT, value, inputs, pull, versions=[storage(x).version() for x in others])
 
     def _pull_recorded(self, g: Tensor, operands: list[Tensor], given: list[Any]) -> Sequence[Any]:
         """The program run on tensors that record, and swept: what can be differentiated again."""
         variables = [variable("jit", x, "an argument") for x in operands]
         filled = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given[: self.forward.inputs]]
-        for at, x in zip(self.variables, variables, strict=True):
-            if at is not None and at < len(filled):
-                filled[at] = x
+        for i, x in zip(self.variables, variables, strict=True):
+            if i is not None and i < len(filled):
+                filled[i] = x
         with recording(True, variables[0]._kernels.depth):
             value = interpret(self.forward, filled, self.kernels)[self.output]
         create = records_at(value._kernels.depth)
@@ -364,7 +375,7 @@ def _has_grad(x: Tensor) -> Any:
     return grad is not None and (grad._record is None or "recorded")
 
 
-def _sharing(tensors: list[Tensor]) -> list[int]:
+def _sharing(tensors: list[Any]) -> list[int]:
     """Which tensors are one, or share memory: for each that does, where the first such is."""
     keys = [id(x._storage or x) for x in tensors]
     if len(set(keys)) == len(keys):

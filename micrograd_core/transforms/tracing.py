@@ -25,6 +25,7 @@ from micrograd_core.random import Generator, default_generator
 from micrograd_core.tables.host import Host, HostNumber, Position
 from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where
 from micrograd_core.transforms.closures import PLAIN, Reach, same
+from micrograd_core.transforms.foreign_random import Streams
 
 SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
 UNSET = object()
@@ -71,6 +72,7 @@ class Trace(Recorder):
         self.actors: list[Any] = []  # whom actions change
         self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
         self._before: list[tuple[Any, str, Any]] = []
+        self._streams = Streams(reach.foreign)
         self._changing: list[tuple[Any, dict[str, Any]]] = []
 
     @property
@@ -199,6 +201,8 @@ class Trace(Recorder):
                 delattr(x, name)
         for generator, (_, block, _) in self.starts.values():
             generator._block = block
+        self._streams.restore()
+        self._before = []  # whoever asks whether memory is shared counts who holds it
         self.close()
         self.host.close()
 
@@ -219,16 +223,27 @@ class Trace(Recorder):
                 raise TraceError(unseen("an operation") + where()) from error
             raise
         self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
+        if self._streams.restore():
+            raise TraceError(
+                "jit: the function draws random numbers of Python's random or of NumPy, which would be those of the "
+                "first call for ever; draw with micrograd_core.random, or pass them as a tensor"
+            )
         leaves, rebuild = trees.flatten(out)
-        return [self._result(x) for x in leaves], rebuild
+        positions: dict[int, int] = {}  # of tensors among the results that are made
+        return [self._result(x, positions) for x in leaves], rebuild
 
-    def _result(self, x: Any) -> Result:
+    def _result(self, x: Any, positions: dict[int, int]) -> Result:
         if isinstance(x, Tensor):
             key = id(x)
             if key in self.entered:
                 return Result("given", self.owner(key))
             if x._handle.__class__ is not Traced or x._handle.trace is not self:
                 raise TraceError(unseen("what the function returns"))
+            if key in positions:
+                return Result("again", positions[key])
+            if x._record.__class__ is Leaf and x._grad is not None:
+                raise TraceError("jit: the function returns a tensor that it made, with a .grad; return that beside it")
+            positions[key] = len(positions)
             return Result("tensor", x)
         if x.__class__ is HostNumber:
             return Result("host", x.index)
@@ -267,7 +282,7 @@ class Trace(Recorder):
                     )
                 if x._grad is not None and x._grad._record is not None:
                     raise TraceError("jit: .grad of a traced function (create_graph=True) leads into its graph")
-                new = None if x._grad is None else self._ref(x._grad)
+                new: Any = None if x._grad is None else self._ref(x._grad)
                 if id(x._grad) in self.entered:
                     new = "given", self.owner(id(x._grad))
                 found.append(("grad", self.owner(key), new))
