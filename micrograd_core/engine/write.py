@@ -65,9 +65,12 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
         refuse_leaf(tensor)
     followers, apart = _followers(chain, top, source, place) if kin else ([], [])
     if shared_beyond(*chain, *(view for view, _, _ in followers), *apart):
+        why = "gradients were recorded from one of them"
+        if not records and not x._storage.tracked:  # type: ignore[union-attr]
+            why = f"{x.device} cannot write into memory, nor can a function under jit"
         raise GraphError(
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
-            "because gradients were recorded from one of them; write into x.copy(), or delete the other one first"
+            f"because {why}; write into x.copy(), or delete the other one first"
         )
     _replace(chain, top, value if whole else apply(SCATTER, (x, value), params), followers, records)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 Rebuild = Callable[[Iterable[Any]], Any]
@@ -26,7 +27,9 @@ def _take(node: Any, leaves: list[Any]) -> Callable[[Any], Any]:
     """Add the leaves of a node to the list; the function that builds it again from an iterator."""
     if isinstance(node, dict):
         parts = {key: _take(value, leaves) for key, value in node.items()}
-        return lambda rest: {key: part(rest) for key, part in parts.items()}
+        if type(node) is dict:
+            return lambda rest: {key: part(rest) for key, part in parts.items()}
+        return lambda rest: _filled(copy(node), parts, rest)
     if isinstance(node, (list, tuple)):
         items, kind = [_take(value, leaves) for value in node], type(node)
         if hasattr(kind, "_fields"):
@@ -34,6 +37,13 @@ def _take(node: Any, leaves: list[Any]) -> Callable[[Any], Any]:
         return lambda rest: kind([part(rest) for part in items])
     leaves.append(node)
     return next
+
+
+def _filled(made: Any, parts: dict[Any, Callable[[Any], Any]], rest: Any) -> Any:
+    """A dict of a class of its own, with its entries replaced."""
+    for key, part in parts.items():
+        made[key] = part(rest)
+    return made
 
 
 def like(tree: Any, other: Any, what: str) -> list[Any]:

@@ -19,6 +19,7 @@ from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Ref, Step
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.errors import TraceError
+from micrograd_core.ground.context import programs
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.tables.host import HostNumber, Position
@@ -101,6 +102,11 @@ class Recorder:
             raise TraceError(
                 f"{op.name}: a tensor has left the function under jit that it was made in; return it from that "
                 f"function instead of storing it{where()}"
+            )
+        if programs.get() is not self:
+            raise TraceError(
+                f"{op.name}: another thread traces a function under jit that reaches this tensor; call that function "
+                "once before threads share what it reaches"
             )
         real = getattr(table.root_below, op.name)
         if "block" in params and params["block"].__class__ is Position:

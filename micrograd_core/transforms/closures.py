@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from functools import cache, partial
-from operator import is_
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from hashlib import blake2b
+from itertools import count
+from operator import is_, length_hint
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Final
+from weakref import ReferenceType
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device
@@ -24,6 +29,9 @@ ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "transforms"
 """Of this package, where objects are that a function computes with."""
 OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 """Libraries whose objects lead to no tensors."""
+HOLDERS: Final = frozenset({"builtins", "types", "collections", "argparse", "functools", "itertools", "operator"})
+"""Those of them whose objects hold whatever the user puts there."""
+UNSET: Final = object()
 
 
 @cache
@@ -63,8 +71,10 @@ class Watch:
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether two entries are one object, or equal where that is all there is to them."""
-    return x is y or (isinstance(x, PLAIN) and type(x) is type(y) and x == y)
+    """Whether two entries are one object, or equal where that is all there is to them; 0.0 is not -0.0."""
+    if x is y:
+        return True
+    return isinstance(x, PLAIN) and type(x) is type(y) and (x == y and (bool(x) or repr(x) == repr(y)))
 
 
 class Reach:
@@ -74,21 +84,36 @@ class Reach:
         self.tensors: dict[int, Tensor] = {}
         self.changing: dict[int, Any] = {}  # optimisers and schedules: what has attributes that are `changing`
         self.generators: dict[int, Generator] = {}
+        self.foreign: list[Any] = []  # objects of other libraries
         self.values = False  # whether there are scalar Values
         self.watches: list[Watch] = []
+        self._classes: set[type] = set()
         self._seen: dict[int, Any] = {}
+        self._names: dict[str, None] = {}  # that code reached looks up
+        self._modules: dict[int, ModuleType] = {}
+        self._looked: dict[int, set[str]] = {}
         stack = list(roots)
         while stack:
-            stack.extend(self._visit(stack.pop()))
+            while stack:
+                stack.extend(self._visit(stack.pop()))
+            for module in list(self._modules.values()):
+                stack.extend(self._looked_up(vars(module), self._names))
 
     def _visit(self, x: Any) -> Iterator[Any]:
-        if isinstance(x, (*PLAIN, type, ModuleType, BuiltinFunctionType)) or id(x) in self._seen:
+        if isinstance(x, str):  # perhaps the name in ``getattr(module, name)``
+            self._names[x] = None
+        if isinstance(x, PLAIN) or id(x) in self._seen:
             return
         self._seen[id(x)] = x
         if isinstance(x, Tensor):
             self.tensors[id(x)] = x
         elif isinstance(x, Generator):
             self.generators[id(x)] = x
+        elif isinstance(x, ModuleType):
+            if not is_library(x.__name__):
+                self._modules[id(x)] = x
+        elif isinstance(x, type):
+            yield from self._class(x)
         elif isinstance(x, FunctionType):
             yield from self._function(x)
         elif isinstance(x, MethodType):
@@ -98,14 +123,18 @@ class Reach:
         elif isinstance(x, dict):
             self.watches.append(_of_dict(x, "a dict"))
             yield from x.values()
+            if type(x) is not dict:
+                yield from self._object(x)
         elif isinstance(x, (list, tuple, set, frozenset)):
             if isinstance(x, list):
                 self.watches.append(
-                    Watch(lambda i: f"entry {i} of a list", x.copy, partial(x.__setitem__, slice(None)))
+                    Watch(lambda i: f"entry {i} of a list", lambda: [*x], partial(x.__setitem__, slice(None)))
                 )
             elif isinstance(x, set):
                 self.watches.append(Watch(lambda i: "a set", lambda: [*x], lambda values: _refill(x, values)))
             yield from x
+            if type(x) not in (list, tuple, set, frozenset):
+                yield from self._object(x)
         else:
             yield from self._object(x)
 
@@ -115,21 +144,36 @@ class Reach:
             yield from _contents(cell)
         yield from f.__defaults__ or ()
         yield from (f.__kwdefaults__ or {}).values()
-        yield from (x for name, x in vars(f).items() if name == "__wrapped__")
         if is_library(f.__module__ or ""):
+            yield from (x for name, x in vars(f).items() if name == "__wrapped__")
             return
+        self.watches.append(_of_function(f))
+        yield from (f.__kwdefaults__, vars(f))
         names = tuple(dict.fromkeys(_names(f.__code__)))
+        self._names.update(dict.fromkeys(names))
         yield from self._looked_up(f.__globals__, names)
-        for name in names:
-            module = f.__globals__.get(name)
-            if isinstance(module, ModuleType) and not is_library(module.__name__):
-                yield from self._looked_up(vars(module), names)
+        package = f.__globals__.get("__package__") or ""
+        for name in names:  # what it imports itself
+            for full in (name, f"{package}.{name}"):
+                if full in sys.modules:
+                    yield sys.modules[full]
 
-    def _looked_up(self, space: dict[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
-        found = tuple(name for name in names if name in space and not isinstance(space[name], ModuleType))
+    def _looked_up(self, space: dict[str, Any], names: Iterable[str]) -> Iterator[Any]:
+        looked = self._looked.setdefault(id(space), set())
+        found = tuple(name for name in names if name in space and name not in looked)
         if found:
+            looked.update(found)
             self.watches.append(_of_names(space, found, "the global"))
-        yield from (space[name] for name in found)
+        yield from [space[name] for name in found]
+
+    def _class(self, kind: type) -> Iterator[Any]:
+        """The attributes of a class and of those it inherits from."""
+        for each in kind.__mro__:
+            if not is_library(each.__module__ or "") and each not in self._classes:
+                self._classes.add(each)
+                names = tuple(name for name, x in vars(each).items() if not _is_internal(name, x))
+                self.watches.append(_of_class(each, names))
+                yield from [vars(each)[name] for name in names]
 
     def _object(self, x: Any) -> Iterator[Any]:
         kind = type(x)
@@ -141,22 +185,39 @@ class Reach:
             self.changing[id(x)] = x
         if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
             return
-        if home in OUTSIDE:
+        if isinstance(x, (ContextVar, ReferenceType)):
+            now = partial(_called, x if isinstance(x, ReferenceType) else partial(x.get, None))
+            self.watches.append(Watch(lambda i: f"a {kind.__name__}", now, lambda values: None))
+            yield from now()
+            return
+        if home in OUTSIDE and home not in HOLDERS:
+            self.watches += _of_buffer(x)
+            self.foreign.append(x)
             return
         self.values = self.values or hasattr(kind, "_da")
+        if hasattr(x, "__wrapped__") and home in HOLDERS:  # what a cache holds is its own
+            yield x.__wrapped__
+            return
         attributes = getattr(x, "__dict__", None)
-        if attributes is not None:
+        if isinstance(attributes, dict):
             skipped = getattr(kind, "changing", ())
             names = tuple(name for name in attributes if name not in skipped)
             what = f"the attribute of a {kind.__name__},"
             self.watches.append(_of_names(attributes, names, what) if skipped else _of_dict(attributes, what))
             yield from [attributes[name] for name in names]
-        for each in kind.__mro__:
-            for name in getattr(each, "__slots__", ()):
-                value = getattr(x, name, None) if isinstance(name, str) and name != "__weakref__" else None
-                yield value
-            if not is_library(each.__module__ or ""):
-                yield from (f for f in vars(each).values() if isinstance(f, FunctionType))
+        slots = [
+            (name, member)
+            for each in kind.__mro__
+            for name, member in vars(each).items()
+            if isinstance(member, MemberDescriptorType) and home not in OUTSIDE
+        ]
+        if slots:
+            self.watches.append(_of_slots(x, slots))
+            yield from self.watches[-1].values
+        if home in HOLDERS:
+            self.watches += _of_buffer(x) or _of_referents(x)
+            yield from gc.get_referents(x)
+        yield kind
 
 
 def _of_dict(x: dict[Any, Any], what: str) -> Watch:
@@ -187,6 +248,102 @@ def _of_names(x: dict[Any, Any], names: tuple[str, ...], what: str) -> Watch:
     )
 
 
+def _of_function(f: FunctionType) -> Watch:
+    def put(values: list[Any]) -> None:
+        f.__code__, f.__defaults__, f.__kwdefaults__ = values
+
+    return Watch(
+        lambda i: f"the code or the defaults of {f.__name__}",
+        lambda: [f.__code__, f.__defaults__, f.__kwdefaults__],
+        put,
+    )
+
+
+def _of_class(kind: type, names: tuple[str, ...]) -> Watch:
+    def now() -> list[Any]:
+        space = vars(kind)
+        return [space.get(name, UNSET) for name in names]
+
+    def put(values: list[Any]) -> None:
+        for name, value in zip(names, values, strict=True):
+            setattr(kind, name, value)
+
+    return Watch(lambda i: f"the class attribute {kind.__name__}.{names[i]}", now, put)
+
+
+def _of_slots(x: Any, slots: list[tuple[str, Any]]) -> Watch:
+    def now() -> list[Any]:
+        return [_held(member, x) for _, member in slots]
+
+    def put(values: list[Any]) -> None:
+        for (_, member), value in zip(slots, values, strict=True):
+            if value is not UNSET:
+                member.__set__(x, value)
+            elif _held(member, x) is not UNSET:
+                member.__delete__(x)
+
+    what = type(x).__name__
+    return Watch(lambda i: f"the attribute of a {what}, {slots[i][0]!r}", now, put, lambda i: (_Slots(x), slots[i][1]))
+
+
+class _Slots:
+    """The slots of an object, assigned as the entries of a dict are."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __setitem__(self, member: Any, value: Any) -> None:
+        member.__set__(self.x, value)
+
+
+def _held(member: Any, x: Any) -> Any:
+    try:
+        return member.__get__(x)
+    except AttributeError:  # not assigned yet
+        return UNSET
+
+
+def _of_referents(x: Any) -> list[Watch]:
+    """What an object of Python's own holds, such as a deque, a property or a method of a list."""
+
+    def put(values: list[Any]) -> None:
+        if hasattr(x, "extend"):
+            x.clear()
+            x.extend(values[: len(values)])
+
+    def held() -> list[Any]:
+        left = repr(x) if isinstance(x, count) else length_hint(x, 0) if hasattr(x, "__next__") else None
+        return [*gc.get_referents(x), left]
+
+    now = (lambda: [*x]) if hasattr(x, "extend") else held
+    return [Watch(lambda i: f"what a {type(x).__name__} holds", now, put)]
+
+
+def _of_buffer(x: Any) -> list[Watch]:
+    """The bytes of an array of another library. They are read at each call: a tensor in its place is not."""
+    try:
+        view = memoryview(x)
+    except (TypeError, ValueError, BufferError):
+        return []
+    view.release()
+
+    def now() -> list[Any]:
+        with memoryview(x) as view:
+            digest = blake2b(view if view.c_contiguous else view.tobytes(), digest_size=16)
+            return [digest.digest(), view.format, repr(view.shape)]
+
+    return [Watch(lambda i: f"what is in a {type(x).__name__}", now, lambda values: None)]
+
+
+def _called(x: Any) -> list[Any]:
+    return [x()]
+
+
+def _is_internal(name: str, x: Any) -> bool:
+    """Whether Python keeps an attribute of a class for itself."""
+    return name.startswith(("__", "_abc_")) and not callable(x) and not isinstance(x, (property, classmethod))
+
+
 def _refill(x: set[Any], values: list[Any]) -> None:
     x.clear()
     x.update(values)
@@ -200,10 +357,12 @@ def _contents(cell: Any) -> tuple[Any, ...]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code looks up as globals or attributes, and those of the functions in it."""
+    """The names that code looks up as globals or attributes (``getattr(x, "name")``), and of the functions in it."""
     yield from code.co_names
     for x in code.co_consts:
-        if isinstance(x, CodeType):
+        if isinstance(x, str) and x.isidentifier():
+            yield x
+        elif isinstance(x, CodeType):
             yield from _names(x)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
@@ -64,6 +65,14 @@ class Jitted(JittedScalars):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """The function, by its name or to be traced anew: programs refer to tensors of their own process and model."""
+        name = getattr(self, "__qualname__", "")
+        known: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            known = getattr(known, part, None)
+        return name if known is self else (_again, (self.__wrapped__, tuple(self._static)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function, after compiling it if need be."""
@@ -123,7 +132,7 @@ class Jitted(JittedScalars):
             kwargs = {name: _Static(x) if name in self._static else x for name, x in kwargs.items()}
         described = tuple([_described(x, flat, roots) for x in args])
         if kwargs:
-            described = described, tuple((name, _described(x, flat, roots)) for name, x in sorted(kwargs.items()))
+            described = described, tuple((name, _described(x, flat, roots)) for name, x in kwargs.items())
         identities = list(map(id, flat))
         twice = len(set(identities)) < len(flat) and tuple(map(identities.index, identities))
         return described, twice, grad_mode(), half_types.get(), default_devices.get(), precisions.get()
@@ -161,6 +170,10 @@ class Jitted(JittedScalars):
     def program(self) -> Program | None:
         """The program that ran last. `str` shows it, a line for each step."""
         return self._replay.program if self._replay else super().program
+
+
+def _again(f: Callable[..., Any], static: tuple[str, ...]) -> Jitted:
+    return Jitted(f, static)
 
 
 class _OfScalars(Jitted):
@@ -204,7 +217,7 @@ def _described(x: Any, flat: list[Any], roots: list[Any]) -> Any:
     if isinstance(x, (list, tuple)):
         return type(x), tuple([_described(each, flat, roots) for each in x])
     if isinstance(x, dict):
-        return dict, tuple([(key, _described(each, flat, roots)) for key, each in x.items()])
+        return type(x), tuple([(key, _described(each, flat, roots)) for key, each in x.items()])
     if isinstance(x, (Value, DeviceValue)):
         flat.append(x)
         return type(x)

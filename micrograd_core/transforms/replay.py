@@ -10,17 +10,18 @@ from micrograd_core.backend import member
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import shared_beyond, storage, wrap
-from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ops import TABLE, Op
+from micrograd_core.random import default_generator
 from micrograd_core.transforms.closures import same
 from micrograd_core.transforms.custom import node_of, rule
 from micrograd_core.transforms.grad import variable
 from micrograd_core.transforms.linearized import Linearized
-from micrograd_core.transforms.tracing import Result, Trace, paths
+from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, paths
 
 JIT = Op("jit", "A function under `jit`.", gradient=rule, gradient_aliases=True)
 WHOLE = TABLE["scatter"].parameters
@@ -41,9 +42,11 @@ class Replay:
         self.width, self.dtypes, self.copied = len(wanted), [x.dtype for x in tensors], _aliases(trace, wanted)
         before = len(trace.builder.steps)
         self.derivatives = [
-            Derivative(trace, x, before, self.written + i) if record and x._record else None
+            Derivative(trace, x, before, self.written + i) if record and is_node(x._record) and x._record else None
             for i, x in enumerate(tensors)
         ]
+        self.leaves = [i for i, x in enumerate(tensors) if x._record.__class__ is Leaf]
+        self.freed = [is_node(x._record) and not x._record for x in tensors]
         saved = dict.fromkeys(ref for each in self.derivatives if each is not None for ref in each.reads)
         wanted += [ref for ref in saved if not trace.given(ref)]
         self.program, reads = trace.builder.program(wanted, trace.given)
@@ -57,13 +60,13 @@ class Replay:
                 each.settle(known, self.program, self.sources)
         self._compiled: Callable[..., Any] | None = None
         self._draws = {
-            id(generator): (generator, trace.ends[id(generator)] - start[1])
+            id(generator): (None if generator is trace.ambient else generator, trace.ends[id(generator)] - start[1])
             for generator, start in trace.starts.values()
         }
 
     def settle(self, trace: Trace) -> None:
         """Remember how things are, once the trace has left everything as it was."""
-        entered = [(key, trace.tensors[key]) for key in trace.entered]
+        entered = [(key, trace.tensors[key]) for key in trace.entered if key not in trace.gradient_of]
         self._state = [
             (x, x.shape, x.dtype, x._kernels, x._record.__class__, _has_grad(x))
             for key, x in entered
@@ -74,6 +77,13 @@ class Replay:
         self._positions = list(trace.places.values())
         self._owned = frozenset(trace.reach.tensors)
         self._aliased = [key in self._owned for key in trace.places]
+        self._generators, self._fixed = trace.reach.generators, trace.fixed
+        own = [key for key in trace.entered if key not in trace.gradient_of]
+        grads = [key for key in own if trace.grads.get(key) is not None]
+        self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
+        entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
+        writes = any(kind == "tensor" for kind, *_ in self.changes)
+        self._shared = _sharing(entered_now) if writes else None
 
     # whether this is the program to call
 
@@ -97,6 +107,12 @@ class Replay:
             return "the .grad of an argument is there now, or no longer"
         if [id(x) in self._owned for x in arguments] != self._aliased:
             return "the function closes over one of its arguments now, or no longer"
+        if self._shared is not None and _sharing([at(x, flat) for x in self._entered]) != self._shared:
+            return "the function writes to tensors, and others share memory now than did"
+        if self._draws:
+            now = default_generator()
+            if now is not self._fixed if self._fixed is not None else id(now) in self._generators:
+                return "another generator is the default now, and the function draws from it by name, too"
         return ""
 
     # calling it
@@ -124,28 +140,33 @@ class Replay:
         return self._compiled
 
     def _run(self, flat: list[Any], numbers: list[Any]) -> Any:
-        blocks = {key: (g, g.take(4 * blocks)["block"]) for key, (g, blocks) in self._draws.items()}
+        blocks = {key: (g or default_generator()).take(4 * blocks) for key, (g, blocks) in self._draws.items()}
         given = [self._read(source, flat, numbers, blocks) for source in self.sources]
         found = list(self.compiled(*given[: self.taken]))
         for i in self.copied:
             found[i] = self.kernels.copy(found[i])
         tensors = [
-            wrap(Tensor, x, self.kernels, dtype, None)
-            for x, dtype in zip(found[self.written : self.width], self.dtypes, strict=True)
+            wrap(Tensor, x, self.kernels, dtype, [] if freed else None)
+            for x, dtype, freed in zip(found[self.written : self.width], self.dtypes, self.freed, strict=True)
         ]
         made = [
             x if derivative is None else derivative.node(x, flat, given, found)
             for x, derivative in zip(tensors, self.derivatives, strict=True)
         ]
-        self._assign(found, flat, numbers)
+        for i in self.leaves:
+            made[i].requires_grad = True
         rest = iter(made)
-        return (self.rebuild(self._result(x, rest, flat, numbers) for x in self.results),)
+        leaves = [self._result(x, rest, made, flat, numbers) for x in self.results]
+        self._assign(found, flat, numbers)
+        return (self.rebuild(leaves),)
 
-    def _result(self, x: Result, made: Any, flat: list[Any], numbers: list[Any]) -> Any:
+    def _result(self, x: Result, rest: Any, made: list[Tensor], flat: list[Any], numbers: list[Any]) -> Any:
         if x.kind == "tensor":
-            return next(made)
-        if x.kind == "argument":
-            return flat[x.what]
+            return next(rest)
+        if x.kind == "again":
+            return made[x.what]
+        if x.kind == "given":
+            return at(x.what, flat)
         return numbers[x.what] if x.kind == "host" else x.what
 
     def _read(self, source: tuple[Any, ...], flat: list[Any], numbers: list[Any], blocks: Any) -> Any:
@@ -166,8 +187,8 @@ class Replay:
         if kind == "host":
             return self.kernels.constant((numbers[rest[0]],), (), rest[1])
         op, params, generator, delta = rest
-        _, block = blocks[id(generator)]
-        return getattr(self.kernels, op)(**{**params, "key": generator._key, "block": block + delta})
+        place = blocks[id(generator)]
+        return getattr(self.kernels, op)(**{**params, "key": place["key"], "block": place["block"] + delta})
 
     def _assign(self, found: list[Any], flat: list[Any], numbers: list[Any]) -> None:
         """All that the function changes, or after an interrupt nothing of it."""
@@ -175,11 +196,13 @@ class Replay:
         handles = iter(found)
         for kind, owner, new in self.changes:
             if kind == "tensor":
-                x = flat[owner] if isinstance(owner, int) else owner
-                changes += self._written(x, next(handles))
+                changes += self._written(at(owner, flat), next(handles))
             elif kind == "grad":
-                x = flat[owner] if isinstance(owner, int) else owner
-                grad = None if new is None else wrap(Tensor, next(handles), self.kernels, x.dtype, None)
+                x, grad = at(owner, flat), None
+                if isinstance(new, Ref):
+                    grad = wrap(Tensor, next(handles), self.kernels, x.dtype, None)
+                elif new is not None:
+                    grad = at(new[1], flat)
                 changes.append((x, "_grad", grad))
             elif kind == "slot":
                 space, name = owner
@@ -249,6 +272,9 @@ class Derivative:
         """Where in a call what is read comes from, and the program that a second derivative differentiates."""
         self._saved = [known[ref] for ref in self.reads]
         self.forward = forward
+        read = [sources[i] for is_input, i in self._saved if is_input]
+        self.kept = [x[1] for x in read if x[0] == "tensor"]
+        self.kept += [GradientOf(x[2]) for x in read if x[0] == "grad"]
         places = [("argument", x) if isinstance(x, int) else ("tensor", x) for x in self.owners]
         self.variables = [
             next((i for i, source in enumerate(sources) if _is_source(source, place)), None) for place in places
@@ -256,7 +282,7 @@ class Derivative:
 
     def node(self, value: Tensor, flat: list[Any], given: list[Any], found: list[Any]) -> Tensor:
         """The result as what the function made of the tensors that record."""
-        inputs = [flat[x] if isinstance(x, int) else x for x in self.owners]
+        inputs = [at(x, flat) for x in self.owners]
         count = len(inputs)  # what is recorded holds no tensor
         handles = list(self._handles)
         for place, (is_input, i) in zip(self._places, self._saved, strict=True):
@@ -276,16 +302,16 @@ class Derivative:
                 for d, x in zip(self._compiled(*filled), own, strict=True)
             ]
 
-        others = [x for x in flat if x._record is None]  # a write to an argument in between is noticed
+        others = [x for x in [*flat, *(at(x, flat) for x in self.kept)] if x._record is None]  # a write is noticed
         return node_of(JIT, value, inputs, pull, versions=[storage(x).version() for x in others])
 
     def _pull_recorded(self, g: Tensor, operands: list[Tensor], given: list[Any]) -> Sequence[Any]:
         """The program run on tensors that record, and swept: what can be differentiated again."""
         variables = [variable("jit", x, "an argument") for x in operands]
         filled = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given[: self.forward.inputs]]
-        for at, x in zip(self.variables, variables, strict=True):
-            if at is not None and at < len(filled):
-                filled[at] = x
+        for i, x in zip(self.variables, variables, strict=True):
+            if i is not None and i < len(filled):
+                filled[i] = x
         with recording(True, variables[0]._kernels.depth):
             value = interpret(self.forward, filled, self.kernels)[self.output]
         create = records_at(value._kernels.depth)
@@ -338,8 +364,24 @@ def _is_constant(trace: Trace, ref: Ref) -> bool:
     return trace.given(ref) and trace.sources[ref.number][0] == "constant"
 
 
-def _has_grad(x: Tensor) -> bool:
-    return x._record.__class__ is Leaf and x._grad is not None
+def _has_grad(x: Tensor) -> Any:
+    """Whether there is a gradient; something else where that, or what becomes of it, is special."""
+    record = x._record
+    if record.__class__ is not Leaf:
+        return False
+    if record.hooks or record.values is not None:
+        return "hooks"
+    grad = x._grad
+    return grad is not None and (grad._record is None or "recorded")
+
+
+def _sharing(tensors: list[Any]) -> list[int]:
+    """Which tensors are one, or share memory: for each that does, where the first such is."""
+    keys = [id(x._storage or x) for x in tensors]
+    if len(set(keys)) == len(keys):
+        return []
+    first: dict[int, int] = {}
+    return [first.setdefault(key, i) for i, key in enumerate(keys)]
 
 
 def _put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.compiler.program import Ref
 from micrograd_core.device import default_device
-from micrograd_core.engine.array import Storage, wrap
+from micrograd_core.engine.array import Storage
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DeviceMismatch, TraceError
 from micrograd_core.ground import trees
-from micrograd_core.ground.context import programs
-from micrograd_core.random import Generator
+from micrograd_core.ground.context import generators, programs
+from micrograd_core.random import Generator, default_generator
 from micrograd_core.tables.host import Host, HostNumber, Position
 from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where
 from micrograd_core.transforms.closures import PLAIN, Reach, same
+from micrograd_core.transforms.foreign_random import Streams
 
 SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
 UNSET = object()
@@ -37,6 +38,19 @@ class Result(NamedTuple):
     what: Any
 
 
+class GradientOf(NamedTuple):
+    """The gradient that a tensor (or the argument at a position) has when the program is called."""
+
+    owner: Any
+
+
+def at(owner: Any, flat: list[Any]) -> Any:
+    """The tensor that a tensor, the position of an argument, or `GradientOf` one stands for in a call."""
+    if owner.__class__ is int:
+        return flat[owner]
+    return at(owner.owner, flat)._grad if owner.__class__ is GradientOf else owner
+
+
 class Trace(Recorder):
     """A program being written, and the state around it."""
 
@@ -44,17 +58,21 @@ class Trace(Recorder):
         super().__init__()
         self.reach, self.host = reach, Host()
         self.made: list[Generator] = []
+        self.ambient: Generator | None = None  # stands for the default generator
+        self.fixed: Generator | None = None  # the default generator, where the function knows it otherwise, too
         self.ends: dict[int, int] = {}
         self.starts: dict[int, tuple[Generator, tuple[int, int, int]]] = {}
         self.places = {id(x): i for i, x in reversed(list(enumerate(arguments)))}
         self.tensors = {id(x): x for x in (*arguments, *reach.tensors.values())}
         self.entered: dict[int, Traced] = {}  # the handle that each tensor was given
         self.grads: dict[int, Tensor | None] = {}
+        self.gradient_of: dict[int, int] = {}  # from the identity of a gradient to that of its tensor
         self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
         self.leaves: dict[int, int] = {}  # from the identity of a leaf in the trace to that of its tensor
         self.actors: list[Any] = []  # whom actions change
         self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
         self._before: list[tuple[Any, str, Any]] = []
+        self._streams = Streams(reach.foreign)
         self._changing: list[tuple[Any, dict[str, Any]]] = []
 
     @property
@@ -92,6 +110,11 @@ class Trace(Recorder):
     def enter(self) -> None:
         """Let all tensors and optimisers stand for inputs of the program."""
         storages: dict[int, Storage] = {}
+        for key, x in list(self.tensors.items()):
+            grad = x._grad if x._record.__class__ is Leaf else None
+            if grad is not None and id(grad) not in self.tensors:
+                self.tensors[id(grad)], self.gradient_of[id(grad)] = grad, key
+                self.records[id(grad)] = grad._record
         for key, x in self.tensors.items():
             if x._kernels.__class__ is TracedTable:
                 raise TraceError("jit: a tensor has left an earlier call of a function under jit; make it anew")
@@ -99,10 +122,15 @@ class Trace(Recorder):
                 continue  # on another device: whoever computes with it hears of it
             table = self.table_over(x._kernels)
             self._before += [(x, name, getattr(x, name, UNSET)) for name in SLOTS]
-            source = ("argument", self.places[key]) if key in self.places else ("tensor", x)
+            owner = self.gradient_of.get(key, key)
+            source: tuple[Any, ...] = ("tensor", self.tensors[owner])
+            if owner in self.places:
+                source = ("argument", self.places[owner])
+            if owner != key:
+                source = ("grad", *source)
             record, common = x._record, x._storage
             self.entered[key] = self.input(source, x._handle, ("tensor", key))
-            grad = getattr(x, "_grad", None) if record.__class__ is Leaf else None
+            grad = x._grad if record.__class__ is Leaf else None
             if record.__class__ is Leaf and (record.hooks or record.values is not None):
                 raise TraceError(
                     "jit: a tensor has hooks, which a program does not call; remove them, or go without jit"
@@ -114,11 +142,7 @@ class Trace(Recorder):
             if record is not None:
                 x._record = leaf = Leaf(x)
                 self.leaves[id(leaf)] = key
-                x._grad = None
-                if grad is not None:
-                    handle = self.input(("grad", *source), grad._handle, ("grad", key))
-                    x._grad = wrap(Tensor, handle, table, grad.dtype, None)
-                self.grads[key] = x._grad
+                x._grad = self.grads[key] = grad
         if self.table is None:
             self.table_over(default_device().kernels)
         for owner in self.reach.changing.values():
@@ -177,11 +201,20 @@ class Trace(Recorder):
                 delattr(x, name)
         for generator, (_, block, _) in self.starts.values():
             generator._block = block
+        self._streams.restore()
+        self._before = []  # whoever asks whether memory is shared counts who holds it
         self.close()
         self.host.close()
 
     def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[Result], Any]:
         """Call the function; what it returned."""
+        ambient = default_generator()
+        if id(ambient) in self.reach.generators:
+            self.fixed = ambient
+        else:  # another one may be the default at the next call
+            self.ambient = Generator(0)
+            self.ambient._key, self.ambient._block, self.ambient._splits = ambient.state
+            generators.set(self.ambient)
         programs.set(self)
         try:
             out = f(*args, **kwargs)
@@ -190,16 +223,27 @@ class Trace(Recorder):
                 raise TraceError(unseen("an operation") + where()) from error
             raise
         self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
+        if self._streams.restore():
+            raise TraceError(
+                "jit: the function draws random numbers of Python's random or of NumPy, which would be those of the "
+                "first call for ever; draw with micrograd_core.random, or pass them as a tensor"
+            )
         leaves, rebuild = trees.flatten(out)
-        return [self._result(x) for x in leaves], rebuild
+        positions: dict[int, int] = {}  # of tensors among the results that are made
+        return [self._result(x, positions) for x in leaves], rebuild
 
-    def _result(self, x: Any) -> Result:
+    def _result(self, x: Any, positions: dict[int, int]) -> Result:
         if isinstance(x, Tensor):
             key = id(x)
             if key in self.entered:
-                return Result("argument", self.places[key]) if key in self.places else Result("object", x)
+                return Result("given", self.owner(key))
             if x._handle.__class__ is not Traced or x._handle.trace is not self:
                 raise TraceError(unseen("what the function returns"))
+            if key in positions:
+                return Result("again", positions[key])
+            if x._record.__class__ is Leaf and x._grad is not None:
+                raise TraceError("jit: the function returns a tensor that it made, with a .grad; return that beside it")
+            positions[key] = len(positions)
             return Result("tensor", x)
         if x.__class__ is HostNumber:
             return Result("host", x.index)
@@ -238,7 +282,9 @@ class Trace(Recorder):
                     )
                 if x._grad is not None and x._grad._record is not None:
                     raise TraceError("jit: .grad of a traced function (create_graph=True) leads into its graph")
-                new = None if x._grad is None else self._ref(x._grad)
+                new: Any = None if x._grad is None else self._ref(x._grad)
+                if id(x._grad) in self.entered:
+                    new = "given", self.owner(id(x._grad))
                 found.append(("grad", self.owner(key), new))
         for owner, kept in self._changing:
             for name in kept:
@@ -248,7 +294,9 @@ class Trace(Recorder):
         return found
 
     def owner(self, key: int) -> Any:
-        """A tensor, or the position of the argument that it is."""
+        """A tensor, the position of the argument that it is, or whose gradient it is."""
+        if key in self.gradient_of:
+            return GradientOf(self.owner(self.gradient_of[key]))
         return self.places[key] if key in self.places else self.tensors[key]
 
     def _ref(self, x: Tensor) -> Ref:
@@ -359,4 +407,4 @@ def _entry(state: dict[str, Any], path: tuple[str, ...]) -> Any:
     return found
 
 
-__all__ = ["Result", "Trace", "paths"]
+__all__ = ["GradientOf", "Result", "Trace", "at", "paths"]

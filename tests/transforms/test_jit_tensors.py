@@ -6,6 +6,7 @@ import functools
 import gc
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -220,14 +221,15 @@ def test_what_is_neither_argument_nor_found_is_refused() -> None:
 
     hidden = Hidden()
     with pytest.raises(TraceError, match="neither an argument of the function nor found in what it closes over"):
-        jit(lambda x: x * next(_secrets))(X)
+        jit(lambda x: x * _secrets.x)(X)
     with pytest.raises(TraceError, match=r"test_jit_tensors\.py, line \d+"):
-        jit(lambda x: x * next(_secrets))(X)
+        jit(lambda x: x * _secrets.x)(X)
     assert jit(lambda x: x * hidden.w)(X).tolist() == (X * 4.0).tolist(), "through globals of a method it is found"
 
 
 SECRET = [Tensor(4.0)]
-_secrets = itertools.repeat(SECRET[0])
+_secrets = threading.local()
+_secrets.x = Tensor(4.0)
 
 
 # ── what it changes ──────────────────────────────────────────────────────────────────────────────────────────
