@@ -44,8 +44,6 @@ class CPUBackend(ArrayAPIBackend):
                 "compiled programs run NumPy's kernels one by one; "
                 "pip install 'micrograd-cpu[jit]' makes loops of them, which do more at once"
             )
-        else:
-            self.capabilities = self.capabilities | {"jit"}
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)
