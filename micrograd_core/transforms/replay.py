@@ -83,7 +83,8 @@ class Replay:
         self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
         entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
         writes = any(kind in ("tensor", "rebound") for kind, *_ in self.changes)
-        self._shared = _sharing(entered_now) if writes else None
+        shared = _sharing(entered_now)
+        self._shared = shared if writes or shared else None  # else each is read from where it is, whatever that is
 
     # whether this is the program to call
 

@@ -285,6 +285,35 @@ def test_gradients_are_written_read_and_shared() -> None:
     stepwise(scene)
 
 
+def test_a_gradient_that_was_something_else_then_is_read_where_it_is() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        p, c = Tensor([1.0, 2.0]), fixed(5.0, 6.0)
+        f = wrap(lambda x: (p * c * x).sum().backward())
+        for given in (True, False, False, True, False):
+            if given:
+                p.grad = c
+            f(fixed(1.0, 0.5))
+            yield [p.grad, c]
+
+    stepwise(scene)
+
+
+def test_arguments_that_are_leaves_keep_their_gradients() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        w = Tensor([3.0, 4.0])
+        f = wrap(lambda x: (x * x * w).sum().backward())
+        g = wrap(lambda x: (x * w).sum())
+        for x in (Tensor([1.0, 2.0]), Tensor([5.0, 6.0]), w, Tensor([7.0, 8.0])):
+            for _ in range(3):
+                f(x)
+                yield [x.grad, w.grad]
+        for wanted in (False, True, False):
+            w.requires_grad = wanted
+            yield g(fixed(1.0, 2.0)), w.grad
+
+    stepwise(scene)
+
+
 def test_a_hook_that_comes_later_is_not_passed_over() -> None:
     p = Tensor([1.0, 2.0])
     f = jit(lambda x: (p * x).sum().backward())
