@@ -10,10 +10,10 @@ from micrograd_core.backend import member
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import shared_beyond, storage, wrap
-from micrograd_core.engine.graph import Leaf, is_node
+from micrograd_core.engine.graph import Leaf, Version, is_node
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.errors import TraceError
+from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.random import default_generator
@@ -82,8 +82,9 @@ class Replay:
         grads = [key for key in own if trace.grads.get(key) is not None]
         self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
         entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
-        writes = any(kind == "tensor" for kind, *_ in self.changes)
-        self._shared = _sharing(entered_now) if writes else None
+        writes = any(kind in ("tensor", "rebound") for kind, *_ in self.changes)
+        shared = _sharing(entered_now)
+        self._shared = shared if writes or shared else None  # else each is read from where it is, whatever that is
 
     # whether this is the program to call
 
@@ -120,13 +121,14 @@ class Replay:
     def __call__(self, flat: list[Any]) -> Any:
         """Run the program; ``None`` where a condition on Python's numbers comes out otherwise."""
         before = [(owner, {name: vars(owner)[name] for name in owner.changing}) for owner in self._owners]
+        done = _Done()
         try:
             numbers = self.host.run()
             if numbers is None:
                 raise _Otherwise
-            return self._run(flat, numbers)
+            return self._run(flat, numbers, done)
         except BaseException as error:
-            for owner, kept in before:
+            for owner, kept in before if not done.all else ():
                 vars(owner).update(kept)
             if isinstance(error, _Otherwise):
                 return None
@@ -139,7 +141,7 @@ class Replay:
             self._compiled = member(self.kernels.backend, "compile")(self.program)
         return self._compiled
 
-    def _run(self, flat: list[Any], numbers: list[Any]) -> Any:
+    def _run(self, flat: list[Any], numbers: list[Any], done: _Done) -> Any:
         blocks = {key: (g or default_generator()).take(4 * blocks) for key, (g, blocks) in self._draws.items()}
         given = [self._read(source, flat, numbers, blocks) for source in self.sources]
         found = list(self.compiled(*given[: self.taken]))
@@ -157,7 +159,7 @@ class Replay:
             made[i].requires_grad = True
         rest = iter(made)
         leaves = [self._result(x, rest, made, flat, numbers) for x in self.results]
-        self._assign(found, flat, numbers)
+        self._assign(found, flat, numbers, done)
         return (self.rebuild(leaves),)
 
     def _result(self, x: Result, rest: Any, made: list[Tensor], flat: list[Any], numbers: list[Any]) -> Any:
@@ -190,12 +192,14 @@ class Replay:
         place = blocks[id(generator)]
         return getattr(self.kernels, op)(**{**params, "key": place["key"], "block": place["block"] + delta})
 
-    def _assign(self, found: list[Any], flat: list[Any], numbers: list[Any]) -> None:
+    def _assign(self, found: list[Any], flat: list[Any], numbers: list[Any], done: _Done) -> None:
         """All that the function changes, or after an interrupt nothing of it."""
-        changes: list[Any] = []
+        changes: list[Any] = [(done, "all", True)]
         handles = iter(found)
         for kind, owner, new in self.changes:
-            if kind == "tensor":
+            if kind == "rebound":
+                changes += _given(owner, next(handles))
+            elif kind == "tensor":
                 changes += self._written(at(owner, flat), next(handles))
             elif kind == "grad":
                 x, grad = at(owner, flat), None
@@ -226,12 +230,36 @@ class Replay:
         if common is not None and x._record is None and shared_beyond(x):
             assert WHOLE is not None
             key = WHOLE(x, wrap(Tensor, handle, self.kernels, x.dtype, None), key=...)["key"]
-            if not common.tracked and self.kernels.assign(x._handle, handle, key):
-                common.written()
-                return []
-        if common is not None:
-            common.written()
-        return [(x, "_handle", handle), (x, "_storage", None), (x, "_origin", None)]
+            if not common.tracked:
+                return [(_Memory(self.kernels, x, key), "numbers", handle)]
+        return _given(x, handle)
+
+
+def _given(x: Tensor, handle: Any) -> list[Any]:
+    """New memory for a tensor; who looks at the old one goes on to."""
+    return [(x, "_handle", handle), (x, "_storage", None), (x, "_origin", None)]
+
+
+class _Done:
+    """Whether what a call changes is being assigned: from then on nothing is taken back."""
+
+    all = False
+
+
+class _Memory:
+    """The memory that a tensor shares, for `assign_all`; a device that cannot write there gives the tensor its own."""
+
+    def __init__(self, kernels: Any, x: Tensor, key: Any) -> None:
+        vars(self).update(kernels=kernels, x=x, key=key)
+
+    def __setattr__(self, name: str, handle: Any) -> None:
+        kernels, x, key = vars(self).values()
+        if kernels.assign(x._handle, handle, key):
+            if x._storage is not None:
+                x._storage.written()
+        else:
+            for owner, slot, value in _given(x, handle):
+                setattr(owner, slot, value)
 
 
 class _Otherwise(Exception):
@@ -272,9 +300,8 @@ class Derivative:
         """Where in a call what is read comes from, and the program that a second derivative differentiates."""
         self._saved = [known[ref] for ref in self.reads]
         self.forward = forward
-        read = [sources[i] for is_input, i in self._saved if is_input]
-        self.kept = [x[1] for x in read if x[0] == "tensor"]
-        self.kept += [GradientOf(x[2]) for x in read if x[0] == "grad"]
+        self._kept = _places([sources[i] for is_input, i in self._saved if is_input])
+        self._computed_from = _places(sources[: forward.inputs])
         places = [("argument", x) if isinstance(x, int) else ("tensor", x) for x in self.owners]
         self.variables = [
             next((i for i, source in enumerate(sources) if _is_source(source, place)), None) for place in places
@@ -284,13 +311,18 @@ class Derivative:
         """The result as what the function made of the tensors that record."""
         inputs = [at(x, flat) for x in self.owners]
         count = len(inputs)  # what is recorded holds no tensor
-        handles = list(self._handles)
+        handles, versions = list(self._handles), _versions(self._computed_from, flat)
         for place, (is_input, i) in zip(self._places, self._saved, strict=True):
             handles[place] = given[i] if is_input else found[i]
 
         def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
             own = list(operands[:count])
             if records_at(self.kernels.depth) or g._kernels is not self.kernels:
+                if any(each.stale for each in versions):
+                    raise GraphError(
+                        "jit: what the function computed from was written in place since, so its gradient cannot be "
+                        "recorded any more; write into x.copy(), or write after backward(create_graph=True)"
+                    )
                 return self._pull_recorded(g, own, given)
             filled = list(handles)
             for i in self._at:
@@ -302,8 +334,7 @@ class Derivative:
                 for d, x in zip(self._compiled(*filled), own, strict=True)
             ]
 
-        others = [x for x in [*flat, *(at(x, flat) for x in self.kept)] if x._record is None]  # a write is noticed
-        return node_of(JIT, value, inputs, pull, versions=[storage(x).version() for x in others])
+        return node_of(JIT, value, inputs, pull, versions=_versions(self._kept, flat))
 
     def _pull_recorded(self, g: Tensor, operands: list[Tensor], given: list[Any]) -> Sequence[Any]:
         """The program run on tensors that record, and swept: what can be differentiated again."""
@@ -354,6 +385,17 @@ def _refs(change: tuple[str, Any, Any]) -> list[Ref]:
     if kind == "attribute" and new[0] == "value":
         raise TraceError(f"jit: the attribute {owner[1]!r} of a {type(owner[0]).__name__} becomes a tensor")
     return [new] if isinstance(new, Ref) else []
+
+
+def _places(sources: list[tuple[Any, ...]]) -> list[Any]:
+    """The tensors that inputs are, as `at` takes them."""
+    found: list[Any] = [x[1] for x in sources if x[0] in ("tensor", "argument")]
+    return found + [GradientOf(x[2]) for x in sources if x[0] == "grad"]
+
+
+def _versions(places: list[Any], flat: list[Any]) -> list[Version]:
+    """What notices that one of these tensors is written to."""
+    return [storage(x).version() for x in (at(place, flat) for place in places) if x._record is None]
 
 
 def _is_source(source: tuple[Any, ...], place: tuple[str, Any]) -> bool:

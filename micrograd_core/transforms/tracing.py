@@ -69,6 +69,7 @@ class Trace(Recorder):
         self.gradient_of: dict[int, int] = {}  # from the identity of a gradient to that of its tensor
         self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
         self.leaves: dict[int, int] = {}  # from the identity of a leaf in the trace to that of its tensor
+        self.returned: set[int] = set()  # what was there before, and is a result
         self.actors: list[Any] = []  # whom actions change
         self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
         self._before: list[tuple[Any, str, Any]] = []
@@ -188,7 +189,14 @@ class Trace(Recorder):
         return [(owner, name) for owner, kept in self._changing for name, x in kept.items() if isinstance(x, list)]
 
     def leave(self) -> None:
-        """Everything as it was."""
+        """Everything as it was, also when an interrupt comes meanwhile."""
+        try:
+            self._restore()
+        except BaseException:
+            self._restore()
+            raise
+
+    def _restore(self) -> None:
         for watch in self.reach.watches:
             if not watch.holds():
                 watch.put(watch.values)
@@ -236,6 +244,7 @@ class Trace(Recorder):
         if isinstance(x, Tensor):
             key = id(x)
             if key in self.entered:
+                self.returned.add(key)
                 return Result("given", self.owner(key))
             if x._handle.__class__ is not Traced or x._handle.trace is not self:
                 raise TraceError(unseen("what the function returns"))
@@ -339,11 +348,31 @@ class Trace(Recorder):
             if id(new) in self.entered:
                 raise TraceError(f"jit: the function changes {watch.what(i)} to another tensor from outside; {RETURN}")
             if known and (new.shape, new.dtype) == (old._handle.shape, old.dtype):
-                yield "tensor", self.owner(id(old)), self._ref(new)
+                self._refuse_elsewhere(old, new, watch.what(i))
+                yield "rebound", old, self._ref(new)
             elif watch.slot is not None:
                 yield "slot", watch.slot(i), self._ref(new)
             else:
                 raise TraceError(f"jit: the function changes {watch.what(i)}; {RETURN}")
+
+    def _refuse_elsewhere(self, old: Tensor, new: Tensor, what: str) -> None:
+        """The tensor itself gets the new numbers: then it must be known at that place only."""
+        elsewhere = (
+            id(old) in self.places
+            or id(old) in self.returned
+            or any(x is old for x in self.grads.values())
+            or any(
+                now is not new
+                for watch in self.reach.watches
+                for now, value in zip(watch.now(), watch.values, strict=False)
+                if value is old
+            )
+        )
+        if elsewhere:
+            raise TraceError(
+                f"jit: the function changes {what}, and that tensor is also an argument, a result, a .grad or bound "
+                f"elsewhere; {RETURN}"
+            )
 
     # derivatives of what is returned
 

@@ -12,6 +12,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, jit, nn, no_grad, optim, random
 from micrograd_core.errors import GraphError, TraceError
+from tests.engine.test_interrupts import at_line
+from tests.interrupts import EXHAUSTIVE
 
 pytestmark = pytest.mark.filterwarnings("ignore:jit")
 
@@ -282,6 +285,35 @@ def test_gradients_are_written_read_and_shared() -> None:
     stepwise(scene)
 
 
+def test_a_gradient_that_was_something_else_then_is_read_where_it_is() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        p, c = Tensor([1.0, 2.0]), fixed(5.0, 6.0)
+        f = wrap(lambda x: (p * c * x).sum().backward())
+        for given in (True, False, False, True, False):
+            if given:
+                p.grad = c
+            f(fixed(1.0, 0.5))
+            yield [p.grad, c]
+
+    stepwise(scene)
+
+
+def test_arguments_that_are_leaves_keep_their_gradients() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        w = Tensor([3.0, 4.0])
+        f = wrap(lambda x: (x * x * w).sum().backward())
+        g = wrap(lambda x: (x * w).sum())
+        for x in (Tensor([1.0, 2.0]), Tensor([5.0, 6.0]), w, Tensor([7.0, 8.0])):
+            for _ in range(3):
+                f(x)
+                yield [x.grad, w.grad]
+        for wanted in (False, True, False):
+            w.requires_grad = wanted
+            yield g(fixed(1.0, 2.0)), w.grad
+
+    stepwise(scene)
+
+
 def test_a_hook_that_comes_later_is_not_passed_over() -> None:
     p = Tensor([1.0, 2.0])
     f = jit(lambda x: (p * x).sum().backward())
@@ -436,3 +468,101 @@ def test_a_write_that_others_must_see_is_refused_in_true_words() -> None:
         jit(f)(fixed(1.0, 2.0))
     assert a.tolist() == [1.0, 2.0]
     assert mg.default_device() == a.device
+
+
+def test_what_is_bound_anew_leaves_what_looked_at_the_old_memory() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        box = [fixed(1.0, 2.0, 3.0)]
+        view, detached = box[0][1:], box[0].detach()
+
+        def decay(x: Any) -> Any:
+            box[0] = box[0] * 0.5 + x
+            return box[0] * 1
+
+        f = wrap(decay)
+        for _ in range(3):
+            yield f(fixed(1.0, 1.0, 1.0))
+            yield [box[0], view, detached]
+
+    stepwise(scene)
+    p, box = Tensor([2.0]), [fixed(1.0), fixed(2.0)]
+    box.append(box[1])
+    p.grad = box[0]
+
+    def rebind(x: Any, i: int, j: int) -> Any:
+        found = box[j]
+        box[i] = box[i] * 2 + 0 * p.detach()
+        return found
+
+    for x, i, j in ((box[1], 1, 2), (fixed(1.0), 0, 1), (fixed(1.0), 1, 1), (fixed(1.0), 2, 0)):
+        with pytest.raises(TraceError, match="is also an argument, a result, a .grad or bound elsewhere"):
+            jit(rebind)(x, i, j)
+
+
+def test_an_argument_that_is_written_is_no_obstacle_to_other_gradients() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        p = Tensor([1.0, 2.0])
+
+        def f(x: Any, y: Any) -> Any:
+            y[0] = x[1]
+            return (p * x).sum()
+
+        g = wrap(f)
+        for _ in range(2):
+            y = fixed(0.0, 0.0)
+            g(fixed(3.0, 4.0), y).backward()
+            yield [y, p.grad]
+
+    stepwise(scene)
+
+
+def test_foreign_random_numbers_are_put_back_when_the_function_fails() -> None:
+    def f(x: Any) -> Any:
+        np.random.rand()
+        raise KeyError
+
+    before = repr(np.random.get_state())
+    with pytest.raises(KeyError):
+        jit(f)(fixed(1.0))
+    assert repr(np.random.get_state()) == before
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_an_interrupt_leaves_all_of_a_step_or_nothing(calls: int) -> None:
+    def made() -> tuple[Any, Any]:
+        with random.use_generator(0):
+            model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+        rule = optim.Adam(model.parameters(), 0.1)
+        rates = optim.Schedule(rule, optim.step_decay(2, 0.5))
+
+        def step(x: Any) -> Any:
+            rule.zero_grad()
+            (model(x) ** 2).sum().backward()
+            rule.step()
+            rates.step()
+
+        f = jit(step)
+        for _ in range(calls):
+            f(x)
+        return f, lambda: repr(numbers([*model.state_dict().values(), *mg_state(rule), rule.lr, rates.count]))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    x = mg.asarray([[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]])
+    f, state = made()
+    before = state()
+    f(x)
+    after = state()
+    for number in itertools.count(0, 1 if EXHAUSTIVE else 97 + 900 * (calls < 2)):
+        f, state = made()
+        with at_line(number, interrupt) as reached, suppress(KeyboardInterrupt):
+            f(x)
+        if not reached:
+            break
+        found = state()
+        assert found in (before, after), reached
+        if found == before:
+            f(x)
+            assert state() == after, reached
+    assert number > 200, "there were lines to interrupt at"
