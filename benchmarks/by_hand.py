@@ -31,6 +31,12 @@ def elementwise(x: Any, y: Any) -> Any:
     return t.sum(), (g * y + g, g * x)
 
 
+def product_and_elements(x: Any, y: Any) -> Any:
+    z = np.maximum(x @ y + x * y, 0)
+    g = (z > 0).astype(x.dtype)
+    return z.sum(), (g @ y.T + g * y, x.T @ g + g * x)
+
+
 def matmul(x: Any, y: Any) -> Any:
     z = x @ y
     g = 2 * z
@@ -61,7 +67,8 @@ def perceptron(x: Any, targets: Any, *parameters: Any) -> Any:
 BY_HAND: dict[str, Callable[..., Any]] = {
     "multiply-sum": multiply_sum,
     "chain-1000": chain,
-    "elementwise-1000": elementwise,
+    **dict.fromkeys(("elementwise-100", "elementwise-1000", "elementwise-3200"), elementwise),
+    "relu-sum": product_and_elements,
     "matmul-512": matmul,
     "training": perceptron,
 }

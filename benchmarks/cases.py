@@ -106,6 +106,16 @@ def perceptron(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
     return p.cross_entropy(x, targets)
 
 
+def elementwise(p: Any, x: Any, y: Any) -> Any:
+    """What reads and writes memory more than it computes, unless a compiler makes one loop of it."""
+    return p.sum(p.tanh(x * y + x))
+
+
+def product_and_elements(p: Any, x: Any, y: Any) -> Any:
+    """A product that no loop takes in, and elementwise operations after it that one does."""
+    return p.sum(p.relu(x @ y + x * y))
+
+
 def readme_expression(p: Any, a: Any, b: Any) -> Any:
     """The expression in the README of karpathy/micrograd."""
     c = a + b
@@ -136,7 +146,7 @@ TABLE = (
         "large",
         "gradient",
         "sum(tanh(x * y + x)), (1000, 1000), and gradients",
-        lambda p, x, y: p.sum(p.tanh(x * y + x)),
+        elementwise,
         uniform(x=(1000, 1000), y=(1000, 1000)),
     ),
     Case(
@@ -213,6 +223,66 @@ TABLE = (
         "sum(gelu(x) ** 2), (64, 512), and gradient",
         lambda p, x: squared(p, p.gelu(x)),
         uniform(x=(64, 512)),
+    ),
+    Case(
+        "relu-sum", "compiled", "gradient", "sum(relu(x @ y + x * y)), (4, 4), and gradients", product_and_elements, TWO
+    ),
+    *(
+        Case(
+            f"elementwise-{n}",
+            "compiled",
+            "gradient",
+            f"sum(tanh(x * y + x)), ({n}, {n}), and gradients",
+            elementwise,
+            uniform(x=(n, n), y=(n, n)),
+        )
+        for n in (100, 3200)
+    ),
+    *(
+        Case(
+            f"mlp-deep-{optimizer}",
+            "compiled",
+            "training",
+            f"step of an MLP 64-128-64-10, batch 32, {title}",
+            perceptron,
+            batch_and_parameters(32, 64, 128, 64, 10),
+            optimizer=optimizer,
+        )
+        for optimizer, title in (("sgd", "SGD"), ("adam", "Adam"))
+    ),
+    Case(
+        "mlp-digits-adam",
+        "compiled",
+        "training",
+        "step of an MLP 784-512-256-10, batch 128, Adam",
+        perceptron,
+        batch_and_parameters(128, 784, 512, 256, 10),
+        optimizer="adam",
+        tolerance=1e-3,  # Adam divides by the size of gradients: the rounding of the smallest shows
+    ),
+    Case(
+        "gelu-large",
+        "compiled",
+        "network",
+        "sum(gelu(x) ** 2), (512, 1000), and gradient",
+        lambda p, x: squared(p, p.gelu(x)),
+        uniform(x=(512, 1000)),
+    ),
+    Case(
+        "softmax-large",
+        "compiled",
+        "network",
+        "sum(softmax(x) ** 2), (512, 1000), and gradient",
+        lambda p, x: squared(p, p.softmax(x)),
+        uniform(x=(512, 1000)),
+    ),
+    Case(
+        "layer-norm-large",
+        "compiled",
+        "network",
+        "sum(layer_norm(x) ** 2), (512, 1000), and gradients",
+        lambda p, x, weight, bias: squared(p, p.layer_norm(x, weight, bias)),
+        uniform(x=(512, 1000), weight=(1000,), bias=(1000,)),
     ),
     Case(
         "readme",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,13 +140,27 @@ RULES = {"sgd": sgd, "adam": adam}
 class Tape(Peer):
     """Operations record themselves; ``backward()`` leaves gradients in ``.grad``."""
 
-    def clear(self, leaf: Any) -> None:
+    @staticmethod
+    def clear(leaf: Any) -> None:
         """Forget a gradient, so that the next is not added to it."""
         leaf.grad = None
 
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What is done with a function of tensors before it is called again and again."""
+        return function
+
+    def compile_step(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """The same for a whole step, which sweeps and changes parameters."""
+        return function
+
+    @property
+    def functions(self) -> Any:
+        """What programs call their functions on."""
+        return self
+
     def operation(self, case: Case, arrays: Arrays) -> Prepared:
         leaves = [self.leaf(array) for array in arrays.values()]
-        run = partial(case.program, self, *leaves)
+        run = partial(self.compile(partial(case.program, self.functions)), *leaves)
 
         def numbers() -> Arrays:
             value = run()
@@ -156,19 +171,25 @@ class Tape(Peer):
 
     def gradient(self, case: Case, arrays: Arrays) -> Prepared:
         leaves = [self.leaf(array) for array in arrays.values()]
-        program, clear = partial(case.program, self, *leaves), self.clear
-
-        def run() -> Any:
-            for leaf in leaves:
-                clear(leaf)
-            value = program()
-            value.backward()
-            return value
+        run = self.swept(case, leaves, leaves)
 
         def numbers() -> Arrays:
             return {"value": self.host(run()), **named(arrays, [self.host(leaf.grad) for leaf in leaves])}
 
         return Prepared(run, numbers)
+
+    def swept(self, case: Case, operands: list[Any], leaves: list[Any]) -> Callable[[], Any]:
+        """A function that computes a case, and leaves gradients in `leaves`."""
+        program, clear = self.compile(partial(case.program, self.functions)), self.clear
+
+        def run() -> Any:
+            for leaf in leaves:
+                clear(leaf)
+            value = program(*operands)
+            value.backward()
+            return value
+
+        return self.compile_step(run)
 
     sum: Callable[[Any], Any]
 
@@ -185,13 +206,7 @@ class Modules(Tape):
         """As `gradient`; integers are not differentiated by."""
         leaves = [self.leaf(x) if x.dtype.kind == "f" else self.constant(x) for x in arrays.values()]
         varied = [(name, x) for (name, array), x in zip(arrays.items(), leaves, strict=True) if array.dtype.kind == "f"]
-
-        def run() -> Any:
-            for _, leaf in varied:
-                self.clear(leaf)
-            value = case.program(self, *leaves)
-            value.backward()
-            return value
+        run = self.swept(case, leaves, [x for _, x in varied])
 
         def numbers() -> Arrays:
             return {"value": self.host(run()), **{f"gradient of {name}": self.host(x.grad) for name, x in varied}}
@@ -208,15 +223,16 @@ class Modules(Tape):
             parameter.data = self.constant(array.copy())
         optimizer = self.optimizers[case.optimizer](model.parameters(), lr=rate)
         x, targets, cross_entropy = self.constant(x), self.constant(targets), self.cross_entropy
+        loss_of = self.compile(lambda x, targets: cross_entropy(model(x), targets))
 
         def step() -> Any:
             optimizer.zero_grad()
-            loss = cross_entropy(model(x), targets)
+            loss = loss_of(x, targets)
             loss.backward()
             optimizer.step()
             return loss
 
-        return step, model.parameters
+        return self.compile_step(step), model.parameters
 
 
 class Functional(Peer):
@@ -248,8 +264,10 @@ class Functional(Peer):
         return Prepared(lambda: finish(function(*leaves)), numbers)
 
     def gradient(self, case: Case, arrays: Arrays) -> Prepared:
+        """Integers come last, and are not differentiated by."""
         leaves = [self.leaf(array) for array in arrays.values()]
-        both = self.compile(self.value_and_grad(case, partial(case.program, self), range(len(leaves))))
+        varied = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+        both = self.compile(self.value_and_grad(case, partial(case.program, self), range(len(varied))))
         finish = self.finish
 
         def run() -> Any:
@@ -257,9 +275,11 @@ class Functional(Peer):
 
         def numbers() -> Arrays:
             value, gradients = run()
-            return {"value": self.host(value), **named(arrays, [self.host(g) for g in gradients])}
+            return {"value": self.host(value), **named(varied, [self.host(g) for g in gradients])}
 
         return Prepared(run, numbers)
+
+    network = gradient
 
     def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
         x, targets, *parameters = (self.leaf(array) for array in arrays.values())
@@ -319,7 +339,7 @@ class Micrograd(Modules):
         mg = self.library
         self.relu, self.sum, self.tanh = mg.Tensor.relu, mg.Tensor.sum, mg.Tensor.tanh
         self.cross_entropy, self.conv2d, self.layer_norm = mg.cross_entropy, mg.conv2d, mg.layer_norm
-        self.gelu, self.attention = mg.gelu, mg.scaled_dot_product_attention
+        self.gelu, self.softmax, self.attention = mg.gelu, mg.softmax, mg.scaled_dot_product_attention
         self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
 
     def leaf(self, array: Any) -> Any:
@@ -333,7 +353,25 @@ class Micrograd(Modules):
         return Scalars("micrograd_core").gradient(case, arrays)
 
     def host(self, x: Any) -> np.ndarray:
-        return np.asarray(x.tolist(), "float32")
+        return np.array(x.detach().numpy(), "float32")
+
+
+class MicrogradJit(Micrograd):
+    """The same under `jit`: a whole step, gradients and update included, is one program."""
+
+    name = "micrograd-jit"
+    kinds = ("operation", "gradient", "training", "network")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compile = self.compile_step = self.library.jit
+        self._functions = ModuleType("functions")
+        vars(self._functions).update(vars(self))
+
+    @property
+    def functions(self) -> Any:
+        """A module, as a user has: of other objects `jit` looks at each call whether the attributes are the same."""
+        return self._functions
 
 
 class Torch(Modules):
@@ -347,6 +385,7 @@ class Torch(Modules):
         self.relu, self.sum, self.tanh = torch.relu, torch.sum, torch.tanh
         functional = torch.nn.functional
         self.cross_entropy, self.conv2d, self.gelu = functional.cross_entropy, functional.conv2d, functional.gelu
+        self.softmax = partial(functional.softmax, dim=-1)
         self.attention = functional.scaled_dot_product_attention
         self.nn, self.optimizers = torch.nn, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
@@ -363,16 +402,37 @@ class Torch(Modules):
         return np.array(x.detach())
 
 
+class TorchCompile(Torch):
+    """PyTorch, with `torch.compile` around the program or around model and loss; the optimiser's step stays eager."""
+
+    name = "torch-compile"
+    kinds = ("operation", "gradient", "training", "network")
+    without: ClassVar[dict[str, str]] = {"chain-1000": "its compiler takes minutes over a thousand operations"}
+    notes: ClassVar[dict[str, str]] = {"training": "model and loss are compiled, the optimiser is not"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compile = partial(self.library.compile, dynamic=False)
+        self.compile(lambda x: x + 1)(self.library.ones(4))  # fails here, and not in the first case, without a compiler
+
+    def prepare(self, case: Case, arrays: Arrays) -> Prepared:
+        """Without what was compiled for the case before, whose code objects may be the same."""
+        self.library.compiler.reset()
+        return super().prepare(case, arrays)
+
+
 class Jax(Functional):
     """JAX without compilation: every operation is dispatched on its own, every gradient traced anew."""
 
     name, module, distribution = "jax", "jax", "jax"
+    kinds = (*Peer.kinds, "network")
     notes: ClassVar[dict[str, str]] = {"operation": "not recorded: JAX records only inside a gradient"}
 
     def __init__(self) -> None:
         super().__init__()
         jax = self.library
         self.relu, self.sum, self.tanh, self.sqrt = jax.nn.relu, jax.numpy.sum, jax.numpy.tanh, jax.numpy.sqrt
+        self.gelu, self.softmax = partial(jax.nn.gelu, approximate=False), jax.nn.softmax
 
     def leaf(self, array: Any) -> Any:
         return self.library.numpy.asarray(array)
@@ -382,6 +442,17 @@ class Jax(Functional):
 
     def cross_entropy(self, logits: Any, targets: Any) -> Any:
         return -self.library.nn.log_softmax(logits)[np.arange(len(targets)), targets].mean()
+
+    def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / self.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+    def conv2d(self, x: Any, weight: Any, bias: Any, padding: int) -> Any:
+        around = [(padding, padding)] * 2
+        return self.library.lax.conv_general_dilated(x, weight, (1, 1), around) + bias[:, None, None]
+
+    def attention(self, q: Any, k: Any, v: Any) -> Any:
+        return self.softmax(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5) @ v
 
     def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
         return self.library.value_and_grad(program, argnums=tuple(positions))
@@ -442,7 +513,8 @@ class MyGrad(Tape):
     def constant(self, array: Any) -> Any:
         return self.library.tensor(array, constant=True)
 
-    def clear(self, leaf: Any) -> None:
+    @staticmethod
+    def clear(leaf: Any) -> None:
         leaf.null_grad()
 
     def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
@@ -518,7 +590,8 @@ class Scalars(Tape):
     def leaf(self, array: Any) -> Any:
         return self.library.Value(float(array))
 
-    def clear(self, leaf: Any) -> None:
+    @staticmethod
+    def clear(leaf: Any) -> None:
         leaf.grad = 0.0
 
     def host(self, x: Any) -> np.ndarray:
@@ -535,7 +608,6 @@ class Karpathy(Scalars):
         super().__init__(self.module)
 
 
-PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (NumPy, Micrograd, Torch, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
-}
+_PEERS = (NumPy, Micrograd, MicrogradJit, Torch, TorchCompile, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in _PEERS}
 """In the order of the columns."""
