@@ -83,7 +83,8 @@ class Replay:
         self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
         entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
         writes = any(kind in ("tensor", "rebound") for kind, *_ in self.changes)
-        shared = _sharing(entered_now)
+        self._writes = writes
+        shared = _sharing(entered_now, writes)
         self._shared = shared if writes or shared else None  # else each is read from where it is, whatever that is
 
     # whether this is the program to call
@@ -108,7 +109,7 @@ class Replay:
             return "the .grad of an argument is there now, or no longer"
         if [id(x) in self._owned for x in arguments] != self._aliased:
             return "the function closes over one of its arguments now, or no longer"
-        if self._shared is not None and _sharing([at(x, flat) for x in self._entered]) != self._shared:
+        if self._shared is not None and _sharing([at(x, flat) for x in self._entered], self._writes) != self._shared:
             return "the function writes to tensors, and others share memory now than did"
         if self._draws:
             now = default_generator()
@@ -417,9 +418,9 @@ def _has_grad(x: Tensor) -> Any:
     return grad is not None and (grad._record is None or "recorded")
 
 
-def _sharing(tensors: list[Any]) -> list[int]:
-    """Which tensors are one, or share memory: for each that does, where the first such is."""
-    keys = [id(x._storage or x) for x in tensors]
+def _sharing(tensors: list[Any], memory: bool) -> list[int]:
+    """Which tensors are one, or share `memory`: where the first such is, for each; nothing if none do."""
+    keys = [id(x._storage or x) for x in tensors] if memory else list(map(id, tensors))
     if len(set(keys)) == len(keys):
         return []
     first: dict[int, int] = {}
