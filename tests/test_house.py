@@ -255,8 +255,12 @@ def test_public_doors_stay_where_they_were() -> None:
 
 # ── what backends stand on ───────────────────────────────────────────────────────────────────────────────────
 
-AUTHORS = frozenset("adapters.array_api adapters.strided backend dtypes errors layout plugins".split())
-"""What authors of backends import from; and `compose` of `tables.raw`, which docs/protocol.md tells them of."""
+AUTHORS = frozenset(
+    "adapters.array_api adapters.strided backend dtypes errors layout plugins compiler.assembly compiler.fusion "
+    "compiler.nests compiler.passes compiler.program".split()
+)
+"""What authors of backends import from, those of compilers from the last five;
+and `compose` of `tables.raw`, which docs/protocol.md tells them of."""
 
 DEFINITIONS = {"ops.network.activations.CUBIC", "ops.network.patches.lengths_of"}
 """What a kernel has in common with the definition of its operation: a constant, and how many windows fit."""

@@ -178,6 +178,14 @@ def typed(program: Program, inputs: Sequence[Outline]) -> Program:
     return Program(program.inputs, program.steps, program.outputs, types)
 
 
+def native(step: Any, dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a step as kernels take them: with the device's own dtypes, which `dtypes` has by name."""
+    wanted = step.params.get("dtype")
+    if TABLE[step.op].result is requested and isinstance(wanted, DType):
+        return {**step.params, "dtype": dtypes[wanted.name]}
+    return step.params
+
+
 def straight_line(
     program: Program,
     kernel: Callable[[str], Callable[..., Any] | None],
@@ -196,14 +204,13 @@ def straight_line(
     """
     bound = []
     for step in program.steps:
-        function, params, op = kernel(step.op), step.params, TABLE[step.op]
+        function, op = kernel(step.op), TABLE[step.op]
+        params = step.params if dtypes is None else native(step, dtypes)
         if function is None and compose is not None and op.compose is not None:
-            bound.append((step.op, compose(step.op), step.operands, params, op.parts is not None))
+            bound.append((step.op, compose(step.op), step.operands, step.params, op.parts is not None))
             continue
         if function is None:
             raise KeyError(f"the program needs a kernel for {step.op!r}")
-        if dtypes is not None and op.result is requested and isinstance(params.get("dtype"), DType):
-            params = {**params, "dtype": dtypes[params["dtype"].name]}
         bound.append((step.op, function, step.operands, params, op.parts is not None))
 
     def run(*handles: Any) -> tuple[Any, ...]:

@@ -24,11 +24,8 @@ from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Nest
 from micrograd_core.compiler.passes import optimized
-from micrograd_core.compiler.program import Program, Ref, straight_line
-from micrograd_core.dtypes import DType
+from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
 from micrograd_core.layout import Layout, contiguous_strides
-from micrograd_core.ops import TABLE
-from micrograd_core.ops.core.movement import requested
 from micrograd_core.tables.raw import compose
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, units
@@ -133,7 +130,7 @@ class Compiled:
                 scope[f"k{i}"] = self.kernel(step)
                 operands = [f"v{x.number}" if isinstance(x, Ref) else repr_of(x, scope) for x in step.operands]
                 results = ", ".join(f"v{n}" for n in step.results)
-                lines.append(f"{results}{',' * (TABLE[step.op].parts is not None)} = k{i}({', '.join(operands)})")
+                lines.append(f"{results}{',' * (operation(step.op).parts is not None)} = k{i}({', '.join(operands)})")
                 lines += [f"v{n} = contiguous(v{n})" for n in step.results if n in plan.contiguous]
             else:
                 scope[f"n{i}"], parts = next(functions)
@@ -163,12 +160,10 @@ class Compiled:
 
     def kernel(self, step: Call) -> Callable[..., Any]:
         """A kernel with its parameters, and the composition for what it declines."""
-        function, params, op = self.backend.kernel(step.op), step.params, TABLE[step.op]
+        function, params = self.backend.kernel(step.op), native(step, self.backend.dtypes)
         if function is None:
-            return partial(compose(step.op, self.backend), **params)
-        if op.result is requested and isinstance(params.get("dtype"), DType):
-            params = {**params, "dtype": self.backend.dtypes[params["dtype"].name]}
-        if op.compose is None:
+            return partial(compose(step.op, self.backend), **step.params)
+        if operation(step.op).compose is None:
             return partial(function, **params)
         composed = compose(step.op, self.backend)
 

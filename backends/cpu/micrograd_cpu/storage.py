@@ -39,7 +39,9 @@ class CPUBackend(ArrayAPIBackend):
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
         self.advice = ""
-        if find_spec("llvmlite") is None:
+        if find_spec("llvmlite") is not None:
+            self.capabilities |= {"jit"}
+        else:
             self.advice = (
                 "compiled programs run NumPy's kernels one by one; "
                 "pip install 'micrograd-cpu[jit]' makes loops of them, which do more at once"
