@@ -40,7 +40,8 @@ def report(test: str, outcome: str = PASSED, message: str = "", **more: Any) -> 
 def matrix_of(*reports: Any, tests: int = 0, selected: int = 0, **told: Any) -> Matrix:
     matrix = Matrix()
     count = len({each.nodeid for each in reports})
-    matrix.facts = {**facts(Device("cpu")), "tests": tests or count, "selected": selected or tests or count, **told}
+    counted = {"tests": tests or count, "selected": selected or tests or count}
+    matrix.facts = {**facts(Device("cpu")), "unclaimed": ["jit"], **counted, **told}
     for each in reports:
         matrix.count(each)
     return matrix
