@@ -180,10 +180,11 @@ def typed(program: Program, inputs: Sequence[Outline]) -> Program:
 
 def native(step: Any, dtypes: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a step as kernels take them: with the device's own dtypes, which `dtypes` has by name."""
-    wanted = step.params.get("dtype")
+    params: dict[str, Any] = step.params
+    wanted = params.get("dtype")
     if TABLE[step.op].result is requested and isinstance(wanted, DType):
-        return {**step.params, "dtype": dtypes[wanted.name]}
-    return step.params
+        return {**params, "dtype": dtypes[wanted.name]}
+    return params
 
 
 def straight_line(
