@@ -192,7 +192,8 @@ class Lowered:
     @property
     def source(self) -> str:
         """In the language that the device compiles; the program where it runs one kernel after the other."""
-        return str(getattr(self._replay.compiled, "source", "") or self.program)
+        source = getattr(self._replay.compiled, "source", None)
+        return str(self.program) if source is None else str(source())
 
     def __str__(self) -> str:
         return str(self.program)

@@ -106,7 +106,7 @@ def test_the_program_can_be_read() -> None:
     assert f.traces == 1
     assert str(f.program).splitlines()[0] == "program(%0: float32[2, 2])"
     assert "multiply(%0, 2.0)" in str(f.program)
-    assert f.source
+    assert "fmul" in f.source if "jit" in X.device.capabilities else f.source == str(f.program)
 
 
 def test_results_do_not_share_memory_with_anything() -> None:

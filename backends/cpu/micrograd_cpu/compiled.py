@@ -90,8 +90,13 @@ class Compiled:
         scope: dict[str, Any] = {"runs": self.runs, "specialised": self.specialised}
         exec(source, scope)
         call: Any = scope["call"]
-        call.compiled = self
+        call.compiled, call.source = self, self.source
         return call  # type: ignore[no-any-return]
+
+    def source(self) -> str:
+        """LLVM IR of the nests for contiguous inputs; calls of kernels are not part of it."""
+        planned = plan(self.program, [Layout.contiguous(shape) for shape, _ in self.expected], covers)
+        return module([step.nest for step in planned.steps if isinstance(step, Run)])
 
     def specialised(self, handles: Sequence[Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """The function for inputs that look new, and the inputs as it wants them."""
