@@ -135,7 +135,7 @@ def test_modules_of_one_operation_say_what_they_are(name: str) -> None:
     missing = [each for each in known.values() if each.name not in told]
     assert all(each.kind is each.POSITIONAL_ONLY for each in missing)
     page = pydoc.render_doc(kind, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
-    squeezed = "".join(page.replace("|", "").split()).replace(",)", ")")  # since 3.13 a long signature takes several lines
+    squeezed = "".join(page.replace("|", "").split()).replace(",)", ")")  # since 3.13 signatures are wrapped
     assert not told or f"{name}{inspect.signature(kind)}".replace(" ", "") in squeezed
     assert str(TABLE[operation].doc).partition(".")[0] in page
     made = kind(**ARGUMENTS[name])
