@@ -654,3 +654,70 @@ def test_every_device_has_it(device: str) -> None:
     losses = [step(x, t).item() for _ in range(30)]
     assert losses[-1] < losses[0] / 3
     assert step.traces == 2
+
+
+# ── what surrounds the tensors ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_model_that_is_converted_or_moved_is_traced_anew() -> None:
+    model = nn.Linear(2, 2)
+    f = jit(lambda x: model(x))
+    for place in ({"dtype": "float32"}, {"dtype": "float64"}, {"device": "rawbuffer:0"}, {"device": "cpu", "dtype": "float32"}):
+        model.to(**place)
+        x = X.detach().to(model.weight.device, model.weight.dtype)
+        found, wanted = f(x), model(x)
+        assert (found.dtype, found.device) == (wanted.dtype, wanted.device)
+        np.testing.assert_allclose(found.tolist(), wanted.tolist(), rtol=1e-6)
+    bare = jit(lambda: model.weight * 2)
+    for dtype in ("float32", "float64", "float32"):
+        model.to(dtype=dtype)
+        assert bare().dtype.name == dtype
+
+
+def test_parameters_may_have_taken_different_numbers_of_steps() -> None:
+    found = []
+    for compiled in (False, True):
+        p, q = Tensor([1.0, 2.0]), Tensor([3.0])
+        rule = optim.Adam([p, q], 0.1)
+
+        def step(x: Any, p: Any = p, q: Any = q, rule: Any = rule) -> None:
+            rule.zero_grad()
+            ((p * x).sum() * q).sum().backward()
+            rule.step()
+
+        def alone(p: Any = p, rule: Any = rule) -> None:
+            rule.zero_grad()
+            (p * p).sum().backward()
+            rule.step()
+
+        f = jit(step) if compiled else step
+        x = mg.asarray([1.0, -1.0])
+        for own in (1, 3, 1):
+            for _ in range(3):
+                f(x)
+            for _ in range(own):
+                alone()
+        found.append((p.tolist(), q.tolist(), [state["step"] for state in rule.state]))
+    assert found[0][2] == found[1][2] == [14, 9]
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-5)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5)
+
+
+def test_what_an_optimiser_kept_before_a_call_stays_as_it_was() -> None:
+    p = Tensor([1.0, 2.0])
+    rule = optim.Adam([p], 0.1)
+
+    @jit
+    def step(x: Any) -> None:
+        rule.zero_grad()
+        (p * x).sum().backward()
+        rule.step()
+
+    for _ in range(3):
+        step(mg.asarray([1.0, 2.0]))
+    before = rule.state
+    held = [dict(state) for state in before]
+    step(mg.asarray([1.0, 2.0]))
+    assert [state["step"] for state in rule.state] == [4]
+    for state, was in zip(before, held, strict=True):
+        assert all(state[name] is was[name] for name in was)
