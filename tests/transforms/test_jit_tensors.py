@@ -662,16 +662,17 @@ def test_every_device_has_it(device: str) -> None:
 def test_a_model_that_is_converted_or_moved_is_traced_anew() -> None:
     model = nn.Linear(2, 2)
     f = jit(lambda x: model(x))
-    for place in ({"dtype": "float32"}, {"dtype": "float64"}, {"device": "rawbuffer:0"}, {"device": "cpu", "dtype": "float32"}):
-        model.to(**place)
-        x = X.detach().to(model.weight.device, model.weight.dtype)
+    places: tuple[Any, ...] = (("cpu", "float32"), ("cpu", "float64"), ("rawbuffer:0", "float64"), ("cpu", "float32"))
+    for device, dtype in places:
+        model.to(device, dtype)
+        x = X.detach().to(device, dtype)
         found, wanted = f(x), model(x)
         assert (found.dtype, found.device) == (wanted.dtype, wanted.device)
         np.testing.assert_allclose(found.tolist(), wanted.tolist(), rtol=1e-6)
     bare = jit(lambda: model.weight * 2)
-    for dtype in ("float32", "float64", "float32"):
-        model.to(dtype=dtype)
-        assert bare().dtype.name == dtype
+    for each in ("float32", "float64", "float32"):
+        model.to(dtype=each)
+        assert bare().dtype.name == each
 
 
 def test_parameters_may_have_taken_different_numbers_of_steps() -> None:
