@@ -299,7 +299,7 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[
 
     Notes
     -----
-    The 128 kinds that were used last are kept. A kind is: shapes, dtypes, devices, which tensors record, Python's
+    At most 128 kinds are kept. A kind is: shapes, dtypes, devices, which tensors record, Python's
     numbers and strings, the identity of other objects, and the modes around the call (``no_grad``, ``autocast``, the
     default device). Globals, closures and attributes that `f` reaches are looked at before each call; where one has
     changed, `f` is traced again.

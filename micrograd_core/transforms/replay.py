@@ -21,7 +21,7 @@ from micrograd_core.transforms.closures import same
 from micrograd_core.transforms.custom import node_of, rule
 from micrograd_core.transforms.grad import variable
 from micrograd_core.transforms.linearized import Linearized
-from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, paths
+from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, paths, put
 
 JIT = Op("jit", "A function under `jit`.", gradient=rule, gradient_aliases=True)
 WHOLE = TABLE["scatter"].parameters
@@ -221,7 +221,7 @@ class Replay:
                 states = [dict(state) for state in getattr(*owner)]
                 for (i, path), (what, x) in new.items():
                     value = next(handles) if what == "value" else numbers[x] if what == "host" else x
-                    _put(states[i], path, value)
+                    put(states[i], path, value)
                 changes.append((*owner, states))
         assign_all(changes)
 
@@ -425,13 +425,6 @@ def _sharing(tensors: list[Any], memory: bool) -> list[int]:
         return []
     first: dict[int, int] = {}
     return [first.setdefault(key, i) for i, key in enumerate(keys)]
-
-
-def _put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    *outer, last = path
-    for name in outer:
-        state[name] = state = dict(state.get(name, {}))
-    state[last] = value
 
 
 def _names(states: list[dict[str, Any]]) -> list[Any]:

@@ -180,7 +180,7 @@ class Trace(Recorder):
                     value = self.host.read((id(owner), places[0]), partial(_count, owner, name, places), x)
                 elif _is_handle(x):
                     value = self.input(("kept", owner, name, i, path), x, ("kept", id(owner), i, path))
-                _put(inside, path, value)
+                put(inside, path, value)
             lent.append(inside)
         return lent
 
@@ -422,10 +422,11 @@ def paths(state: dict[str, Any]) -> list[tuple[str, ...]]:
     return [path for path, _ in _entries(state)]
 
 
-def _put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set an entry of a state; the dicts on the way are copies, for others may hold them."""
     *outer, last = path
     for name in outer:
-        state = state.setdefault(name, {})
+        state[name] = state = dict(state.get(name, {}))
     state[last] = value
 
 
@@ -436,4 +437,4 @@ def _entry(state: dict[str, Any], path: tuple[str, ...]) -> Any:
     return found
 
 
-__all__ = ["GradientOf", "Result", "Trace", "at", "paths"]
+__all__ = ["GradientOf", "Result", "Trace", "at", "paths", "put"]
