@@ -116,6 +116,22 @@ def product_and_elements(p: Any, x: Any, y: Any) -> Any:
     return p.sum(p.relu(x @ y + x * y))
 
 
+def affine(p: Any, x: Any, w: Any, b: Any) -> Any:
+    """Three numbers read and one written for an addition, a product and a maximum: bandwidth, and nothing else."""
+    return p.relu(x * w + b)
+
+
+ROWS = ("weight", "bias")
+LAYERS: dict[str, tuple[str, Callable[..., Any], tuple[str, ...]]] = {
+    "gelu": ("sum(gelu(x) ** 2)", lambda p, x: squared(p, p.gelu(x)), ()),
+    "softmax": ("sum(softmax(x) ** 2)", lambda p, x: squared(p, p.softmax(x)), ()),
+    "layer-norm": ("sum(layer_norm(x) ** 2)", lambda p, x, *rows: squared(p, p.layer_norm(x, *rows)), ROWS),
+    "batch-norm": ("sum(batch_norm(x) * x)", lambda p, x, *rows: p.sum(p.batch_norm(x, *rows) * x), ROWS),
+}
+"""What a network is made of beside products, by name: a scalar of it, and its operands that are rows.
+The squares of a standardised column always have the same sum, so that one is multiplied by its input instead."""
+
+
 def readme_expression(p: Any, a: Any, b: Any) -> Any:
     """The expression in the README of karpathy/micrograd."""
     c = a + b
@@ -132,6 +148,8 @@ def readme_expression(p: Any, a: Any, b: Any) -> Any:
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 ONE, TWO, THREE = (uniform(**dict.fromkeys(names, (4, 4))) for names in ("x", "xy", "xyz"))
+SIZES = {"": (64, 512), "-large": (512, 1000)}
+OPTIMIZERS = (("sgd", "SGD"), ("adam", "Adam"))
 
 TABLE = (
     Case("add", "operations", "operation", "x + y, (4, 4)", lambda p, x, y: x + y, TWO),
@@ -193,22 +211,6 @@ TABLE = (
         uniform(x=(8, 3, 32, 32), weight=(16, 3, 3, 3), bias=(16,)),
     ),
     Case(
-        "layer-norm",
-        "networks",
-        "network",
-        "sum(layer_norm(x) ** 2), (64, 512), and gradients",
-        lambda p, x, weight, bias: squared(p, p.layer_norm(x, weight, bias)),
-        uniform(x=(64, 512), weight=(512,), bias=(512,)),
-    ),
-    Case(
-        "cross-entropy",
-        "networks",
-        "network",
-        "cross_entropy, (512, 1000), and gradient",
-        lambda p, logits, targets: p.cross_entropy(logits, targets),
-        logits_and_classes(512, 1000),
-    ),
-    Case(
         "attention",
         "networks",
         "network",
@@ -216,13 +218,28 @@ TABLE = (
         lambda p, q, k, v: squared(p, p.attention(q, k, v)),
         uniform(q=(2, 4, 64, 32), k=(2, 4, 64, 32), v=(2, 4, 64, 32)),
     ),
-    Case(
-        "gelu",
-        "networks",
-        "network",
-        "sum(gelu(x) ** 2), (64, 512), and gradient",
-        lambda p, x: squared(p, p.gelu(x)),
-        uniform(x=(64, 512)),
+    *(
+        Case(
+            f"{layer}{suffix}",
+            "networks",
+            "network",
+            f"{about}, {shape}, and gradients",
+            program,
+            uniform(x=shape, **dict.fromkeys(rows, shape[-1:])),
+        )
+        for layer, (about, program, rows) in LAYERS.items()
+        for suffix, shape in SIZES.items()
+    ),
+    *(
+        Case(
+            f"cross-entropy{suffix}",
+            "networks",
+            "network",
+            f"cross_entropy, {shape}, and gradient",
+            lambda p, logits, targets: p.cross_entropy(logits, targets),
+            logits_and_classes(*shape),
+        )
+        for suffix, shape in SIZES.items()
     ),
     Case(
         "relu-sum", "compiled", "gradient", "sum(relu(x @ y + x * y)), (4, 4), and gradients", product_and_elements, TWO
@@ -248,41 +265,29 @@ TABLE = (
             batch_and_parameters(32, 64, 128, 64, 10),
             optimizer=optimizer,
         )
-        for optimizer, title in (("sgd", "SGD"), ("adam", "Adam"))
+        for optimizer, title in OPTIMIZERS
+    ),
+    *(
+        Case(
+            f"mlp-digits{suffix}-{optimizer}",
+            "compiled",
+            "training",
+            f"step of an MLP 784-512-256-10, batch {batch}, {title}",
+            perceptron,
+            batch_and_parameters(batch, 784, 512, 256, 10),
+            optimizer=optimizer,
+            tolerance=1e-3,  # Adam divides by the size of gradients: the rounding of the smallest shows
+        )
+        for suffix, batch in (("", 128), ("-large", 1024))
+        for optimizer, title in OPTIMIZERS
     ),
     Case(
-        "mlp-digits-adam",
+        "affine-large",
         "compiled",
-        "training",
-        "step of an MLP 784-512-256-10, batch 128, Adam",
-        perceptron,
-        batch_and_parameters(128, 784, 512, 256, 10),
-        optimizer="adam",
-        tolerance=1e-3,  # Adam divides by the size of gradients: the rounding of the smallest shows
-    ),
-    Case(
-        "gelu-large",
-        "compiled",
-        "network",
-        "sum(gelu(x) ** 2), (512, 1000), and gradient",
-        lambda p, x: squared(p, p.gelu(x)),
-        uniform(x=(512, 1000)),
-    ),
-    Case(
-        "softmax-large",
-        "compiled",
-        "network",
-        "sum(softmax(x) ** 2), (512, 1000), and gradient",
-        lambda p, x: squared(p, p.softmax(x)),
-        uniform(x=(512, 1000)),
-    ),
-    Case(
-        "layer-norm-large",
-        "compiled",
-        "network",
-        "sum(layer_norm(x) ** 2), (512, 1000), and gradients",
-        lambda p, x, weight, bias: squared(p, p.layer_norm(x, weight, bias)),
-        uniform(x=(512, 1000), weight=(1000,), bias=(1000,)),
+        "operation",
+        "relu(x * w + b), ten million",
+        affine,
+        uniform(**dict.fromkeys("xwb", (10_000_000,))),
     ),
     Case(
         "readme",

@@ -6,18 +6,20 @@ A peer turns arrays into its own leaves (`leaf`), has the functions that program
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.by_hand import BY_HAND
-from benchmarks.cases import Arrays, Case
+from benchmarks.cases import Arrays, Case, affine
 
 TIMED_RATE = 1e-6
 """Learning rate while timing: after 10⁵ steps the network is still the one that was checked."""
@@ -329,6 +331,40 @@ class NumPy(Functional):
         return BY_HAND[case.name if case.kind == "gradient" else case.kind]
 
 
+class C(Peer):
+    """A loop in C, over memory that is there already: what one case costs where nothing is recorded or allocated."""
+
+    name, module, distribution = "c", "ctypes", "c"
+    kinds = ("operation",)
+    notes: ClassVar[dict[str, str]] = {"operation": "cc -O3 -march=native, one thread, into the same memory each time"}
+    source = """void affine(const float *restrict x, const float *restrict w, const float *restrict b,
+                             float *restrict out, long n) {
+                    for (long i = 0; i < n; i++) { float y = x[i] * w[i] + b[i]; out[i] = y > 0 ? y : 0; } }"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-x", "c", "-", "-o"]
+        with TemporaryDirectory() as folder:
+            path = f"{folder}/affine.so"
+            subprocess.run([*command, path], input=self.source, text=True, check=True, capture_output=True)
+            self.function = self.library.CDLL(path).affine
+
+    def runs(self, case: Case) -> bool:
+        return case.program is affine
+
+    def operation(self, case: Case, arrays: Arrays) -> Prepared:
+        out = np.zeros_like(arrays["x"])
+        addresses = [self.library.c_void_p(array.ctypes.data) for array in (*arrays.values(), out)]
+        run = partial(self.function, *addresses, self.library.c_long(out.size))
+
+        def numbers() -> Arrays:
+            run()
+            return {"value": out}
+
+        numbers.arrays = arrays  # type: ignore[attr-defined]  # the addresses are theirs
+        return Prepared(run, numbers)
+
+
 class Micrograd(Modules):
     """The project itself, on its CPU backend."""
 
@@ -340,6 +376,7 @@ class Micrograd(Modules):
         self.relu, self.sum, self.tanh = mg.Tensor.relu, mg.Tensor.sum, mg.Tensor.tanh
         self.cross_entropy, self.conv2d, self.layer_norm = mg.cross_entropy, mg.conv2d, mg.layer_norm
         self.gelu, self.softmax, self.attention = mg.gelu, mg.softmax, mg.scaled_dot_product_attention
+        self.batch_norm = lambda x, *rows: mg.batch_norm(x, None, None, *rows, training=True)
         self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
 
     def leaf(self, array: Any) -> Any:
@@ -391,6 +428,9 @@ class Torch(Modules):
 
     def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
         return self.library.nn.functional.layer_norm(x, weight.shape, weight, bias)
+
+    def batch_norm(self, x: Any, weight: Any, bias: Any) -> Any:
+        return self.library.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
 
     def leaf(self, array: Any) -> Any:
         return self.library.tensor(array, requires_grad=True)
@@ -444,8 +484,14 @@ class Jax(Functional):
         return -self.library.nn.log_softmax(logits)[np.arange(len(targets)), targets].mean()
 
     def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
-        centred = x - x.mean(-1, keepdims=True)
-        return centred / self.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * weight + bias
+        return self._standardised(x, -1) * weight + bias
+
+    def batch_norm(self, x: Any, weight: Any, bias: Any) -> Any:
+        return self._standardised(x, 0) * weight + bias
+
+    def _standardised(self, x: Any, axis: int) -> Any:
+        centred = x - x.mean(axis, keepdims=True)
+        return centred / self.sqrt((centred * centred).mean(axis, keepdims=True) + 1e-5)
 
     def conv2d(self, x: Any, weight: Any, bias: Any, padding: int) -> Any:
         around = [(padding, padding)] * 2
@@ -608,6 +654,6 @@ class Karpathy(Scalars):
         super().__init__(self.module)
 
 
-_PEERS = (NumPy, Micrograd, MicrogradJit, Torch, TorchCompile, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+_PEERS = (C, NumPy, Micrograd, MicrogradJit, Torch, TorchCompile, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
 PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in _PEERS}
 """In the order of the columns."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 if __package__ in (None, ""):  # run as a file
@@ -54,7 +55,7 @@ def open_peers(names: Sequence[str]) -> tuple[dict[str, Peer], dict[str, str]]:
     for name in names:
         try:
             peers[name] = PEERS[name]()
-        except (AttributeError, ImportError, OSError, RuntimeError) as error:  # missing, too old, or without a device
+        except (AttributeError, ImportError, OSError, RuntimeError, SubprocessError) as error:  # missing, or too old
             left_out[name] = str(error)
     return peers, left_out
 
