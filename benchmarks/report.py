@@ -20,8 +20,10 @@ from benchmarks.timing import Timing
 ROOT = Path(__file__).parent.parent
 VARIABLES = ("MKL_", "OMP_", "OPENBLAS_", "XLA_")
 """Prefixes of the environment variables that change what is measured."""
-BASELINES = ("numpy", "torch", "micrograd")
-"""Whom everyone is divided by."""
+BASELINES = ("numpy", "torch", "jax-jit", "micrograd")
+"""Whom everyone is divided by in the record."""
+SHOWN = (("micrograd", "numpy"), ("micrograd", "torch"), ("micrograd-jit", "torch"), ("micrograd-jit", "jax-jit"))
+"""Whose ratios to whom the table shows."""
 
 Result = dict[str, Any]
 
@@ -111,15 +113,15 @@ UNSTEADY = 0.2
 
 
 def table(result: Result, *, markdown: bool = False) -> str:
-    """Medians in microseconds, one row a case and one column a peer; then micrograd divided by the other baselines."""
+    """Medians in microseconds, one row a case and one column a peer; then the ratios that are `SHOWN`."""
     cases = {name: result["cases"][name] for name in CASES if name in result["cases"]}
     peers = {name: result["peers"][name] for name in PEERS if any(name in case["peers"] for case in cases.values())}
-    bases = [base for base in BASELINES if base in peers and base != "micrograd"] if "micrograd" in peers else []
-    rows = [["µs", *peers, *(f"micrograd ÷ {base}" for base in bases)]]
+    shown = [(one, base) for one, base in SHOWN if one in peers and base in peers]
+    rows = [["µs", *peers, *(f"{one} ÷ {base}" for one, base in shown)]]
     for case in cases.values():
         medians = [_cell(case["peers"].get(name), case["kind"] in peer["notes"]) for name, peer in peers.items()]
-        ratios = case["peers"].get("micrograd", {}).get("ratio_to", {})
-        rows.append([case["about"], *medians, *(f"{ratios[base]:.2f}" if base in ratios else "–" for base in bases)])
+        ratios = [case["peers"].get(one, {}).get("ratio_to", {}).get(base) for one, base in shown]
+        rows.append([case["about"], *medians, *("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
     kinds = {case["kind"] for case in cases.values()}
     notes = []
     for name, peer in peers.items():

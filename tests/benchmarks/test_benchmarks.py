@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import benchmark_value, cases, check, peers, report, run, timing
+from benchmarks import benchmark_process, benchmark_value, cases, check, peers, report, run, timing
 
 QUICK = ["--repeat", "2", "--seconds", "0.001"]
 
@@ -129,3 +129,8 @@ def test_the_scalars_agree_and_are_kept(
 def test_scalars_that_disagree_stop_the_run() -> None:
     with pytest.raises(SystemExit, match="stopped: readme: the peers disagree"):
         benchmark_value.compare("readme", {"a": lambda: 1.0, "b": lambda: 2.0})
+
+
+def test_what_a_process_pays_once_is_measured_in_processes_of_their_own() -> None:
+    assert benchmark_process.figure("first array, ms", "numpy", "off") > 1
+    assert benchmark_process.figure("memory of the batch-1024 Adam step, MiB", "numpy", "off") > 1
