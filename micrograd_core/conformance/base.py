@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import gc
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
@@ -124,6 +125,7 @@ class Suite:
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Repeat a test for all that `parameters` finds."""
+        gc.freeze()  # tens of thousands of tests live as long as the session: no collection need look through them
         cls = metafunc.cls
         if not cls.device:
             cls.device = metafunc.config.getoption("--device", None) or "cpu"

@@ -22,7 +22,10 @@ from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
+    pytest.mark.filterwarnings("ignore:os.fork"),  # JAX warns of its own threads, where it is installed
+]
 
 EXHAUSTIVE = bool(os.environ.get("MICROGRAD_EXHAUSTIVE"))
 
