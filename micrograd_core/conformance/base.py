@@ -97,12 +97,12 @@ class Suite:
         """
         dtypes, capabilities = Device(cls.device).kernels.backend.dtypes, Device(cls.device).capabilities
         gradient = "gradient" in test
-        compiled, order = "jit" in test, gradient + ("second" in test)
+        compiled = "jit" in test
         tables: dict[str, Callable[[], dict[str, Any]]] = {
             "case": lambda: {
                 each.id: each
                 for each in cases(dtypes, capabilities, floating_only=gradient)
-                if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, order))
+                if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, gradient))
             },
             "dtype": lambda: {name: name for name in dtypes if name in DTYPES},
             "formed": lambda: formed(dtypes, capabilities),

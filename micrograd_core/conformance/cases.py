@@ -274,11 +274,9 @@ COMPILED = frozenset({"float32", "int32", "bool"})
 """Dtypes in which samples are tried under `jit`: one of each sort for which a compiler prints something of its own."""
 
 
-def is_compiled(case: Case, order: int) -> bool:
-    """Whether a case is tried under `jit`, for a derivative of some order. Layouts are the kernels' business."""
-    if case.layout != "contiguous" or (order == 2 and case.number):
-        return False
-    return case.dtype in (("float32",) if order else COMPILED)
+def is_compiled(case: Case, derived: bool) -> bool:
+    """Whether a case is tried under `jit`, or its derivatives are. Layouts are the kernels' business."""
+    return case.layout == "contiguous" and case.dtype in (("float32",) if derived else COMPILED)
 
 
 def is_differentiable(case: Case) -> bool:
