@@ -220,11 +220,11 @@ def acosh(xp: Any) -> Kernel:
 
 
 def nextafter(xp: Any) -> Kernel:
-    """The namespace's; but not of float16, where CuPy has NaN next to infinity."""
+    """The namespace's; but not of float16, where CuPy has NaN next to infinity, nor of bfloat16, of which it knows none."""
 
     def kernel(x: Any, y: Any) -> Any:
         dtype = y.dtype if is_number(x) else x.dtype
-        if name_of(dtype) == "float16":
+        if name_of(dtype) in ("float16", "bfloat16"):
             return NotImplemented
         return xp.nextafter(*(xp.asarray(each, dtype=dtype) if is_number(each) else each for each in (x, y)))
 

@@ -26,7 +26,7 @@ class Sums:
         """As the standard's ``sum``."""
         leading = axis is not None and 0 < len(axis) < len(x.shape) and sorted(axis) == list(range(len(axis)))
         if not leading or name_of(x.dtype) not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
-            return self.xp.sum(x, axis=axis, keepdims=keepdims)
+            return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)  # small integers too
         assert axis is not None
         rows = math.prod(x.shape[: len(axis)])
         out = self.columns(x, rows, x.size // rows, x.dtype)
