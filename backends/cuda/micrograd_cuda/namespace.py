@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Final
 
 MOVING: Final = frozenset(
@@ -25,11 +24,6 @@ class Namespace:
             found = widened(found, self._narrow, self._xp.float32)
         setattr(self, name, found)  # which is found at once from here on
         return found
-
-    @cached_property
-    def linalg(self) -> Any:
-        """The standard has it for float32 and above."""
-        return self._xp.linalg
 
 
 def widened(function: Callable[..., Any], narrow: Any, wide: Any) -> Callable[..., Any]:

@@ -89,7 +89,7 @@ class CUDABackend(Guarded):
         solvers = linalg.table(xp, errstate)
         if "eig" in solvers:
             self.capabilities |= {"eig"}
-        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers)
+        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers | linalg.fourier(xp))
         self.pool = cupy.get_default_memory_pool()
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
