@@ -4,7 +4,8 @@
 # Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
 # as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. array-api-compat has to be there one way or the
 # other; pytest-xdist and execnet let the suites use all cores; `tests`, the core's own, want what the group dev brings.
-# DEVICE=cpu runs what can be run without a GPU.
+# DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails.
+# CONFORMANCE chooses what runs of the conformance suite, as pytest's -k does; empty, all of it, which takes its time.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
 # STEPS names those to run; they keep their order, and the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
 set -uo pipefail
@@ -19,7 +20,11 @@ mkdir "$site/wheels"
 workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 end=$((SECONDS + ${LIMIT:-525}))
-steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck conformance tests} "
+steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck racecheck synccheck conformance tests} "
+[ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
+# One layout and one dtype of each sort; of all that has neither, all of it.
+kept="contiguous and (float32 or bfloat16 or int64 or int8 or complex64 or bool or not second_gradient)"
+conformance=${CONFORMANCE-"not (test_value or gradient or jit) or $kept or jit and 0-float32-contiguous"}
 failed=()
 summary=()
 
@@ -38,7 +43,8 @@ step() {
   [[ "$steps" == *" $name "* ]] || return
   [ "$left" -lt 5 ] && { failed+=("$name"); summary+=("$name|not started: no time was left"); return; }
   printf '\n── %s\n' "$name"
-  timeout "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1
+  # An interrupt, once and to the command alone, lets pytest say what it found so far.
+  timeout --foreground -s INT -k 20 "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1
   status=$?
   tail -n "${LINES_SHOWN:-12}" "$out/$name.log"
   [ "$status" -eq 0 ] || failed+=("$name")
@@ -47,25 +53,31 @@ step() {
 
 parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
-pytest=("$python" -m pytest -q -p no:cacheprovider)
+# Other people's plugins and warnings are none of ours: with them no warning is an error.
+pytest=("$python" -m pytest -q --tb=short -p no:cacheprovider -p no:benchmark -o filterwarnings=default)
 own=(backends/cuda/tests/test_{gpu,rows,linalg,special_values}.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
   "$python" "$device"
-step kernels 120 "${pytest[@]}" "${own[@]}"
+step kernels 120 "${pytest[@]}" "${own[@]}" "${parallel[@]}"
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=60 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
-if command -v compute-sanitizer >/dev/null; then
-  step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
-    "${pytest[@]}" "${own[@]}" -k "layouts or functions_of_rows or anywhere"
-elif [[ "$steps" == *" memcheck "* ]]; then
-  summary+=("memcheck|left out: compute-sanitizer is not on the PATH")
-fi
-step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" "${parallel[@]}"
+for tool in memcheck racecheck synccheck; do # of memory without a pool, where each array has bounds of its own
+  if command -v compute-sanitizer >/dev/null; then
+    chosen="layouts or functions_of_rows or anywhere"
+    [ "$tool" = memcheck ] || chosen="functions_of_rows or sums_over_rows or norm or cross_entropy or optimiser"
+    step "$tool" 100 env MICROGRAD_CUDA_POOL=0 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      "${pytest[@]}" "${own[@]}" -k "$chosen"
+  elif [[ "$steps" == *" $tool "* ]]; then
+    summary+=("$tool|left out: compute-sanitizer is not on the PATH")
+  fi
+done
+step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" \
+  -k "$conformance" "${parallel[@]}"
 step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" tests "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome

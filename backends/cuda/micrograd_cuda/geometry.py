@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from micrograd_core.layout import Shape, broadcast_shapes
-from micrograd_cuda.units import ELEMENT, Unit
+from micrograd_cuda.units import ELEMENT, RESULT, Unit
 
 BLOCK: Final = 256
 MOST_BLOCKS: Final = 2**31 - 1  # of a grid along x; along y and z 2**16 - 1
 NARROW: Final = 2**30  # below this an int counts everything, also one step of the grid beyond the end
 MOST_AXES: Final = 8
 
-ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEMSIZE: Final = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -110,7 +110,7 @@ def walk(shape: Shape, places: tuple[Place, ...], itemsize: int, result_itemsize
     lengths, strides = collapse(shape, tuple(broadcast_strides(place, shape) for place in places))
     if len(lengths) > MOST_AXES:
         return None
-    pack = 16 // min(itemsize, result_itemsize)
+    pack = min(16 // min(itemsize, result_itemsize), 8)
     if len(lengths) > 1:
         pack = power_of_two(lengths[-1], pack)
     if any(each[-1] not in (0, 1) for each in strides):
@@ -146,8 +146,8 @@ def elementwise(
 ) -> Elementwise | None:
     """The launch that maps `functor` over operands; ``None`` stands for the one that is a Python number.
 
-    `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand, whose result
-    may have a dtype of its own). ``None`` is returned for more axes than the kernels take.
+    `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand). The `result`
+    may have a dtype of its own. ``None`` is returned for more axes than the kernels take.
 
     Raises
     ------
@@ -161,9 +161,9 @@ def elementwise(
     if found is None:
         return None
     element, family = ELEMENT[dtype], "binary" if scalar else "unary"
-    kinds = (scalar,) if scalar else (ELEMENT[result],)
+    kinds = (RESULT[result], scalar) if scalar else (RESULT[result],)
     numbers = map(str, (len(found.shape), found.pack, *found.accesses))
-    values = (("Index", found.counter), ("NDIM", str(len(found.shape))), ("Result", ELEMENT[result]))
+    values = (("Index", found.counter), ("NDIM", str(len(found.shape))), ("Result", RESULT[result]))
     unit = Unit(family, (functor, element, *kinds, found.counter, *numbers), BLOCK, element, "", values)
     return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
@@ -226,10 +226,10 @@ class ColumnLaunch(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def column_unit(launch: ColumnLaunch, element: str, result: str) -> Unit:
-    """The instance of the template in ``columns.cuh``."""
-    arguments = (element, result, str(launch.pack), str(launch.height))
-    return Unit("column_sum", arguments, 32 * launch.height, element, "", (("Result", result),))
+def column_unit(launch: ColumnLaunch, element: str, result: str, functor: str = "Sum") -> Unit:
+    """The instance of the template in ``reductions.cuh``."""
+    arguments = (functor, element, result, str(launch.pack), str(launch.height))
+    return Unit("reduce_columns", arguments, 32 * launch.height, element, "", (("Result", result),))
 
 
 @lru_cache(maxsize=4096)
@@ -245,6 +245,45 @@ def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, who
     bands = max(1, min(ceil_div(rows, 256), ceil_div(2048, across)))
     band = max(1, ceil_div(rows, bands))
     return ColumnLaunch(pack, 8, (across, max(1, ceil_div(rows, band))), band)
+
+
+class Pieces(NamedTuple):
+    """How the reduction of each row is shared out: `group` threads take a piece of it, in packs."""
+
+    pack: int
+    group: int
+    block: int
+    grid: tuple[int, int]
+    piece: int  # columns of one
+
+    @property
+    def pieces(self) -> int:
+        """Of each row."""
+        return self.grid[1]
+
+
+@lru_cache(maxsize=4096)
+def piece_unit(launch: Pieces, element: str, result: str, functor: str) -> Unit:
+    """The instance of the other template in ``reductions.cuh``."""
+    arguments = (functor, element, result, str(launch.group), str(launch.pack))
+    return Unit("reduce_rows", arguments, launch.block, element, "", (("Result", result),))
+
+
+@lru_cache(maxsize=4096)
+def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> Pieces:
+    """Groups that read each at least 4 packs a thread; rows in pieces where there are too few of them for a GPU.
+
+    With `whole` a row is one piece. The same for a shape on every GPU.
+    """
+    pack = power_of_two(columns, max(alignment // itemsize, 1))
+    group = 1
+    while group < 512 and group * pack * 4 < columns:
+        group *= 2
+    block = max(group, 128)
+    across = ceil_div(rows * group, block)
+    most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))
+    piece = ceil_div(ceil_div(columns, most), group * pack) * group * pack
+    return Pieces(pack, group, block, (blocks(rows * group, block), ceil_div(columns, piece)), piece)
 
 
 def spans_overlap(

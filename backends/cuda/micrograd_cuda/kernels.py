@@ -17,21 +17,32 @@ from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, place
 from micrograd_cuda.random import Random
-from micrograd_cuda.rows import ROW_OPERATIONS, Rows, Sums
+from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
 from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, Unit
+from micrograd_cuda.units import ELEMENT, RESULT, Unit
 
 UNARY: Final = {
     "negative": "Negative", "square": "Square", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
     "sqrt": "Sqrt", "erf": "Erf", "erfc": "Erfc", "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "sigmoid": "Sigmoid",
-    "relu": "Relu", "silu": "Silu",
+    "relu": "Relu", "silu": "Silu", "abs": "Abs", "sign": "Sign", "reciprocal": "Reciprocal", "floor": "Floor",
+    "ceil": "Ceil", "trunc": "Trunc", "round": "Round", "log2": "Log2", "log10": "Log10", "tan": "Tan", "asin": "Asin",
+    "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh",
+    "atanh": "Atanh",
 }  # fmt: skip
 BINARY: Final = {
     "add": "Add", "subtract": "Subtract", "multiply": "Multiply", "divide": "Divide", "remainder": "Remainder",
     "floor_divide": "FloorDivide", "maximum": "Maximum", "minimum": "Minimum", "relu_gradient": "ReluGradient",
-    "silu_gradient": "SiluGradient",
+    "silu_gradient": "SiluGradient", "hypot": "Hypot", "atan2": "Atan2", "copysign": "Copysign",
+    "logaddexp": "Logaddexp", "nextafter": "Nextafter",
 }  # fmt: skip
-"""Operation to its functor in ``elementwise.cuh``."""
+PREDICATES: Final = {
+    "isnan": "IsNan", "isinf": "IsInf", "isfinite": "IsFinite", "signbit": "SignBit", "logical_not": "Not",
+}  # fmt: skip
+RELATIONS: Final = {
+    "less": "Less", "less_equal": "LessEqual", "greater": "Greater", "greater_equal": "GreaterEqual",
+    "equal": "Equal", "not_equal": "NotEqual", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
+}  # fmt: skip
+"""Operation to its functor in ``elementwise.cuh``; predicates and relations give bools."""
 
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
@@ -44,20 +55,26 @@ def table(
     `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
     added in the order in which threads arrive.
     """
-    elementwise, sums = Elementwise(xp, runtime), Sums(xp, runtime)
-    rows, multiply_matrices = Rows(xp, runtime, sums), Matmul(xp, runtime, precision)
-    otherwise = {name: getattr(xp, name, _refused) for name in (*UNARY, *BINARY)}
+    elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
+    rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
+    otherwise = {name: getattr(xp, name, _refused) for name in (*UNARY, *BINARY, *PREDICATES, *RELATIONS)}
     otherwise |= {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
+    otherwise |= {"acosh": acosh(xp), **fresh(xp)}
     found: dict[str, Kernel] = {name: elementwise.unary(functor, otherwise[name]) for name, functor in UNARY.items()}
     found |= {name: elementwise.binary(functor, otherwise[name]) for name, functor in BINARY.items()}
+    truth = xp.empty(0, dtype=xp.bool).dtype
+    found |= {name: elementwise.unary(functor, otherwise[name], truth) for name, functor in PREDICATES.items()}
+    found |= {name: elementwise.binary(functor, otherwise[name], truth) for name, functor in RELATIONS.items()}
+    found["nextafter"] = single_and_double(found["nextafter"])
     found["pow"], found["astype"] = elementwise.power(), elementwise.astype()
     gelus = {"none": elementwise.unary("Gelu"), "tanh": elementwise.unary("GeluTanh")}
     slopes = {"none": elementwise.binary("GeluGradient"), "tanh": elementwise.binary("GeluTanhGradient")}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
-    found["sum"], found["mean"] = sums, lambda x, *, axis, keepdims: xp.mean(x, axis=axis, keepdims=keepdims)
-    found |= {"complex": complex_(xp), "acosh": acosh(xp), "nextafter": nextafter(xp)}
+    found |= reductions.table()
+    found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
+    found["complex"] = complex_(xp)
     # Methods, without what the namespace's functions of these names add to each call.
     found["reshape"], found["permute_dims"] = lambda x, *, shape: x.reshape(shape), lambda x, *, axes: x.transpose(axes)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
@@ -98,9 +115,9 @@ class Elementwise:
         self._kept[key] = made
         return made
 
-    def unary(self, functor: str, otherwise: Kernel = _refused) -> Kernel:
-        """The kernel of a functor; `otherwise` is what to call where it does not apply."""
-        kept, runtime = self._kept, self.runtime
+    def unary(self, functor: str, otherwise: Kernel = _refused, result: Any = None) -> Kernel:
+        """The kernel of a functor; `otherwise` is what to call where it does not apply, `result` another dtype."""
+        kept, runtime, name = self._kept, self.runtime, "" if result is None else name_of(result)
         empty, address = runtime.empty, runtime.address
 
         def kernel(x: Any) -> Any:
@@ -109,20 +126,20 @@ class Elementwise:
             made = kept.get(key)
             if made is None:
                 if name_of(dtype) in ELEMENT:
-                    made = self._launch(key, functor, name_of(dtype), "", (place(runtime, x),))
+                    made = self._launch(key, functor, name_of(dtype), "", (place(runtime, x),), name)
                 if made is None:
                     return otherwise(x)
             launch, grid, shape, struct = made
-            out = empty(shape, dtype)
+            out = empty(shape, result or dtype)
             if launch is not None:
                 launch(grid, (out, x, struct))
             return out
 
         return kernel
 
-    def binary(self, functor: str, otherwise: Kernel = _refused) -> Kernel:
+    def binary(self, functor: str, otherwise: Kernel = _refused, result: Any = None) -> Kernel:
         """The same of two operands, of which one may be a Python number."""
-        kept, runtime = self._kept, self.runtime
+        kept, runtime, name = self._kept, self.runtime, "" if result is None else name_of(result)
         empty, address = runtime.empty, runtime.address
 
         def kernel(x: Any, y: Any, out: Any = None) -> Any:
@@ -142,12 +159,12 @@ class Elementwise:
             if made is None:
                 if name_of(dtype) in ELEMENT:
                     places = tuple(None if is_number(each) else place(runtime, each) for each in (x, y))
-                    made = self._launch(key, functor, name_of(dtype), scalar, places)
+                    made = self._launch(key, functor, name_of(dtype), scalar, places, name)
                 if made is None:
                     return otherwise(x, y)
             launch, grid, shape, struct = made
             if out is None:
-                out = empty(shape, dtype)
+                out = empty(shape, result or dtype)
             if launch is not None:
                 launch(grid, (out, 0 if scalar == "FIRST" else x, 0 if scalar == "SECOND" else y, number, struct))
             return out
@@ -155,7 +172,7 @@ class Elementwise:
         return kernel
 
     def astype(self) -> Kernel:
-        """Between the types that are computed in float32; the namespace converts all others."""
+        """Between floats, and to bool; the namespace converts all others, and rounds float64 to halves, once."""
         kept, runtime, xp = self._kept, self.runtime, self.xp
 
         def kernel(x: Any, *, dtype: Any) -> Any:
@@ -163,7 +180,8 @@ class Elementwise:
             made = kept.get(key)
             if made is None:
                 names = name_of(x.dtype), name_of(dtype)
-                if all(name in ELEMENT and name != "float64" for name in names):
+                halved = names[0] == "float64" and names[1] in ("float16", "bfloat16")
+                if names[0] in ELEMENT and names[1] in RESULT and not halved:
                     made = self._launch(key, "Copy", names[0], "", (place(runtime, x),), names[1])
                 if made is None:
                     return xp.astype(x, dtype)
@@ -179,6 +197,15 @@ class Elementwise:
         """Squares are common, and a multiplication each."""
         general, square = self.binary("Pow", self.xp.pow), self.unary("Square", self.xp.square)
         return lambda x, n: square(x) if is_number(n) and n == 2 else general(x, n)
+
+
+def of_truths(function: Kernel, not_equal: Kernel) -> Kernel:
+    """A function that asks floats only whether they are 0."""
+
+    def kernel(x: Any, **params: Any) -> Any:
+        return function(not_equal(x, 0) if name_of(x.dtype) in ELEMENT else x, **params)
+
+    return kernel
 
 
 # Of complex numbers CuPy misses some of the standard's special cases.
@@ -219,16 +246,23 @@ def acosh(xp: Any) -> Kernel:
     return kernel
 
 
-def nextafter(xp: Any) -> Kernel:
-    """The namespace's; but not of float16, where CuPy has NaN next to infinity."""
+def single_and_double(kernel: Kernel) -> Kernel:
+    """Of the others the neighbours are further apart than those in the type that they are computed in."""
 
-    def kernel(x: Any, y: Any) -> Any:
+    def chosen(x: Any, y: Any) -> Any:
         dtype = y.dtype if is_number(x) else x.dtype
-        if name_of(dtype) == "float16":
-            return NotImplemented
-        return xp.nextafter(*(xp.asarray(each, dtype=dtype) if is_number(each) else each for each in (x, y)))
+        return kernel(x, y) if name_of(dtype) in ("float32", "float64") else NotImplemented
 
-    return kernel
+    return chosen
+
+
+def fresh(xp: Any) -> dict[str, Kernel]:
+    """Roundings of integers, which the namespace may give back as they are."""
+
+    def copied(function: Kernel) -> Kernel:
+        return lambda x: xp.asarray(function(x), copy=True)
+
+    return {name: copied(getattr(xp, name)) for name in ("floor", "ceil", "trunc", "round")}
 
 
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────

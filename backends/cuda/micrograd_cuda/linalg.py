@@ -47,9 +47,29 @@ def solve(xp: Any) -> Kernel:
         if y.ndim > 1:
             batch = broadcast_shapes("solve", x.shape[:-2], y.shape[:-2])
             x, y = (xp.broadcast_to(each, batch + each.shape[-2:]) for each in (x, y))
+        if not y.size:
+            return xp.zeros(y.shape, dtype=y.dtype)  # CuPy divides by the number of unknowns
         return xp.linalg.solve(x, y)
 
     return kernel
+
+
+def fourier(xp: Any) -> dict[str, Kernel]:
+    """CuPy's transforms; of nothing, which cuFFT refuses, NumPy's."""
+
+    def transform(name: str) -> Kernel:
+        function = getattr(xp.fft, name)
+
+        def kernel(x: Any, **params: Any) -> Any:
+            if x.size:
+                return function(x, **params)
+            import numpy as np
+
+            return xp.asarray(getattr(np.fft, name)(np.zeros(x.shape, x.dtype), **params))
+
+        return kernel
+
+    return {name: transform(name) for name in functions("fft") if hasattr(xp.fft, name)}
 
 
 def complex_of(xp: Any, x: Any) -> Any:

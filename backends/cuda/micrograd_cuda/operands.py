@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from micrograd_core.layout import Shape
 from micrograd_cuda.geometry import Place, power_of_two
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
@@ -47,6 +48,14 @@ def is_number(x: Any) -> bool:
 def contiguous(x: Any) -> Any:
     """`x` itself, or a copy in C order."""
     return x if x.flags.c_contiguous else x.copy()
+
+
+def last(x: Any, axes: Shape) -> Any:
+    """`x`, contiguous, with `axes` last; in their order."""
+    ndim = len(x.shape)
+    if axes != tuple(range(ndim - len(axes), ndim)):
+        x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
+    return contiguous(x)
 
 
 def wide(xp: Any, dtype: Any) -> Any:

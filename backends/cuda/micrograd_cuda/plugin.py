@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from micrograd_core.errors import DeviceUnavailable
@@ -22,7 +23,9 @@ def micrograd_open(address: str) -> Any:
     from micrograd_cuda.storage import CUDABackend
 
     try:
-        return CUDABackend.open(int(index))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CuPy's, beside a newer NumPy, say nothing of the device
+            return CUDABackend.open(int(index))
     except Exception as error:
         refusal = probe.compiler_verdict(str(error), found.driver)
         if refusal is None:

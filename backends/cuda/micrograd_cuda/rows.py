@@ -1,4 +1,4 @@
-"""Rows and columns of matrices: softmaxes, cross-entropy, normalisation, their gradients; sums over leading axes."""
+"""Rows and columns of matrices: softmaxes, cross-entropy, normalisation, their gradients; sums and their like."""
 
 from __future__ import annotations
 
@@ -7,45 +7,78 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import alignment, contiguous, is_number, name_of, wide
+from micrograd_cuda.operands import alignment, contiguous, is_number, last, name_of, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
 
-# ── sums ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── sums, products, extremes ─────────────────────────────────────────────────────────────────────────────────
+
+FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
+"""Operation to what ``reductions.cuh`` does with two elements."""
 
 
-class Sums:
-    """Sums over the leading axes of contiguous arrays (the gradient of a bias) with own kernels; others are CuPy's."""
+class Reductions:
+    """Along leading axes (as in the gradient of a bias) by columns, along others by rows, for which they come last."""
 
     def __init__(self, xp: Any, runtime: Runtime) -> None:
         self.xp, self.runtime = xp, runtime
 
-    def __call__(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-        """As the standard's ``sum``."""
-        leading = axis is not None and 0 < len(axis) < len(x.shape) and sorted(axis) == list(range(len(axis)))
-        if not leading or name_of(x.dtype) not in ELEMENT or 0 in x.shape or not x.flags.c_contiguous:
-            return self.xp.sum(x, axis=axis, keepdims=keepdims)
-        assert axis is not None
-        rows = math.prod(x.shape[: len(axis)])
-        out = self.columns(x, rows, x.size // rows, x.dtype)
-        return out.reshape(reduced_shape(x.shape, axis, keepdims))
+    def table(self) -> dict[str, Any]:
+        """By operation."""
+        return {name: self.kernel(name) for name in FUNCTORS}
 
-    def columns(self, x: Any, rows: int, columns: int, dtype: Any) -> Any:
-        """Column sums of a (rows, columns) matrix, in one launch or two."""
+    def kernel(self, name: str) -> Any:
+        """As the standard's function; a result has the dtype of the operand."""
+        otherwise, functor = getattr(self.xp, name), FUNCTORS[name]
+
+        def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+            axes = tuple(range(len(x.shape))) if axis is None else axis
+            if not axes:
+                return x.copy()
+            if name_of(x.dtype) not in ELEMENT or not x.size:
+                options = {"dtype": x.dtype} if name in ("sum", "prod") else {}  # else small integers grow
+                return otherwise(x, axis=axis, keepdims=keepdims, **options)
+            length = math.prod(x.shape[each] for each in axes)
+            others, divisor = x.size // length, float(length) if name == "mean" else 1.0
+            if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:
+                out = self.columns(x, length, others, x.dtype, functor, divisor)
+            else:
+                out = self.rows(last(x, axes), others, length, x.dtype, functor, divisor)
+            return out.reshape(reduced_shape(x.shape, axis, keepdims))
+
+        return kernel
+
+    def columns(
+        self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0
+    ) -> Any:
+        """Of the columns of a (rows, columns) matrix, in one launch or two."""
         launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
         if launch.bands > 1:
-            total = wide(self.xp, dtype)
-            partial = self.runtime.empty((launch.bands, columns), total)
-            self._columns(launch, partial, x, rows, columns)
+            partial = self.runtime.empty((launch.bands, columns), wide(self.xp, dtype))
+            self._run(geometry.column_unit, launch, partial, x, rows, columns, launch.band, functor, 1.0)
             x, rows = partial, launch.bands
             launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
-        return self._columns(launch, self.runtime.empty((columns,), dtype), x, rows, columns)
+        out = self.runtime.empty((columns,), dtype)
+        return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
 
-    def _columns(self, launch: Any, out: Any, x: Any, rows: int, columns: int) -> Any:
-        run = self.runtime.bind(geometry.column_unit(launch, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)]))
-        run(launch.grid, (out, x, rows, columns, launch.band))
+    def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
+        """Of the rows of a (rows, columns) matrix, in one launch or two."""
+        launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
+        if launch.pieces > 1:
+            partial = self.runtime.empty((rows, launch.pieces), wide(self.xp, dtype))
+            self._run(geometry.piece_unit, launch, partial, x, rows, columns, launch.piece, functor, 1.0)
+            x, columns = partial, launch.pieces
+            launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
+        out = self.runtime.empty((rows,), dtype)
+        return self._run(geometry.piece_unit, launch, out, x, rows, columns, launch.piece, functor, divisor)
+
+    def _run(
+        self, unit: Any, launch: Any, out: Any, x: Any, rows: int, columns: int, part: int, functor: str, divisor: float
+    ) -> Any:
+        run = self.runtime.bind(unit(launch, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)], functor))
+        run(launch.grid, (out, x, divisor, rows, columns, part))
         return out
 
 
@@ -65,15 +98,8 @@ EACH: Final = 32  # rows whose sum one group of threads keeps in registers
 class Rows:
     """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
 
-    def __init__(self, xp: Any, runtime: Runtime, sums: Sums) -> None:
-        self.xp, self.runtime, self.sums = xp, runtime, sums
-
-    def _last(self, x: Any, axes: Shape) -> Any:
-        """`x`, contiguous, with `axes` last; in their order."""
-        ndim = len(x.shape)
-        if axes != tuple(range(ndim - len(axes), ndim)):
-            x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
-        return contiguous(x)
+    def __init__(self, xp: Any, runtime: Runtime, reductions: Reductions) -> None:
+        self.xp, self.runtime, self.reductions = xp, runtime, reductions
 
     def _back(self, out: Any, axes: Shape) -> Any:
         """A view with the last axes at `axes`."""
@@ -106,7 +132,7 @@ class Rows:
         first = operands[0]
         if not first.size:
             return first.copy()
-        lasts = tuple(self._last(each, axes) for each in operands)
+        lasts = tuple(last(each, axes) for each in operands)
         out = self.runtime.empty(lasts[0].shape, first.dtype)
         columns = math.prod(first.shape[each] for each in axes)
         self._run(family, out, (*lasts, *more), columns, resident=len(operands), arguments=("", *arguments))
@@ -133,14 +159,14 @@ class Rows:
         axes = tuple(range(len(x.shape))) if axis is None else axis
         shape, columns = reduced_shape(x.shape, axis, keepdims), math.prod(x.shape[each] for each in axes)
         out = self.runtime.empty(shape, x.dtype)
-        return self._run("logsumexp", out, (self._last(x, axes),), columns) if out.size else out
+        return self._run("logsumexp", out, (last(x, axes),), columns) if out.size else out
 
     # cross-entropy
 
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
         axis = 1 if len(x.shape) > 1 else 0
-        return self._last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
+        return last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
 
     def _whole(self, family: str, dtype: Any, index: str, out: Any, *arguments: Any) -> Any:
         """Launch one block that reduces everything."""
@@ -225,7 +251,7 @@ class Rows:
     def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float) -> Any:
         if not x.size:
             return x.copy()
-        rows, columns = self._last(x, axis), math.prod(x.shape[each] for each in axis)
+        rows, columns = last(x, axis), math.prod(x.shape[each] for each in axis)
         operands = rows, self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
         out = self.runtime.empty(rows.shape, x.dtype)
         self._run("norm", out, operands, columns, (eps,), arguments=("", centered))
@@ -236,11 +262,11 @@ class Rows:
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
             return self.xp.zeros(shape, dtype=x.dtype)
-        g, rows = self._last(g, axis), self._last(x, axis)
+        g, rows = last(g, axis), last(x, axis)
         columns, runtime = math.prod(shape), self.runtime
         start = alignment(runtime, g, rows)
         launch = geometry.row_launch(x.size // columns, columns, name_of(x.dtype), 3, start, EACH)  # two, and the sums
         partial = runtime.empty((launch.groups, columns), wide(self.xp, x.dtype))
         run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
         run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
-        return self.sums.columns(partial, launch.groups, columns, x.dtype).reshape(shape)
+        return self.reductions.columns(partial, launch.groups, columns, x.dtype).reshape(shape)

@@ -7,7 +7,12 @@ the host, where g++ compiles the sources.
 from __future__ import annotations
 
 import array
+import hashlib
+import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from micrograd_core.layout import Shape
@@ -17,7 +22,7 @@ from micrograd_cuda.units import NAME, Unit, text
 Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
 
 OPTIONS: Final = ("-std=c++17",)
-"""Of NVRTC. CuPy adds the architecture of the device, and keeps what it compiled in its cache on disk."""
+"""Of NVRTC, beside the architecture of the device."""
 
 
 class Runtime(Protocol):
@@ -59,6 +64,31 @@ def pointer_class(cupy: Any) -> Any:
     return Pointer
 
 
+class Kept:
+    """A file beside CuPy's compiled kernels, under the hash of what it was made of and of what it holds."""
+
+    def __init__(self, facts: str) -> None:
+        folder = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
+        self.path = Path(folder) / f"micrograd-{hashlib.sha256(facts.encode()).hexdigest()[:40]}.bin"
+
+    def read(self) -> bytes | None:
+        """``None`` where there is none, or not all of it."""
+        try:
+            found = self.path.read_bytes()
+        except OSError:
+            return None
+        digest, made = found[:32], found[32:]
+        return made if hashlib.sha256(made).digest() == digest else None
+
+    def write(self, made: bytes) -> None:
+        """Whole, or not at all. Where nothing can be written, it will be compiled again."""
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+            new.write_bytes(hashlib.sha256(made).digest() + made)
+            new.replace(self.path)
+
+
 class CuPyRuntime:
     """Through CuPy: its memory pool, its current stream, its cache of compiled kernels, its cuBLAS handle."""
 
@@ -80,7 +110,7 @@ class CuPyRuntime:
         """Compiled for the current device, which is that of all its launches."""
         launch = self._units.get(unit)
         if launch is None:
-            function = self.cupy.RawKernel(text(unit), NAME, options=OPTIONS).kernel  # looks up nothing any more
+            function = self.compiled(text(unit)).get_function(NAME)
             block = (unit.block,)
 
             def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
@@ -88,6 +118,20 @@ class CuPyRuntime:
 
             self._units[unit] = launch
         return launch
+
+    def compiled(self, source: str) -> Any:
+        """A module for the current device. CuPy's own way to one compiles with ``-ftz=true``, and small numbers as 0."""
+        compiler = self.cupy.cuda.compiler
+        capability = self.cupy.cuda.Device().compute_capability
+        facts = source, OPTIONS, capability, self.cupy.__version__, self.cupy.cuda.nvrtc.getVersion()
+        place = Kept(repr(facts))
+        binary = place.read()
+        if binary is None:
+            binary, _ = compiler.compile_using_nvrtc(source, OPTIONS, capability)
+            place.write(binary)
+        module = self.cupy.cuda.function.Module()
+        module.load(binary)
+        return module
 
     def struct(self, numbers: Sequence[int], index: str) -> Any:
         """Where the bytes are, which a launch copies."""

@@ -19,6 +19,7 @@ from micrograd_core.layout import Key, Layout, Shape
 from micrograd_cuda import linalg, transfer
 from micrograd_cuda.geometry import spans_overlap
 from micrograd_cuda.kernels import table
+from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.runtime import CuPyRuntime
 
 NAMES: Final = (
@@ -76,18 +77,19 @@ class CUDABackend(Guarded):
         self.cupy, self.index = cupy, index
         self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
-        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
         dtypes = {name: cupy.dtype(name) for name in NAMES}
         try:
             import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
 
             dtypes["bfloat16"] = cupy.dtype(ml_dtypes.bfloat16)
+            xp = Namespace(xp, dtypes["bfloat16"])
         except ImportError:
             pass
+        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
         solvers = linalg.table(xp, errstate)
         if "eig" in solvers:
             self.capabilities |= {"eig"}
-        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers)
+        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers | linalg.fourier(xp))
         self.pool = cupy.get_default_memory_pool()
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1

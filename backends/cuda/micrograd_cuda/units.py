@@ -25,7 +25,7 @@ class Family(NamedTuple):
         return [re.findall(r"\w+", part)[-1] for part in _split(self.parameters)]
 
 
-BARRIERS: Final = frozenset({"rows", "columns"})
+BARRIERS: Final = frozenset({"rows", "reductions"})
 """Files whose threads wait for each other."""
 
 _ROW: Final = "Long rows, Long columns"
@@ -34,7 +34,8 @@ _ROW: Final = "Long rows, Long columns"
 FAMILIES: Final = {
     "unary": Family("elementwise", "{Result}* out, const T* x, const Geometry<{Index}, {NDIM}, 1> geometry"),
     "binary": Family(
-        "elementwise", "T* out, const T* x, const T* y, double number, const Geometry<{Index}, {NDIM}, 2> geometry"
+        "elementwise",
+        "{Result}* out, const T* x, const T* y, double number, const Geometry<{Index}, {NDIM}, 2> geometry",
     ),
     "softmax": Family("rows", f"T* out, const T* x, {_ROW}"),
     "log_softmax": Family("rows", f"T* out, const T* x, {_ROW}"),
@@ -50,7 +51,8 @@ FAMILIES: Final = {
     "norm": Family("rows", f"T* out, const T* x, const T* weight, const T* bias, double eps, {_ROW}"),
     "norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
     "norm_weight_gradient": Family("rows", f"Wide<T>* to, const T* g, const T* x, double eps, {_ROW}"),
-    "column_sum": Family("columns", f"{{Result}}* to, const T* x, {_ROW}, Long band"),
+    "reduce_columns": Family("reductions", f"{{Result}}* to, const T* x, double divisor, {_ROW}, Long band"),
+    "reduce_rows": Family("reductions", f"{{Result}}* to, const T* x, double divisor, {_ROW}, Long piece"),
     "sgd": Family(
         "optimizer",
         "const Table table, double lr, double momentum, double dampening, double decay, Long nesterov, Long fresh",
@@ -76,6 +78,9 @@ FAMILIES: Final = {
 
 ELEMENT: Final = {"float16": "Half", "bfloat16": "Bfloat16", "float32": "float", "float64": "double"}
 """Core dtype to the name in the sources, of the dtypes that the kernels compute in."""
+
+RESULT: Final = {**ELEMENT, "bool": "Bool"}
+"""The same of what elementwise functions give."""
 
 INDEX: Final = {
     "int8": "signed char", "int16": "short", "int32": "int", "int64": "Long",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # what the tests share lies beside them
 collect_ignore_glob = [] if find_spec("micrograd_cuda") else ["test_*.py"]  # uv sync --group cuda
@@ -42,3 +45,15 @@ def pytest_configure(config: Any) -> None:
 
         if _played():
             played.register()
+    if os.environ.get("MICROGRAD_CUDA_REQUIRED") == "1":
+        from micrograd_core import Device
+        from micrograd_core.errors import DeviceUnavailable
+
+        try:
+            Device("cuda")
+        except DeviceUnavailable as error:
+            raise pytest.UsageError(str(error)) from None
+    if os.environ.get("MICROGRAD_CUDA_POOL") == "0":
+        import cupy
+
+        cupy.cuda.set_allocator(None)  # each array has memory of its own, whose ends tools can see

@@ -19,7 +19,10 @@
 #define __shared__ static
 
 using std::cos; using std::erf; using std::erfc; using std::exp; using std::expm1; using std::log; using std::log1p;
-using std::pow; using std::sin; using std::sqrt; using std::tanh;
+using std::pow; using std::sin; using std::sqrt; using std::tanh; using std::log2; using std::log10; using std::tan;
+using std::asin; using std::acos; using std::atan; using std::sinh; using std::cosh; using std::asinh; using std::acosh;
+using std::atanh; using std::atan2; using std::fabs; using std::fmod; using std::floor; using std::ceil; using std::trunc;
+using std::rint; using std::copysign; using std::nextafter;
 
 struct Dim { unsigned x, y, z; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;

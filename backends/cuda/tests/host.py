@@ -67,8 +67,13 @@ def host_text(found: list[Unit]) -> str:
 
 def siblings(unit: Unit) -> list[Unit]:
     """What is compiled together: a unit of an elementwise function with all others that differ in the function only."""
-    if unit.family == "unary" and unit.arguments[1] == unit.arguments[2]:
+    truth = unit.arguments[2:3] == ("Bool",)
+    if unit.family == "unary" and truth:
+        functors = {*kernels.PREDICATES.values(), "Copy"}
+    elif unit.family == "unary" and unit.arguments[1] == unit.arguments[2]:
         functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "Copy"}
+    elif unit.family == "binary" and truth:
+        functors = {*kernels.RELATIONS.values()}
     elif unit.family == "binary":
         functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}
     else:
@@ -133,7 +138,7 @@ class HostRuntime:
         if isinstance(x, np.ndarray):
             assert kind.endswith("*"), f"an array where {kind} is expected"
             element = kind.removeprefix("const ").rstrip("*")
-            known = {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2, "Long": 8}.get(element)
+            known = {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2, "Long": 8, "Bool": 1}.get(element)
             assert known in (None, x.dtype.itemsize), f"{x.dtype} where {kind} is expected"
             return ctypes.c_void_p(self.address(x))
         if isinstance(x, Struct):

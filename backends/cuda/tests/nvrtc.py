@@ -68,7 +68,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = ()) -> C
     assert nvrtc is not None, MISSING
     program = ctypes.c_void_p()
     _run(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None))
-    flags = [f"-arch={architecture}", "-ftz=true", "--ptxas-options=-v", *options]  # the first two as CuPy does
+    flags = [f"-arch={architecture}", "--ptxas-options=-v", *options]
     try:
         status = nvrtc.nvrtcCompileProgram(
             program, len(flags), (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))

@@ -88,7 +88,7 @@ def test_sums_over_rows_in_one_launch_or_two(rows: int, columns: int, dtype: str
     x = Tensor(a, device=DEVICE, requires_grad=False)
     launched = Launches()
     near(x.sum(axis=0), a.astype("float64").sum(axis=0), dtype, 40)
-    assert launched.are(*["column_sum"] * (1 if rows <= 256 else 2))
+    assert launched.are(*["reduce_columns"] * (1 if rows <= 256 else 2))
 
 
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +110,7 @@ def test_the_gradient_of_a_norms_weight_reads_each_operand_once(rows: int, colum
     out = FUNCTIONS[name](x, weight, eps=1e-3)
     launched = Launches()
     out.backward(Tensor(g, device=DEVICE, requires_grad=False))
-    assert launched.are("norm_weight_gradient", leaving_out="column_sum")
+    assert launched.are("norm_weight_gradient", leaving_out="reduce_columns")
     assert weight.grad is not None
     near(weight.grad, weight_gradient(name, g.astype("float64"), a.astype("float64"), 1e-3), dtype, 40)
 

@@ -63,7 +63,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
     element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
     total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if family.file not in ("elementwise", "rows", "columns") and name not in UNTYPED:
+        if family.file not in ("elementwise", "rows", "reductions") and name not in UNTYPED:
             index = "Long" if name in ("gather", "scatter_add") else ""
             packs = [str(16 // itemsize)] if name in ("gather", "sgd", "adam") else []
             counters = ("int", "Long") if name in ("im2col", "col2im") else ("",)

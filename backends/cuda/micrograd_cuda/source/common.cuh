@@ -10,6 +10,7 @@ typedef long long Long;
 
 struct Half { unsigned short bits; };      // IEEE 754 binary16
 struct Bfloat16 { unsigned short bits; };  // the upper half of a binary32
+struct Bool { unsigned char value; };      // of results: 0 or 1
 
 #ifndef MICROGRAD_HOST
 __device__ __forceinline__ float widen(Half x) {
@@ -35,10 +36,12 @@ __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ void narrow(float x, float& out) { out = x; }
 __device__ __forceinline__ void narrow(double x, double& out) { out = x; }
+__device__ __forceinline__ void narrow(bool x, Bool& out) { out.value = x; }
 
 // The type in which elements of T are computed and accumulated.
 template <class T> struct WideOf { typedef float type; };
 template <> struct WideOf<double> { typedef double type; };
+template <> struct WideOf<Bool> { typedef bool type; };
 template <class T> using Wide = typename WideOf<T>::type;
 
 template <class T> __device__ __forceinline__ T narrowed(Wide<T> x) {
@@ -96,7 +99,10 @@ template <class T, int V> __device__ __forceinline__ void store(T* to, const Pac
     constexpr int W = WIDEST<T, V>;
 #pragma unroll
     for (int v = 0; v < V; v += W) {
-        if constexpr (W == 1) {
+        if constexpr (W * sizeof(T) < 4) {
+#pragma unroll
+            for (int w = 0; w < W; ++w) to[v + w] = pack.at[v + w];
+        } else if constexpr (W == 1) {
             to[v] = pack.at[v];
         } else {
             typedef Words<W * static_cast<int>(sizeof(T))> Part;
@@ -111,9 +117,19 @@ template <class T, int V> __device__ __forceinline__ void store(T* to, const Pac
 
 struct Sum {
     template <class A> static __device__ __forceinline__ A of(A x, A y) { return x + y; }
+    template <class A> static __device__ __forceinline__ A first() { return A(0); }
+};
+struct Product {
+    template <class A> static __device__ __forceinline__ A of(A x, A y) { return x * y; }
+    template <class A> static __device__ __forceinline__ A first() { return A(1); }
 };
 struct Max {  // NaN wins
     template <class A> static __device__ __forceinline__ A of(A x, A y) { return x > y || x != x ? x : y; }
+    template <class A> static __device__ __forceinline__ A first() { return -infinity<A>(); }
+};
+struct Min {
+    template <class A> static __device__ __forceinline__ A of(A x, A y) { return x < y || x != x ? x : y; }
+    template <class A> static __device__ __forceinline__ A first() { return infinity<A>(); }
 };
 
 // Up to 32 threads exchange registers; the warps of a larger group meet in shared memory.

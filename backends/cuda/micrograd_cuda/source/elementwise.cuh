@@ -5,6 +5,10 @@
 
 #define UNARY(Name, expression) \
     struct Name { template <class A> static __device__ __forceinline__ A of(A x) { return expression; } };
+#define PREDICATE(Name, expression) \
+    struct Name { template <class A> static __device__ __forceinline__ bool of(A x) { return expression; } };
+#define RELATION(Name, expression) \
+    struct Name { template <class A> static __device__ __forceinline__ bool of(A x, A y) { return expression; } };
 #define BINARY(Name, expression) \
     struct Name { template <class A> static __device__ __forceinline__ A of(A x, A y) { return expression; } };
 
@@ -47,7 +51,38 @@ template <class A> __device__ __forceinline__ A quotient_of(A x, A y) {
     return quotient - below > A(0.5) ? below + A(1) : below;
 }
 
+// In terms of the larger one nothing overflows; an infinity wins over NaN.
+template <class A> __device__ __forceinline__ A hypotenuse(A x, A y) {
+    const A a = fabs(x), b = fabs(y), top = a > b ? a : b, other = a > b ? b : a;
+    if (a == infinity<A>() || b == infinity<A>()) return infinity<A>();
+    if (top == 0) return a + b;
+    const A ratio = other / top;
+    return top * sqrt(A(1) + ratio * ratio);
+}
+template <class A> __device__ __forceinline__ A sum_of_two_exponentials(A x, A y) {
+    if (x == y) return x + A(0.69314718055994530942);  // also two infinities
+    return (x > y || x != x ? x : y) + log1p(exp(-fabs(x - y)));
+}
+
 UNARY(Negative, -x)
+UNARY(Abs, fabs(x))
+UNARY(Sign, x > 0 ? A(1) : x < 0 ? A(-1) : x == 0 ? A(0) : x)
+UNARY(Reciprocal, A(1) / x)
+UNARY(Floor, floor(x))
+UNARY(Ceil, ceil(x))
+UNARY(Trunc, trunc(x))
+UNARY(Round, rint(x))
+UNARY(Log2, log2(x))
+UNARY(Log10, log10(x))
+UNARY(Tan, tan(x))
+UNARY(Asin, asin(x))
+UNARY(Acos, acos(x))
+UNARY(Atan, atan(x))
+UNARY(Sinh, sinh(x))
+UNARY(Cosh, cosh(x))
+UNARY(Asinh, asinh(x))
+UNARY(Acosh, acosh(x))
+UNARY(Atanh, atanh(x))
 UNARY(Square, x * x)
 UNARY(Exp, exp(x))
 UNARY(Expm1, expm1(x))
@@ -75,11 +110,31 @@ BINARY(Remainder, rest_of(x, y))
 BINARY(FloorDivide, quotient_of(x, y))
 BINARY(Maximum, x > y || x != x ? x : y)
 BINARY(Minimum, x < y || x != x ? x : y)
+BINARY(Hypot, hypotenuse(x, y))
+BINARY(Atan2, atan2(x, y))
+BINARY(Copysign, copysign(x, y))
+BINARY(Logaddexp, sum_of_two_exponentials(x, y))
+BINARY(Nextafter, nextafter(x, y))
 // Cotangent x, and what the function was given (relu: gave) y.
 BINARY(ReluGradient, y > 0 ? x : A(0))
 BINARY(GeluGradient, x * (normal_distribution(y) + y * normal_density(y)))
 BINARY(GeluTanhGradient, x * gelu_tanh_slope(y))
 BINARY(SiluGradient, x * silu_slope(y))
+
+PREDICATE(IsNan, x != x)
+PREDICATE(IsInf, fabs(x) == infinity<A>())
+PREDICATE(IsFinite, x - x == 0)
+PREDICATE(SignBit, copysign(A(1), x) < 0)
+PREDICATE(Not, x == 0)
+RELATION(Less, x < y)
+RELATION(LessEqual, x <= y)
+RELATION(Greater, x > y)
+RELATION(GreaterEqual, x >= y)
+RELATION(Equal, x == y)
+RELATION(NotEqual, x != y)
+RELATION(And, x != 0 && y != 0)
+RELATION(Or, x != 0 || y != 0)
+RELATION(Xor, (x != 0) != (y != 0))
 
 // ── the kernels ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,18 +221,18 @@ __device__ __forceinline__ void unary(O* out, const T* x, const Geometry<Index, 
 
 enum Scalar { NEITHER, FIRST, SECOND };  // which operand is a Python number
 
-template <class F, class T, Scalar SCALAR, class Index, int NDIM, int V, int W, int W2>
+template <class F, class T, class O, Scalar SCALAR, class Index, int NDIM, int V, int W, int W2>
 __device__ __forceinline__ void binary(
-    T* out, const T* x, const T* y, double number, const Geometry<Index, NDIM, 2>& geometry) {
+    O* out, const T* x, const T* y, double number, const Geometry<Index, NDIM, 2>& geometry) {
     const Wide<T> constant = weak<T>(number);
     for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[2]) {
         Wide<T> a[V], b[V];
         if constexpr (SCALAR != FIRST) fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
         if constexpr (SCALAR != SECOND) fetch<T, V, W2>(y + offset[1], geometry.stride[1][NDIM - 1] == 0, count, b);
-        Pack<T, V> result;
+        Pack<O, V> result;
 #pragma unroll
         for (int v = 0; v < V; ++v)
-            result.at[v] = narrowed<T>(F::of(SCALAR == FIRST ? constant : a[v], SCALAR == SECOND ? constant : b[v]));
+            result.at[v] = narrowed<O>(F::of(SCALAR == FIRST ? constant : a[v], SCALAR == SECOND ? constant : b[v]));
         put(out + i * V, count, result);
     });
 }

@@ -270,7 +270,7 @@ __device__ __forceinline__ void norm(
         share.each([&](Long column, const auto& values) {
             A w[V], b[V];
             fetch_or<T, V>(weight, column, A(1), w);
-            fetch_or<T, V>(bias, column, A(0), b);
+            fetch_or<T, V>(bias, column, A(-0.0), b);  // which leaves a zero its sign
             Pack<T, V> pack;
 #pragma unroll
             for (int v = 0; v < V; ++v)
@@ -314,7 +314,7 @@ __device__ __forceinline__ void norm_gradient(
     });
 }
 
-// g * h summed over the rows that a group of threads takes: one row of `to` for each group, which `column_sum` adds up.
+// g * h summed over the rows that a group of threads takes: one row of `to` for each group, which `reduce_columns` adds up.
 // Each operand is read once. A thread keeps the sums of its columns; of rows too long for that they are in `to`.
 template <class T, bool CENTERED, int G, int ITEMS, int V>
 __device__ __forceinline__ void norm_weight_gradient(

@@ -1,0 +1,45 @@
+"""`benchmarks/gpu/run.sh`: red without a GPU, and not to be stopped by other people's plugins."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from micrograd_core import Device
+
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu" / "run.sh"
+pytestmark = pytest.mark.skipif(shutil.which("timeout") is None, reason="the script wants GNU's timeout")
+
+
+def run(folder: Path, **environment: str) -> tuple[int, str]:
+    known = {"PYTHON": sys.executable, "OUT": str(folder / "out"), "RESULTS": str(folder), "WHEELS": str(folder)}
+    done = subprocess.run(
+        ["bash", str(SCRIPT)], env={**os.environ, **known, **environment}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(Device.is_cuda_available(), reason="there is a GPU")
+def test_without_a_gpu_the_kernels_fail_and_the_reason_is_said(tmp_path: Path) -> None:
+    status, told = run(tmp_path, STEPS="kernels")
+    assert status == 1
+    assert "kernels            FAILS" in told
+    assert "CUDA device 'cuda:0' is unavailable" in told
+
+
+def test_plugins_that_warn_do_not_end_a_step(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(
+        "import warnings\ndef pytest_configure(config): warnings.warn('xdist is active')\n", encoding="utf-8"
+    )
+    python_path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    status, told = run(
+        tmp_path, DEVICE="cpu", STEPS="kernels", PYTEST_ADDOPTS="-n0 -k test_older_cusolvers", PYTEST_PLUGINS="noisy",
+        PYTHONPATH=python_path,
+    )  # fmt: skip
+    assert status == 0, told
+    assert "kernels            holds" in told
