@@ -73,6 +73,8 @@ def table(
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
     found |= reductions.table()
+    double = xp.empty(0, dtype=xp.float64).dtype
+    found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
     found["complex"] = complex_(xp)
     # Methods, without what the namespace's functions of these names add to each call.
@@ -197,6 +199,22 @@ class Elementwise:
         """Squares are common, and a multiplication each."""
         general, square = self.binary("Pow", self.xp.pow), self.unary("Square", self.xp.square)
         return lambda x, n: square(x) if is_number(n) and n == 2 else general(x, n)
+
+
+IN_DOUBLE: Final = ("argmax", "argmin", "var", "std", "cumulative_sum", "cumulative_prod")
+"""Functions that are CuPy's. In float32 it takes what is subnormal for 0."""
+
+
+def in_double(function: Kernel, astype: Kernel, double: Any) -> Kernel:
+    """`function` of narrower floats as of float64, and rounded at the end."""
+
+    def kernel(x: Any, **params: Any) -> Any:
+        if name_of(x.dtype) not in ("float16", "bfloat16", "float32"):
+            return function(x, **params)
+        result = function(astype(x, dtype=double), **params)
+        return astype(result, dtype=x.dtype) if result.dtype.kind == "f" else result
+
+    return kernel
 
 
 def of_truths(function: Kernel, not_equal: Kernel) -> Kernel:

@@ -266,7 +266,10 @@ def _shares(k: Table, x: Any, *, axis: Any) -> Any:
 
 
 def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis=axis)
 
 
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
