@@ -12,10 +12,10 @@ import math
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -310,17 +310,28 @@ if hasattr(os, "register_at_fork"):
 
 ALIGNED: Final = 64
 """Ranges of threads begin at multiples of this, where there are enough units: no two write to one cache line."""
+RANGES: Final = 8
+"""For each thread: one that comes late, because another program has its core, takes fewer."""
 
 
 def shared(part: Callable[..., Any], count: int, *arrays: Any) -> None:
-    """All units of a nest, by all threads, each a range of its own: so results do not depend on how many there are."""
+    """All units of a nest, by all threads, in ranges. Results do not depend on who takes which."""
     threads = min(_Threads.count, count)
-    step = -(-count // threads)
+    step = -(-count // (threads * RANGES if threads > 1 else 1))
     if step > ALIGNED:
         step = -(-step // ALIGNED) * ALIGNED
-    bounds = [*range(0, count, step), count]
-    pool = _Threads.of_process() if len(bounds) > 2 else None
-    waiting = [pool.submit(part, *pair, *arrays) for pair in pairwise(bounds[1:])] if pool else []
-    part(bounds[0], bounds[1], *arrays)
-    for each in waiting:
-        each.result()
+    left = deque(range(0, count, step))
+
+    def take() -> None:
+        while left:
+            try:
+                begin = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            part(begin, min(begin + step, count), *arrays)
+
+    helpers = [_Threads.of_process().submit(take) for _ in range(min(threads, len(left)) - 1)]
+    take()
+    for each in helpers:
+        if not each.cancel():
+            each.result()

@@ -79,14 +79,14 @@ def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
     return kernel
 
 
-def kernels(others: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """All `OPERATIONS`; compositions for what the other kernels have not."""
+def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
+    """All `OPERATIONS`, some by compositions of one's own; where the other kernels have none, the op table's is left."""
 
     def declines(*operands: Any, **params: Any) -> Any:
         return NotImplemented
 
     return {
-        name: compiled(operation(name), others.get(name, declines))
+        name: compiled(compositions.get(name) or operation(name), others.get(name, declines))
         for name in OPERATIONS
         if name in others or find_spec("llvmlite") is not None
     }

@@ -15,7 +15,7 @@ import numpy as np
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import eager, random
 from micrograd_cpu.half import Half, as_half, once, rounding_once
-from micrograd_cpu.networks import NETWORKS
+from micrograd_cpu.networks import COMPOSED, NETWORKS
 
 Shape = tuple[int, ...]
 
@@ -444,4 +444,4 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
     **random.KERNELS,
 }
-KERNELS.update(eager.kernels(KERNELS))
+KERNELS.update(eager.kernels(KERNELS, COMPOSED))

@@ -151,6 +151,7 @@ class Printer(Scalars):
     def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.sizes, self.read_sizes = sizes, set[int]()
+        self.contracts = sizes is not None  # of one operation, the formula is ours; of a program it is the user's
         self.careful, self.noted = careful, False
         self.nest, self.tile = nest, tiles(nest)
         self.block, self.blocks = "entry", 0
