@@ -101,7 +101,7 @@ FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
 SELECTIONS: Final = "clip maximum minimum max min sort"
 ADDITIONS: Final = (
-    "cumulative_sum linear cross_entropy nll_loss layer_norm softmax_gradient standardize_gradient "
+    "cumulative_sum linear cross_entropy nll_loss layer_norm softmax_gradient standardize standardize_gradient "
     "cross_entropy_gradient embedding_gradient"
 )
 ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
@@ -115,9 +115,11 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "ones": frozenset(ALGORITHMS),
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
-    "small": frozenset(["silu", "silu_gradient", "standardize_gradient", *ALGORITHMS]),
+    "small": frozenset(["silu", "silu_gradient", "standardize_gradient", "rms_norm_gradient", *ALGORITHMS]),
     "huge": frozenset(
-        "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
+        "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss rms_norm_gradient "
+        "rms_norm_weight_gradient".split()
+        + ALGORITHMS
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     TWICE: frozenset({"cross_entropy_gradient"}),

@@ -1,8 +1,8 @@
 """Operations as compiled nests, one by one: what `jit` does for programs, for those that are worth it alone.
 
-A kernel here is made from a composition. It is compiled once for all sizes: a program is made for axes whose lengths are
-primes, and what is a product of these in its nests is read from memory (`llvm.Sizes`). To be sure that nothing else
-depends on a length, that is done twice, with other primes, and must give the same text. Which numbers come out is
+A kernel here is made from a composition. It is compiled once for all sizes: a program is made for axes whose lengths
+are primes, and what is a product of these in its nests is read from memory (`llvm.Sizes`). To be sure that nothing
+else depends on a length, that is done twice, with other primes, and must give the same text. Which numbers come out is
 decided by shapes, dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to
 another kernel, always.
 """
@@ -45,7 +45,7 @@ def operation(name: str) -> Compose:
 
 
 OPERATIONS: Final = (
-    "elu", "erf", "erfc", "gelu", "gelu_gradient", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid",
+    "erf", "erfc", "gelu", "gelu_gradient", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid",
     "log_softmax", "log_softmax_gradient", "logsumexp", "mish", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax", "softmax_gradient", "softplus",
     "standardize", "standardize_gradient",
@@ -64,9 +64,10 @@ def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
         x = operands[0]
         if x.__class__ is not array or x.size < SMALL:
             return otherwise(*operands, **params)
-        key = *params.values(), *[
-            (y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands
-        ]
+        key = (
+            *params.values(),
+            *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
+        )
         run = runs.get(key)
         if run is None:
             if len(runs) >= KINDS:
@@ -80,7 +81,7 @@ def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
-    """All `OPERATIONS`, some by compositions of one's own; where the other kernels have none, the op table's is left."""
+    """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
 
     def declines(*operands: Any, **params: Any) -> Any:
         return NotImplemented
@@ -152,7 +153,7 @@ def _laid(x: Any) -> str:
 
 
 def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], primes: dict[int, int]) -> Made | None:
-    from micrograd_core.compiler.fusion import Call, plan
+    from micrograd_core.compiler.fusion import Run, plan
     from micrograd_core.compiler.passes import optimized
     from micrograd_core.compiler.program import Ref
     from micrograd_core.compiler.writer import Unwritten, Writer
@@ -176,12 +177,13 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     except (Unwritten, LookupError, AttributeError, TypeError, ValueError, MicrogradError):  # which the kernel words
         return None
     planned = plan(program, layouts, covers)
-    if any(isinstance(step, Call) for step in planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
+    runs = [step for step in planned.steps if isinstance(step, Run)]
+    if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
         return None
-    nests = [step.nest for step in planned.steps]
+    nests = [step.nest for step in runs]
     sizes = Sizes(tuple(primes.values()))
     text = "\n".join([module(nests, sizes), *[entries(i, nest, sizes) for i, nest in enumerate(nests)]])
-    types = {n: type for step in planned.steps for n, type in zip(step.outputs, step.types, strict=True)}
+    types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
     return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
 
 

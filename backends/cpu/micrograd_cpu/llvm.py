@@ -36,8 +36,8 @@ SHORT: Final = 64
 class Sizes:
     """Numbers of nests that a function reads from memory when it is called: products of the primes that were given.
 
-    Who makes a program for axes of such lengths gets functions for axes of any: lengths, strides and counts of what lies
-    in memory are products of lengths, and a product of primes says of which.
+    Who makes a program for axes of such lengths gets functions for axes of any: lengths, strides and counts of what
+    lies in memory are products of lengths, and a product of primes says of which.
     """
 
     def __init__(self, primes: Sequence[int] = ()) -> None:
