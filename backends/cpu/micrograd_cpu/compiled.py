@@ -12,10 +12,10 @@ import math
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +28,7 @@ from micrograd_core.compiler.program import Program, Ref, native, operation, str
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import module, units
+from micrograd_cpu.llvm import Sizes, module, units
 from micrograd_cpu.scalars import covers
 
 DATA: Final = object.__basicsize__
@@ -237,7 +237,7 @@ def _functions(nests: Sequence[Nest]) -> Sequence[tuple[Callable[..., Any], Call
     from micrograd_cpu.objects import library
 
     names = [f"{kind}{i}" for i in range(len(nests)) for kind in ("all", "part")]
-    held = library("\n".join([module(nests), *[_entries(i, nest) for i, nest in enumerate(nests)]]), names)
+    held = library("\n".join([module(nests), *[entries(i, nest) for i, nest in enumerate(nests)]]), names)
     found = []
     for i, nest in enumerate(nests):
         arrays = [ctypes.py_object for x in nest.buffers if x.role != "scratch"]
@@ -249,10 +249,11 @@ def _functions(nests: Sequence[Nest]) -> Sequence[tuple[Callable[..., Any], Call
     return found
 
 
-def _entries(i: int, nest: Nest) -> str:
-    """``@all0(arrays)`` and ``@part0(begin, end, arrays)``, which take arrays as Python's objects.
+def entries(i: int, nest: Nest, sizes: Sizes | None = None) -> str:
+    """``@part0(begin, end, arrays)`` and ``@all0(arrays)``, which take arrays as Python's objects.
 
-    To ask an array for its address from Python takes longer than to multiply small ones.
+    To ask an array for its address from Python takes longer than to multiply small ones. Where there are `sizes`, the
+    first takes them before the arrays, and there is no second.
     """
     count = sum(x.role != "scratch" for x in nest.buffers)
     objects = ", ".join(f"ptr %o{n}" for n in range(count))
@@ -260,12 +261,17 @@ def _entries(i: int, nest: Nest) -> str:
         f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
     )
     given = "".join(f", ptr %d{n}" for n in range(count))
-    return (
+    if sizes is not None:
+        objects, given = f"ptr %sizes, {objects}", f", ptr %sizes{given}"
+    whole = (
         f"define void @all{i}({objects}) {{\n{addresses}"
         f"  call void @nest{i}(i64 0, i64 {units(nest)}{given})\n  ret void\n}}\n"
+    )
+    part = (
         f"define void @part{i}(i64 %begin, i64 %end, {objects}) {{\n{addresses}"
         f"  call void @nest{i}(i64 %begin, i64 %end{given})\n  ret void\n}}\n"
     )
+    return whole + part if sizes is None else part
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -304,17 +310,28 @@ if hasattr(os, "register_at_fork"):
 
 ALIGNED: Final = 64
 """Ranges of threads begin at multiples of this, where there are enough units: no two write to one cache line."""
+RANGES: Final = 8
+"""For each thread: one that comes late, because another program has its core, takes fewer."""
 
 
 def shared(part: Callable[..., Any], count: int, *arrays: Any) -> None:
-    """All units of a nest, by all threads, each a range of its own: so results do not depend on how many there are."""
+    """All units of a nest, by all threads, in ranges. Results do not depend on who takes which."""
     threads = min(_Threads.count, count)
-    step = -(-count // threads)
+    step = -(-count // (threads * RANGES if threads > 1 else 1))
     if step > ALIGNED:
         step = -(-step // ALIGNED) * ALIGNED
-    bounds = [*range(0, count, step), count]
-    pool = _Threads.of_process() if len(bounds) > 2 else None
-    waiting = [pool.submit(part, *pair, *arrays) for pair in pairwise(bounds[1:])] if pool else []
-    part(bounds[0], bounds[1], *arrays)
-    for each in waiting:
-        each.result()
+    left = deque(range(0, count, step))
+
+    def take() -> None:
+        while left:
+            try:
+                begin = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            part(begin, min(begin + step, count), *arrays)
+
+    helpers = [_Threads.of_process().submit(take) for _ in range(min(threads, len(left)) - 1)]
+    take()
+    for each in helpers:
+        if not each.cancel():
+            each.result()

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
-from micrograd_cpu import random
+from micrograd_cpu import eager, random
 from micrograd_cpu.half import Half, as_half, once, rounding_once
-from micrograd_cpu.networks import NETWORKS
+from micrograd_cpu.networks import COMPOSED, NETWORKS
 
 Shape = tuple[int, ...]
 
@@ -444,3 +444,4 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
     **random.KERNELS,
 }
+KERNELS.update(eager.kernels(KERNELS, COMPOSED))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref
-from micrograd_core.dtypes import DType, float64
+from micrograd_core.dtypes import DType, bool_, float64
 from micrograd_cpu.mathematics import definition
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
@@ -21,6 +21,8 @@ TILE: Final = 128
 """Rows in a tile."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""
+ROUND: Final = 256
+"""Numbers by which scratch memory grows that is for rows of several lengths."""
 BLOCK: Final = 512
 """Floats that are added before their sum is added to the others, in float64: it bounds how errors grow.
 
@@ -31,16 +33,46 @@ SHORT: Final = 64
 """The same where a vector holds sums of different rows, and not some partial sums of one."""
 
 
-def module(nests: Sequence[Nest]) -> str:
+class Sizes:
+    """Numbers of nests that a function reads from memory when it is called: products of the primes that were given.
+
+    Who makes a program for axes of such lengths gets functions for axes of any: lengths, strides and counts of what
+    lies in memory are products of lengths, and a product of primes says of which.
+    """
+
+    def __init__(self, primes: Sequence[int] = ()) -> None:
+        self.primes = primes
+        self.found: list[int] = []
+
+    def factors(self, value: float) -> list[int] | None:
+        """The primes that a number is a product of, its sign aside; ``None`` where it is another."""
+        found: list[int] = []
+        if not self.primes or not 1 < abs(value) < math.inf or value != int(value):
+            return None
+        rest = abs(int(value))
+        for prime in self.primes:
+            while not rest % prime:
+                found.append(prime)
+                rest //= prime
+        return found if rest == 1 else None
+
+    def position(self, value: int) -> int:
+        """Where in memory the number stands for which this does."""
+        if value not in self.found:
+            self.found.append(value)
+        return self.found.index(value)
+
+
+def module(nests: Sequence[Nest], sizes: Sizes | None = None) -> str:
     """The IR of a program's nests."""
     declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()
     for i, nest in enumerate(nests):
-        printers = {f"fast{i}": Printer(nest)}
+        printers = {f"fast{i}": Printer(nest, sizes=sizes)}
         texts.append(printers[f"fast{i}"].text(f"fast{i}"))
         if printers[f"fast{i}"].noted:
-            printers[f"careful{i}"] = Printer(nest, careful=True)
+            printers[f"careful{i}"] = Printer(nest, careful=True, sizes=sizes)
             texts.append(printers[f"careful{i}"].text(f"careful{i}"))
-        texts.append(_either(i, nest, len(printers) > 1))
+        texts.append(_either(i, nest, len(printers) > 1, sizes))
         for printer in printers.values():
             declared |= printer.declared
             functions |= printer.functions
@@ -51,20 +83,21 @@ def module(nests: Sequence[Nest]) -> str:
     return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
 
 
-def arguments(nest: Nest) -> str:
-    """Of a nest's function: the range of units, then pointers."""
+def arguments(nest: Nest, sizes: Sizes | None = None) -> str:
+    """Of a nest's function: the range of units, `Sizes` if there are some, then pointers."""
     pointers = [
         f"ptr noalias {'readonly ' if x.role == 'in' else ''}%p{i}"
         for i, x in enumerate(nest.buffers)
         if x.role != "scratch"
     ]
-    return ", ".join(["i64 %begin", "i64 %end", *pointers])
+    given = ["i64 %begin", "i64 %end"] if sizes is None else ["i64 %begin", "i64 %end", "ptr noalias readonly %sizes"]
+    return ", ".join([*given, *pointers])
 
 
-def _either(i: int, nest: Nest, careful: bool) -> str:
+def _either(i: int, nest: Nest, careful: bool, sizes: Sizes | None) -> str:
     """``@nest0``: fast, and again with care where that finds large arguments. No output is an input."""
-    given = ", ".join(each.split()[0] + " " + each.split()[-1] for each in arguments(nest).split(", "))
-    lines = [f"define void @nest{i}({arguments(nest)}) nounwind {{", f"  %far = call i32 @fast{i}({given})"]
+    given = ", ".join(each.split()[0] + " " + each.split()[-1] for each in arguments(nest, sizes).split(", "))
+    lines = [f"define void @nest{i}({arguments(nest, sizes)}) nounwind {{", f"  %far = call i32 @fast{i}({given})"]
     if careful:
         lines += ["  %again = icmp ne i32 %far, 0", "  br i1 %again, label %large, label %done", "large:"]
         lines += [f"  %none = call i32 @careful{i}({given})", "  br label %done", "done:"]
@@ -92,11 +125,11 @@ def tiles(nest: Nest) -> int:
     return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
 
 
-def units(nest: Nest) -> int:
-    """How many units a nest has."""
+def units(nest: Nest, width: int | None = None) -> int:
+    """How many units a nest has, with tiles of a width that is its own, or another's."""
     if not nest.reduced:
         return math.prod(nest.kept) if len(nest.kept) < 2 else math.prod(nest.kept[:-1])
-    width = tiles(nest)
+    width = tiles(nest) if width is None else width
     if not width:
         return math.prod(nest.kept)
     return math.prod(nest.kept[:-1]) * -(-nest.kept[-1] // width)
@@ -115,8 +148,10 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
 class Printer(Scalars):
     """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
 
-    def __init__(self, nest: Nest, careful: bool = False) -> None:
+    def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
         super().__init__()
+        self.sizes, self.read_sizes = sizes, set[int]()
+        self.contracts = sizes is not None  # of one operation, the formula is ours; of a program it is the user's
         self.careful, self.noted = careful, False
         self.nest, self.tile = nest, tiles(nest)
         self.block, self.blocks = "entry", 0
@@ -162,15 +197,24 @@ class Printer(Scalars):
         """The address of a number."""
         return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
 
+    def size(self, value: int) -> str:
+        """A length, stride or count: itself, or where it stands for another, that."""
+        if self.sizes is None or self.sizes.factors(value) is None:
+            return str(value)
+        position = self.sizes.position(int(value))
+        self.read_sizes.add(position)
+        return f"%s{position}"
+
     def address(self, place: Place) -> str:
         """``offset + sum(stride * counter)``."""
         total = ""
         for stride, counter in zip(place.strides, self.counters, strict=True):
             if stride:
-                term = counter if stride == 1 else self.emit(f"mul nsw i64 {counter}, {stride}")
+                term = counter if stride == 1 else self.emit(f"mul nsw i64 {counter}, {self.size(stride)}")
                 total = self.emit(f"add nsw i64 {total}, {term}") if total else term
         if place.offset:
-            total = self.emit(f"add nsw i64 {total}, {place.offset}") if total else str(place.offset)
+            offset = self.size(place.offset)
+            total = self.emit(f"add nsw i64 {total}, {offset}") if total else offset
         return total or "0"
 
     # ── the function ─────────────────────────────────────────────────────────────────────────────────────────
@@ -180,15 +224,20 @@ class Printer(Scalars):
         nest = self.nest
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
-                count = math.prod(nest.reduced) * max(self.tile, 1)
-                self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], count)
+                row = math.prod(nest.reduced)
+                row = row if self.sizes is None else -(-row // ROUND) * ROUND
+                self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], row * max(self.tile, 1))
         self.loop("%begin", "%end", self.unit)
         result = "0"
         if self.noted:
             self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
             result = self.emit("load i32, ptr %far")
-        head = f"define internal i32 @{name}({arguments(nest)}) nounwind {{"
-        return "\n".join([head, "entry:", *self.allocas, *self.lines, f"  ret i32 {result}", "}"])
+        head = f"define internal i32 @{name}({arguments(nest, self.sizes)}) nounwind {{"
+        read = [
+            f"  %at{i} = getelementptr i64, ptr %sizes, i64 {i}\n  %s{i} = load i64, ptr %at{i}"
+            for i in sorted(self.read_sizes)
+        ]
+        return "\n".join([head, "entry:", *self.allocas, *read, *self.lines, f"  ret i32 {result}", "}"])
 
     def note(self, far: str) -> None:
         """An argument may be too large for a loop without branches: remember it."""
@@ -200,13 +249,13 @@ class Printer(Scalars):
         """An element, a row, or a tile of rows."""
         kept, nest = self.nest.kept, self.nest
         if nest.reduced and not self.tile:
-            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
+            self.counters = [*self.unravelled(counter, list(map(self.size, kept))), *["0"] * len(nest.reduced)]
             self.parts()
         elif nest.reduced:
-            count = -(-kept[-1] // self.tile)
-            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
+            count = self.times(kept[-1], self.tile)
+            *outer, tile = self.unravelled(counter, [*map(self.size, kept[:-1]), count])
             first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
-            left = self.emit(f"sub nsw i64 {kept[-1]}, {first}")
+            left = self.emit(f"sub nsw i64 {self.size(kept[-1])}, {first}")
             lanes = self.intrinsic("smin", "i64", left, str(self.tile))
             self.counters = [*outer, "", *["0"] * len(nest.reduced)]
             self.first, self.lanes = first, lanes
@@ -215,16 +264,23 @@ class Printer(Scalars):
             self.counters = [counter] * len(kept)
             self.line_by_line(nest.parts[0].lines)
         else:
-            outer = self.unravelled(counter, kept[:-1])
+            outer = self.unravelled(counter, list(map(self.size, kept[:-1])))
 
             def along(last: str) -> None:
                 self.counters = [*outer, last]
                 self.values = {}
                 self.line_by_line(nest.parts[0].lines)
 
-            self.loop("0", str(kept[-1]), along)
+            self.loop("0", self.size(kept[-1]), along)
 
-    def unravelled(self, counter: str, lengths: Sequence[int]) -> list[str]:
+    def times(self, length: int, step: int) -> str:
+        """How often a step is taken along an axis, the last time perhaps in part."""
+        text = self.size(length)
+        if text == str(length):
+            return str(-(-length // step))
+        return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {text}, {step - 1}')}, {step}")
+
+    def unravelled(self, counter: str, lengths: Sequence[str]) -> list[str]:
         """The counters of several axes from that of all."""
         found: list[str] = []
         for i, length in enumerate(reversed(lengths)):
@@ -320,13 +376,13 @@ class Printer(Scalars):
                 over(lambda: begin(sums, totals))
                 first = self.emit(f"mul nsw i64 {counter}, {length_of_block}")
                 after = self.emit(f"add nsw i64 {first}, {length_of_block}")
-                self.loop(first, self.intrinsic("smin", "i64", after, str(nest.reduced[axis])), turn)
+                self.loop(first, self.intrinsic("smin", "i64", after, self.size(nest.reduced[axis])), turn)
                 over(flush)
 
             if axis == axis_of_blocks and sums:
-                self.loop("0", str(-(-nest.reduced[axis] // length_of_block)), block)
+                self.loop("0", self.times(nest.reduced[axis], length_of_block), block)
             else:
-                self.loop("0", str(nest.reduced[axis]), turn)
+                self.loop("0", self.size(nest.reduced[axis]), turn)
 
         if reductions:
             over(lambda: begin(reductions, {**totals, **wide}))
@@ -366,13 +422,22 @@ class Printer(Scalars):
     def operand(self, x: Ref | Number) -> str:
         """The value of an operand."""
         if isinstance(x, Number):
-            return constant(x.value, x.dtype)
+            return self.known(x.value, x.dtype)
         found = self.values.get(x.number)
         if found is None:  # a row's, in a tile
             base, dtype = self.stacked[x.number]
             found = self.load(self.at(base, MEMORY[dtype.name], self.lane), dtype)
             self.values[x.number] = found
         return found
+
+    def known(self, value: Any, dtype: DType) -> str:
+        """A number of the program; one that counts elements may stand for another."""
+        type = TYPES[dtype.name]
+        if dtype is bool_ or self.sizes is None or self.sizes.factors(value) is None:
+            return constant(value, dtype)
+        if dtype.is_floating:
+            return self.rounded(self.emit(f"sitofp i64 {self.size(value)} to {type}"), dtype)
+        return self.size(value) if type == "i64" else self.emit(f"trunc i64 {self.size(value)} to {type}")
 
     def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
         """The lines of a part."""

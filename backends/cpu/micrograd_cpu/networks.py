@@ -10,8 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from micrograd_core.dtypes import float32
 from micrograd_core.errors import IndexingError
 from micrograd_core.ops.network.activations import CUBIC
+from micrograd_cpu.eager import compiled
 from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]
@@ -186,6 +188,32 @@ def _normal(x: Any) -> tuple[Any, Any]:
     tail *= gauss  # 2 * (1 - Phi(|x|)), of which twice the half is taken
     tail *= 0.5
     return np.where(x > 0, 1 - tail, tail), gauss
+
+
+def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
+    """The same for float32, of primitives."""
+    gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
+    t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
+    terms, power = list[Any](reversed(_SCALED_ERFC)), t
+    while len(terms) > 1:  # in pairs: processors compute what does not wait for each other at once
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [k.add(k.multiply(power, odd), even) for even, odd in pairs] + terms[len(terms) // 2 * 2 :]
+        power = k.multiply(power, power)
+    tail = k.multiply(k.multiply(t, gauss), k.multiply(terms[0], 0.5))
+    return k.where(k.less(0, x), k.subtract(1, tail), tail), gauss
+
+
+def _gelu_composed(k: Any, x: Any, *, approximate: str) -> Any:
+    if approximate != "none" or x.dtype is not float32:
+        return k.gelu(x, approximate=approximate)
+    return k.multiply(_normal_composed(k, x)[0], x)
+
+
+def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
+    if approximate != "none" or x.dtype is not float32:
+        return k.gelu_gradient(g, x, approximate=approximate)
+    cdf, gauss = _normal_composed(k, x)
+    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
 
 
 @in_float32
@@ -504,6 +532,31 @@ def _exponentials(x: Any, axis: int) -> tuple[Any, Any, Any]:
     return e, _sum(e, axis=axis, keepdims=True), top
 
 
+def _levels_composed(k: Any, x: Any, *, axis: int) -> tuple[Any, Any]:
+    top = k.max(x, axis=(axis,), keepdims=True)
+    return k.log(k.sum(k.exp(k.subtract(x, top)), axis=(axis,), keepdims=True)), top
+
+
+def _levels(x: Any, *, axis: int) -> tuple[Any, Any]:
+    """The logarithm of the sum of ``exp(x - max)``, and the maximum."""
+    _, total, top = _exponentials(x, axis)
+    return np.log(total), top
+
+
+def _scaled_softmax_composed(k: Any, x: Any, share: Any, *, axis: int) -> Any:
+    return k.multiply(k.softmax(x, axis=axis), share)
+
+
+def _scaled_softmax(x: Any, share: Any, *, axis: int) -> Any:
+    """The softmax times a number, or one for each row."""
+    p, sums, _ = _exponentials(x, axis)
+    return np.multiply(p, np.divide(share, sums), out=p)
+
+
+levels = compiled(_levels_composed, _levels)
+scaled_softmax = compiled(_scaled_softmax_composed, _scaled_softmax)
+
+
 @in_float32
 def cross_entropy(
     x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
@@ -514,9 +567,8 @@ def cross_entropy(
         log_p = log_softmax(x, axis=axis)
         return _expected("cross_entropy", log_p, targets, weight, ignore_index, label_smoothing, reduction)
     targets, counts = _classes("cross_entropy", targets, x.shape[axis], ignore_index)
-    _, total, top = _exponentials(x, axis)
-    losses = np.log(np.squeeze(total, axis))
-    losses -= x[_at_targets(x, targets, axis)] - np.squeeze(top, axis)
+    level, top = levels(x, axis=axis)
+    losses = np.squeeze(level, axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
     return _weighed(losses, targets, counts, weight, reduction)
 
 
@@ -545,9 +597,8 @@ def cross_entropy_gradient(
     own = _own_weight(weight, targets, counts)
     total = _total(own, targets, reduction)
     if counts is None and not np.ndim(own) and not label_smoothing and total == total:  # as nearly always
-        p, sums, _ = _exponentials(x, axis)
-        share = np.multiply(g, own / total, dtype=p.dtype)
-        p *= np.divide(np.expand_dims(share, axis) if share.ndim else share, sums)
+        share = np.asarray(np.multiply(g, own / total, dtype=x.dtype))
+        p = scaled_softmax(x, np.expand_dims(share, axis) if share.ndim else share, axis=axis)
         p[_at_targets(x, targets, axis)] -= share
         return p
     each = np.broadcast_to(np.divide(g, total) if total == total else 0.0, targets.shape)  # position's cotangent
@@ -562,6 +613,9 @@ def cross_entropy_gradient(
         p -= np.expand_dims(each, axis) * by_class * even
     return p if counts is None else np.where(np.expand_dims(counts, axis), p, 0).astype(p.dtype)
 
+
+COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu": _gelu_composed, "gelu_gradient": _gelu_gradient_composed}
+"""Shorter compositions than those of the op table, with the digits that float32 has."""
 
 NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "cross_entropy": cross_entropy,

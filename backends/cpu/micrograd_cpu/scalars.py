@@ -102,6 +102,7 @@ class Scalars:
         self.declared: set[str] = set()
         self.functions: set[tuple[str, str]] = set()
         self.careful = True  # whether functions take any argument, which costs branches
+        self.contracts = False  # whether a product and a sum may be rounded once
 
     def emit(self, text: str) -> str:
         """An instruction that makes a value: its name."""
@@ -187,7 +188,8 @@ class Scalars:
         elif how.startswith("xor "):
             return self.emit(f"xor {type} {x}, {how[4:]}")
         else:
-            found = self.emit(f"{how} {type} {', '.join(operands)}")
+            flag = " contract" if self.contracts and how in CONTRACTED else ""
+            found = self.emit(f"{how}{flag} {type} {', '.join(operands)}")
         return self.rounded(found, result)
 
     def function(self, op: str, type: str, operands: list[str], dtype: DType) -> str:
@@ -255,6 +257,7 @@ class Scalars:
         return self.intrinsic(name, type, x, result=new, suffix=f"{new}.{SUFFIX[type]}")
 
 
+CONTRACTED: Final = frozenset(("fadd", "fsub", "fmul"))
 SPECIAL: Final[dict[str, Any]] = {
     "neg": lambda s, t, x: s.emit(f"sub {t} 0, {x}"),
     "abs": lambda s, t, x: s.intrinsic("abs", t, x, more="i1 false"),

@@ -15,6 +15,7 @@ import numpy as np
 from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.compiler.program import Program
 from micrograd_core.layout import Key, Layout
+from micrograd_cpu import memory
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 
@@ -38,6 +39,7 @@ class CPUBackend(ArrayAPIBackend):
 
     def __init__(self) -> None:
         super().__init__(xp, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
+        memory.keep()
         self.advice = ""
         if find_spec("llvmlite") is not None:
             self.capabilities |= {"jit"}
@@ -49,6 +51,7 @@ class CPUBackend(ArrayAPIBackend):
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)
+    memory, release_memory = staticmethod(memory.figures), staticmethod(memory.release)
 
     def layout(self, x: Any) -> Layout:
         """NumPy's strides in elements; the offset is from the start of the memory that `x` views."""

@@ -1,0 +1,261 @@
+"""Operations as compiled nests, one by one: what `jit` does for programs, for those that are worth it alone.
+
+A kernel here is made from a composition. It is compiled once for all sizes: a program is made for axes whose lengths
+are primes, and what is a product of these in its nests is read from memory (`llvm.Sizes`). To be sure that nothing
+else depends on a length, that is done twice, with other primes, and must give the same text. Which numbers come out is
+decided by shapes, dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to
+another kernel, always.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.dtypes import DTYPES
+from micrograd_core.errors import MicrogradError
+
+Kernel = Callable[..., Any]
+Compose = Callable[..., Any]
+
+SMALL: Final = 2048
+"""Elements below which NumPy's kernels are left alone: to compile takes longer than anything they do."""
+KINDS: Final = 512
+"""Shapes, layouts and parameters that are remembered of a kernel."""
+TIERS: Final[tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]] = (
+    (256, (251, 241, 239, 233), (229, 227, 223, 211)),
+    (2048, (2039, 2029, 2027, 2017), (2011, 2003, 1999, 1997)),
+    (8192, (8191, 8179, 8171, 8167), (8161, 8147, 8123, 8117)),
+    (math.inf, (1048583, 1048589, 1048601, 1048609), (1048613, 1048627, 1048633, 1048661)),
+)
+"""Lengths up to a number, and primes for them, twice: rows that fit the nearest cache are computed in another way."""
+FLOATS: Final = ("float32", "float64")
+
+
+def operation(name: str) -> Compose:
+    """An operation of the op table as a composition of itself: passes take it apart."""
+    return lambda k, *operands, **params: getattr(k, name)(*operands, **params)
+
+
+OPERATIONS: Final = (
+    "erf", "erfc", "gelu", "gelu_gradient", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid",
+    "log_softmax", "log_softmax_gradient", "logsumexp", "mish", "rms_norm", "rms_norm_gradient",
+    "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax", "softmax_gradient", "softplus",
+    "standardize", "standardize_gradient",
+)  # fmt: skip
+"""Those whose composition is a nest or two, and which take NumPy several passes."""
+
+
+def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
+    """A kernel that computes a composition in nests, and leaves to another what these do not cover."""
+    if find_spec("llvmlite") is None:
+        return otherwise
+    runs: dict[Any, Kernel] = {}
+    array = np.ndarray
+
+    def kernel(*operands: Any, **params: Any) -> Any:
+        x = operands[0]
+        if x.__class__ is not array or x.size < SMALL:
+            return otherwise(*operands, **params)
+        key = (
+            *params.values(),
+            *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
+        )
+        run = runs.get(key)
+        if run is None:
+            if len(runs) >= KINDS:
+                runs.clear()
+            run = runs[key] = specialised(compose, operands, params) or otherwise
+            if run is otherwise:
+                return otherwise(*operands, **params)
+        return run(*operands, **params)
+
+    return kernel
+
+
+def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
+    """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
+
+    def declines(*operands: Any, **params: Any) -> Any:
+        return NotImplemented
+
+    return {
+        name: compiled(compositions.get(name) or operation(name), others.get(name, declines))
+        for name in OPERATIONS
+        if name in others or find_spec("llvmlite") is not None
+    }
+
+
+# ── from a call to a run of nests ────────────────────────────────────────────────────────────────────────────
+
+
+class Made(NamedTuple):
+    """Nests of a program for axes of prime lengths, as text."""
+
+    plan: Any
+    text: str
+    sizes: Any
+    widths: tuple[int, ...]
+    """Of the tiles of each nest."""
+    types: dict[int, Outline]
+    """Of what the nests store."""
+
+
+_LOCK: Final = threading.Lock()
+_FUNCTIONS: Final[dict[str, Any]] = {}
+"""By text, for as long as the process lives."""
+
+
+def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
+    """The function for arrays of these shapes, dtypes and layouts, if nests compute it."""
+    from micrograd_cpu.compiled import available
+
+    arrays = [x for x in operands if isinstance(x, np.ndarray)]
+    plain = all(type(x) in (np.ndarray, bool, int, float) for x in operands)
+    lengths = sorted({n for x in arrays for n in x.shape} - {1})
+    if not plain or 0 in lengths or any(x.dtype.name not in FLOATS for x in arrays) or not available():
+        return None
+    chosen = list(_primes(lengths))
+    if not chosen:
+        return None
+    with _LOCK:
+        first, second = (_made(compose, operands, params, dict(zip(lengths, each, strict=True))) for each in chosen)
+        if first is None or second is None or first.text != second.text or _meaning(first) != _meaning(second):
+            return None
+        if first.text not in _FUNCTIONS:
+            _FUNCTIONS[first.text] = _functions(first)
+        actual = dict(zip(chosen[0], lengths, strict=True))
+        return _run(first, _FUNCTIONS[first.text], actual, operands)
+
+
+def _primes(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Primes for lengths, in two ways; nothing where there are too many."""
+    for choice in (1, 2):
+        left = [(most, iter(tier[choice - 1])) for most, *tier in TIERS]
+        found = [next(next(primes for most, primes in left if n <= most), 0) for n in lengths]
+        if 0 in found:
+            return
+        yield found
+
+
+def _laid(x: Any) -> str:
+    """How an array lies: everything else is copied first."""
+    if x.flags.c_contiguous:
+        return "contiguous"
+    return "repeated" if not any(x.strides) else "copied"
+
+
+def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], primes: dict[int, int]) -> Made | None:
+    from micrograd_core.compiler.fusion import Run, plan
+    from micrograd_core.compiler.passes import optimized
+    from micrograd_core.compiler.program import Ref
+    from micrograd_core.compiler.writer import Unwritten, Writer
+    from micrograd_core.layout import Layout
+    from micrograd_cpu.compiled import entries
+    from micrograd_cpu.llvm import Sizes, module, tiles
+    from micrograd_cpu.scalars import covers
+
+    k = Writer(lambda name, operands: True)
+    layouts, given = [], []
+    for x in operands:
+        if isinstance(x, np.ndarray):
+            shape = tuple([primes.get(n, 1) for n in x.shape])
+            given.append(k.input(Outline(shape, DTYPES[x.dtype.name])))
+            layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
+        else:
+            given.append(x)
+    try:
+        found = compose(k, *given, **params)
+        program = optimized(k.program(found if isinstance(found, tuple) else (found,)), covers)
+    except (Unwritten, LookupError, AttributeError, TypeError, ValueError, MicrogradError):  # which the kernel words
+        return None
+    planned = plan(program, layouts, covers)
+    runs = [step for step in planned.steps if isinstance(step, Run)]
+    if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
+        return None
+    nests = [step.nest for step in runs]
+    sizes = Sizes(tuple(primes.values()))
+    text = "\n".join([module(nests, sizes), *[entries(i, nest, sizes) for i, nest in enumerate(nests)]])
+    types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
+    return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
+
+
+def _meaning(made: Made) -> list[Any]:
+    """What the sizes are products of, by the places of the primes."""
+    return [
+        (value < 0, [made.sizes.primes.index(each) for each in made.sizes.factors(value)]) for value in made.sizes.found
+    ]
+
+
+def _functions(made: Made) -> list[Any]:
+    """Of each nest, the function of a range of units, of sizes, and of its arrays."""
+    from micrograd_cpu.objects import library
+
+    names = [f"part{i}" for i in range(len(made.plan.steps))]
+    held = library(made.text, names)
+    found = []
+    for name, step in zip(names, made.plan.steps, strict=True):
+        arrays = [ctypes.py_object] * (len(step.inputs) + len(step.outputs))
+        function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, *arrays)(held.address(name))
+        function.library = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
+        found.append(function)
+    return found
+
+
+def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:
+    """What is called, for arrays of the very shapes and layouts of `operands`.
+
+    It is printed, as in `compiled`: a loop over steps and operands would take as long as the calls themselves.
+    """
+    from micrograd_cpu.compiled import LARGE, shared, work
+    from micrograd_cpu.llvm import units
+
+    def length(value: int) -> int:
+        """What a number that stands for another stands for."""
+        factors = made.sizes.factors(value)
+        return value if factors is None else math.prod(actual[each] for each in factors) * (-1 if value < 0 else 1)
+
+    def lengths(values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(length, values))
+
+    sizes = (ctypes.c_int64 * max(len(made.sizes.found), 1))(*lengths(made.sizes.found))
+    scope: dict[str, Any] = {"empty": np.empty, "array": np.array, "shared": shared, "sizes": sizes}
+    scope["where"] = ctypes.addressof(sizes)
+    names = [f"x{i}" for i in range(len(operands))]
+    arrays = [name for name, x in zip(names, operands, strict=True) if isinstance(x, np.ndarray)]
+    value = dict(enumerate(arrays))
+    lines = [
+        f"{name} = array({name}, order='C')"
+        for name, x in zip(names, operands, strict=True)
+        if isinstance(x, np.ndarray) and _laid(x) == "copied"
+    ]
+    for i, (step, function, width) in enumerate(zip(made.plan.steps, functions, made.widths, strict=True)):
+        nest = step.nest._replace(kept=lengths(step.nest.kept), reduced=lengths(step.nest.reduced))
+        for n in step.outputs:
+            value[n] = f"v{n}"
+            scope[f"s{n}"], scope[f"d{n}"] = lengths(made.types[n].shape), np.dtype(made.types[n].dtype.name)
+            lines.append(f"v{n} = empty(s{n}, d{n})")
+        given = ", ".join(value[n] for n in (*step.inputs, *step.outputs))
+        count = units(nest, width)
+        if count > 1 and work(nest) >= LARGE:
+            scope[f"f{i}"] = _with_sizes(function, scope["where"])
+            lines.append(f"shared(f{i}, {count}, {given})")
+        else:
+            scope[f"f{i}"] = function
+            lines.append(f"f{i}(0, {count}, where, {given})")
+    results = [value[x.number] for x in made.plan.outputs]
+    lines.append(f"return {results[0]}" if len(results) == 1 else f"return {', '.join(results)}")
+    exec("\n    ".join([f"def run({', '.join(names)}, **params):", *lines]), scope)
+    found: Kernel = scope["run"]
+    return found
+
+
+def _with_sizes(function: Any, where: int) -> Kernel:
+    return lambda begin, end, *arrays: function(begin, end, where, *arrays)

@@ -1,0 +1,202 @@
+"""Operations as compiled kernels: the numbers of NumPy's kernels, for every size from one text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device, asarray, layer_norm
+from micrograd_core.errors import ShapeError
+from micrograd_core.tables.raw import compose
+
+pytest.importorskip("llvmlite")
+
+from micrograd_cpu import eager, networks
+from micrograd_cpu.kernels import KERNELS
+
+LENGTHS = (2, 3, 5, 64, 257, 2049, 8195)  # of each tier, and both sides of blocks
+KINDS = ("normal", "large", "special", "repeated", "transposed")
+
+
+@pytest.fixture(autouse=True)
+def _kept(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """However small the arrays; object code is shared by the tests of a process."""
+    monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path_factory.getbasetemp() / "objects"))
+    monkeypatch.setattr(eager, "SMALL", 1)
+    with np.errstate(all="ignore"):
+        yield
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: str) -> Any:
+    """An array of some kind."""
+    if kind == "repeated":
+        return np.broadcast_to(np.asarray(rng.normal(), dtype), shape)
+    if kind == "transposed":
+        return rng.normal(size=shape[::-1]).astype(dtype).T
+    x = rng.normal(size=shape) * (100 if kind == "large" else 1)
+    if kind == "special":
+        x.ravel()[rng.integers(x.size, size=3)] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0], 3)
+    return x.astype(dtype)
+
+
+def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Of an operation: how many operands of the shape, how many of its last axis, and parameters."""
+    rows = len(shape) - 1
+    if "gelu" in name:
+        yield from ((1 + ("gradient" in name), 0, {"approximate": each}) for each in ("none", "tanh"))
+    elif name == "logsumexp":
+        yield from (
+            (1, 0, {"axis": axis, "keepdims": keep}) for axis, keep in ((None, False), ((0,), True), ((rows,), False))
+        )
+    elif "softmax" in name or name == "levels":
+        yield from ((1 + ("gradient" in name), 0, {"axis": axis}) for axis in {0, rows})
+    elif "norm" in name or "standardize" in name:
+        full = 1 + ("gradient" in name)
+        vectors = {"layer_norm": 2, "rms_norm": 1, "rms_norm_gradient": 1, "standardize_gradient": 1}.get(name, 0)
+        yield full, vectors, {"axis": (rows,), "eps": 1e-5}
+        if not vectors and "weight" not in name:
+            yield full, 0, {"axis": (0,), "eps": 1e-5}
+    else:
+        yield 1 + ("gradient" in name), 0, {}
+
+
+def tolerance(x: Any, dtype: str, kind: str) -> Any:
+    scale = np.max(np.abs(x[np.isfinite(x)]), initial=1)
+    if kind == "repeated":
+        scale *= 30  # a mean's rounding over the root of eps
+    return (2e-5 if dtype == "float32" else 1e-12) * scale
+
+
+@pytest.mark.parametrize("name", sorted({*eager.OPERATIONS, "levels", "scaled_softmax"}))
+def test_numbers_are_those_of_the_kernels(name: str) -> None:
+    """For rows of every tier, kinds of numbers, layouts, parameters, dtypes; one in some of all combinations."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    many = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
+    compared = 0
+    for i, (n, dtype, kind) in enumerate(product(LENGTHS, eager.FLOATS, KINDS)):
+        if not many and (i + len(name)) % 11:
+            continue
+        shape = (int(rng.integers(1, 40)), n)
+        for full, vectors, params in calls(name, shape):
+            operands = [drawn(rng, shape, dtype, kind) for _ in range(full)]
+            operands += [drawn(rng, shape[-1:], dtype, "normal") for _ in range(vectors)]
+            if name == "log_softmax_gradient":
+                operands[1] = -np.abs(operands[1])
+            if name == "scaled_softmax":
+                operands.append(drawn(rng, (shape[0], 1) if i % 2 else (), dtype, "normal"))
+            kernel, wide = found_in(name), [x.astype("float64") for x in operands]
+            found = kernel(*operands, **params)
+            if found is NotImplemented:
+                assert 1 in shape, (name, shape, kind)
+                continue
+            expected = reference(name, *wide, **params)
+            pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+            for x, y in pairs:
+                assert (x.dtype.name, x.shape) == (dtype, y.shape), (name, shape, kind)
+                near = np.isclose(x, y, rtol=0, atol=tolerance(y, dtype, kind), equal_nan=True)
+                assert near.all(), (name, shape, kind, params, x[~near][:4], y[~near][:4])
+            compared += 1
+    assert compared >= 5
+
+
+def found_in(name: str) -> Any:
+    return getattr(networks, name, None) if name in ("levels", "scaled_softmax") else KERNELS[name]
+
+
+def reference(name: str, *operands: Any, **params: Any) -> Any:
+    """The op table's composition of NumPy's kernels, in float64."""
+    if name in ("levels", "scaled_softmax"):
+        return getattr(networks, f"_{name}")(*operands, **params)
+    return compose(name, Device("cpu").kernels.backend)(*operands, **params)
+
+
+def test_all_sizes_have_one_text_and_repeat_to_the_bit() -> None:
+    rng = np.random.default_rng(0)
+    KERNELS["softmax"](drawn(rng, (7, 100), "float32", "normal"), axis=1)
+    before = len(eager._FUNCTIONS)
+    for rows, n in ((3, 90), (90, 3), (1000, 17), (8, 256), (1, 80)):
+        x = drawn(rng, (rows, n), "float32", "normal")
+        first = KERNELS["softmax"](x, axis=1)
+        assert first.tobytes() == KERNELS["softmax"](x, axis=1).tobytes()
+        assert first.tobytes() == KERNELS["softmax"](np.asfortranarray(x), axis=1).tobytes()
+        np.testing.assert_allclose(first.sum(axis=1), 1, rtol=1e-6)
+    assert len(eager._FUNCTIONS) <= before + 1  # one row has no loop of rows
+
+
+@pytest.mark.parametrize(
+    "compose",
+    [
+        lambda k, x: k.add(x, x.shape[0] + 1),
+        lambda k, x: k.multiply(x, 1 / x.shape[1]),
+        lambda k, x: k.add(x, 251.0),  # a prime that stands for a length
+        lambda k, x: k.matmul(x, x),
+        lambda k, x: k.reshape(x, shape=(x.shape[0] * x.shape[1], 1, 7)),
+    ],
+)
+def test_what_depends_on_lengths_in_another_way_goes_to_the_other_kernel(compose: Any) -> None:
+    kernel = eager.compiled(compose, lambda x: "the other")
+    assert kernel(np.ones((30, 40), "float32")) == "the other"
+
+
+def test_lengths_as_numbers_of_the_formula_are_read_when_it_runs() -> None:
+    kernel = eager.compiled(lambda k, x: k.add(k.divide(x, -x.shape[0]), x.shape[0] * x.shape[1]), lambda x: None)
+    for shape in ((3, 4), (300, 41), (4, 9000), (5, 5)):
+        found = kernel(np.full(shape, 6.0, "float32"))
+        assert (found == np.float32(6) / -np.float32(shape[0]) + np.float32(shape[0] * shape[1])).all()
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones((4, 4), "int64"), np.ones((0, 4), "float32"), np.float32(1), np.ones((2, 2), "<c8")]
+)
+def test_what_is_not_covered_goes_to_the_other_kernel(x: Any) -> None:
+    kernel = eager.compiled(lambda k, x: k.exp(x), lambda x: "the other")
+    assert kernel(x) == kernel(x) == "the other"
+
+
+def test_numbers_beside_arrays_are_told_apart() -> None:
+    kernel = eager.compiled(lambda k, x, y: k.multiply(x, y), lambda x, y: x * y)
+    x = np.ones((3, 5), "float32")
+    for y in (0.0, -0.0, 2, 2.0, 3.5):
+        assert kernel(x, y).tobytes() == (x * np.float32(y)).tobytes()
+
+
+def test_an_error_is_the_kernels() -> None:
+    x, weight = asarray(np.ones((4, 600), "float32")), asarray(np.ones((4, 6), "float32"))
+    with pytest.raises(ShapeError, match=r"layer_norm: weight of shape \(4, 6\)"):
+        layer_norm(x, weight)
+
+
+def test_large_arrays_are_shared_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from micrograd_cpu import compiled
+
+    x = np.random.default_rng(0).normal(size=(301, 1000)).astype("float32")
+    kernel = eager.compiled(lambda k, x: k.softmax(x, axis=1), lambda x: None)
+    alone = kernel(x)
+    for count in (2, 5):
+        monkeypatch.setattr(compiled, "LARGE", 1)
+        monkeypatch.setattr(compiled._Threads, "count", count)
+        assert eager.compiled(lambda k, x: k.softmax(x, axis=1), lambda x: None)(x).tobytes() == alone.tobytes()
+
+
+def test_small_arrays_load_no_compiler(tmp_path: Path) -> None:
+    script = """
+import sys
+import numpy as np
+import micrograd_core as mg
+x = mg.Tensor(np.ones((4, 8), "float32"), requires_grad=True)
+mg.gelu(mg.softmax(mg.layer_norm(x))).sum().backward()
+print("llvmlite" in sys.modules)
+mg.gelu(mg.asarray(np.ones((64, 64), "float32")))
+print("llvmlite" in sys.modules)
+"""
+    environment = os.environ | {"MICROGRAD_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
