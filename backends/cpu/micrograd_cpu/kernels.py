@@ -14,6 +14,7 @@ import numpy as np
 
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import random
+from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import NETWORKS
 
@@ -441,6 +442,6 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
-    **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
+    **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **CONVOLUTIONS}.items()},
     **random.KERNELS,
 }

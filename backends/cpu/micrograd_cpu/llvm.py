@@ -112,29 +112,20 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     return -1, size
 
 
-class Printer(Scalars):
-    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+class Loops(Scalars):
+    """Scalars, and loops around them."""
 
-    def __init__(self, nest: Nest, careful: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.careful, self.noted = careful, False
-        self.nest, self.tile = nest, tiles(nest)
         self.block, self.blocks = "entry", 0
-        self.counters: list[str] = []
-        self.lane = "0"
-        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
-        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
         self.allocas: list[str] = []
-        self.scratch: dict[int, str] = {}
-
-    # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def label(self, name: str) -> None:
         """The start of a block."""
         self.lines.append(f"{name}:")
         self.block = name
 
-    def loop(self, begin: str, end: str, body: Callable[[str], None]) -> None:
+    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1) -> None:
         """``for counter in begin .. end``."""
         self.blocks += 1
         n = self.blocks
@@ -147,7 +138,7 @@ class Printer(Scalars):
         self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
         self.label(f"body{n}")
         body(f"%c{n}")
-        self.do(f"%next{n} = add nuw nsw i64 %c{n}, 1")
+        self.do(f"%next{n} = add nuw nsw i64 %c{n}, {step}")
         self.do(f"br label %head{n}")
         self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
         self.label(f"exit{n}")
@@ -161,6 +152,22 @@ class Printer(Scalars):
     def at(self, base: str, type: str, index: str) -> str:
         """The address of a number."""
         return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
+
+
+class Printer(Loops):
+    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+
+    def __init__(self, nest: Nest, careful: bool = False) -> None:
+        super().__init__()
+        self.careful, self.noted = careful, False
+        self.nest, self.tile = nest, tiles(nest)
+        self.counters: list[str] = []
+        self.lane = "0"
+        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
+        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
+        self.scratch: dict[int, str] = {}
+
+    # ── places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def address(self, place: Place) -> str:
         """``offset + sum(stride * counter)``."""

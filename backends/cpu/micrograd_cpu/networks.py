@@ -340,6 +340,11 @@ def _windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
     return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
 
 
+def windows(x: Any, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
+    """Likewise, of `x` between padding of `fill`."""
+    return _windows(_padded(x, padding, fill), kernel, stride, dilation)
+
+
 def _inside(padding: Shape) -> tuple[Any, ...]:
     return (..., *(slice(p, -p or None) for p in padding))
 
@@ -355,7 +360,7 @@ def _padded(x: Any, padding: Shape, fill: float) -> Any:
 
 def patches(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
     """A copy of the overlapping views."""
-    return np.array(_windows(_padded(x, padding, fill), kernel_size, stride, dilation), order="C")
+    return np.array(windows(x, kernel_size, stride, padding, dilation, fill), order="C")
 
 
 @in_float32
@@ -371,7 +376,7 @@ def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, 
 
 def _max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
     """The maximum of one view for each element of the kernel."""
-    views = _windows(_padded(x, padding, -math.inf), kernel_size, stride, dilation)
+    views = windows(x, kernel_size, stride, padding, dilation, -math.inf)
     first, *others = ((slice(None), slice(None), *offset) for offset in np.ndindex(*kernel_size))
     out = np.array(views[first], order="C")
     for at in others:

@@ -44,6 +44,12 @@ def _processor() -> tuple[str, str]:
         return "", ""
 
 
+def vector_bytes() -> int:
+    """How long a vector of this processor is."""
+    features = _processor()[1]
+    return 64 if "+avx512f" in features else 32 if "+avx," in features else 16
+
+
 @cache
 def _linker() -> Any:
     _machine()
