@@ -99,7 +99,7 @@ TWICE: Final = "one operand twice"
 
 FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
-SELECTIONS: Final = "clip maximum minimum max min sort"
+SELECTIONS: Final = "clip maximum minimum max min sort max_pool1d max_pool2d"
 ADDITIONS: Final = (
     "cumulative_sum linear cross_entropy nll_loss layer_norm softmax_gradient standardize_gradient "
     "cross_entropy_gradient embedding_gradient"
@@ -116,9 +116,11 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
     "small": frozenset(["silu", "silu_gradient", "standardize_gradient", *ALGORITHMS]),
-    "huge": frozenset(
-        "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split() + ALGORITHMS
-    ),
+    "huge": frozenset([
+        *"mean avg_pool1d avg_pool2d var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split(),
+        *(name for name in TABLE if name.startswith("conv")),
+        *ALGORITHMS,
+    ]),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     TWICE: frozenset({"cross_entropy_gradient"}),
     "tiled": frozenset(ALGORITHMS),

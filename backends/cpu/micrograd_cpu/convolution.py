@@ -7,7 +7,6 @@ gradient by the weight adds up products of cotangents and images. With one spati
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -16,13 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from micrograd_cpu.networks import patches_gradient, windows
+from micrograd_cpu.patches import patches_gradient, windows
 
 Shape = tuple[int, ...]
 
 NEAR: Final = 1 << 18
 """Bytes of images and cotangents that are added up together: what the second cache holds."""
-SHARED: Final = 4_000_000
+SHARED: Final = 16_000_000
 """Products from which on a second thread is worth waking."""
 
 FIELDS: Final = (
@@ -113,7 +112,7 @@ def _sizes(channels: int, outputs: int, groups: int, axes: tuple[Axis, Axis], ta
     return Sizes(np.array(numbers, np.int64), held + width, held * images + width, seen * outputs * length)
 
 
-def _pair(x: Shape, filler: int) -> tuple[int, int]:
+def pair(x: Shape, filler: int) -> tuple[int, int]:
     """Of both axes, for what is given of one or two."""
     return (filler, x[0]) if len(x) < 2 else (x[0], x[1])
 
@@ -139,21 +138,16 @@ def _loops(dtype: Any) -> Loops | None:
     if dtype not in TYPES or not compiled.available():
         return None
     from micrograd_cpu.correlation import module
-    from micrograd_cpu.objects import library, vector_bytes
+    from micrograd_cpu.objects import library, opened, vector_bytes
 
-    counts = {"correlate_arrays": 6, "weigh_arrays": 5}
-    held = library(module(TYPES[dtype], vector_bytes()), list(counts))
-    found = []
-    for name, count in counts.items():
-        function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *[ctypes.py_object] * count)(held.address(name))
-        function.library = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
-        found.append(function)
-    return Loops(found[0], found[1], vector_bytes() // dtype.itemsize)
+    held = library(module(TYPES[dtype], vector_bytes()), ["correlate_arrays", "weigh_arrays"])
+    functions = opened(held, "correlate_arrays", 6), opened(held, "weigh_arrays", 5)
+    return Loops(*functions, vector_bytes() // dtype.itemsize)
 
 
-def _divided(some: Callable[[int, int], None], count: int, work: int) -> None:
+def divided(some: Callable[[int, int], None], count: int, large: bool) -> None:
     """``some(begin, end)`` of all, by two threads where that pays."""
-    if work < SHARED:
+    if not large:
         some(0, count)
     else:
         from micrograd_cpu.compiled import shared
@@ -171,20 +165,21 @@ def _correlate(
     def some(begin: int, end: int) -> None:
         loops.correlate(begin, end, sizes.numbers, out, x, weight, bias, np.zeros(sizes.scratch, x.dtype))
 
-    _divided(some, units, units * sizes.work)
+    divided(some, units, units * sizes.work >= SHARED)
 
 
 # ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _dense(x: Any) -> Any:
+def dense(x: Any) -> Any:
+    """`x`, or a contiguous copy."""
     return x if x.flags.c_contiguous else np.array(x, order="C")
 
 
 def _biases(bias: Any, count: int, dtype: Any) -> Any:
     """One for each channel."""
     if np.ndim(bias):
-        return _dense(np.asarray(bias))
+        return dense(np.asarray(bias))
     return np.full(count, bias, dtype) if not isinstance(bias, float) or bias else np.zeros(count, dtype)
 
 
@@ -200,7 +195,7 @@ def _axes(
 ) -> tuple[Axis, Axis]:
     """As a convolution sees them."""
     pairs = zip(
-        _pair(size, 1), _pair(kernel, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1), _pair(positions, 1),
+        pair(size, 1), pair(kernel, 1), pair(stride, 1), pair(padding, 0), pair(dilation, 1), pair(positions, 1),
         strict=True,
     )  # fmt: skip
     first, second = (Axis(n, tuple(range(0, d * m, d)), p, s, o) for n, m, s, p, d, o in pairs)
@@ -209,7 +204,7 @@ def _axes(
 
 def _plain(channels: int, size: Shape) -> Target:
     """All of a contiguous array."""
-    rows, columns = _pair(size, 1)
+    rows, columns = pair(size, 1)
     return Target(rows * columns, columns, 1, 0, channels * rows * columns)
 
 
@@ -232,7 +227,7 @@ def convolution(
         axes = _axes(x.shape[2:], kernel, stride, padding, dilation, positions)
         by_group = (groups, weight.shape[0] // groups, *weight.shape[1:])
         target = _plain(by_group[1], positions)
-        _correlate(loops, out, _dense(x), _dense(weight).reshape(by_group), biases, groups, axes, target)
+        _correlate(loops, out, dense(x), dense(weight).reshape(by_group), biases, groups, axes, target)
     return out
 
 
@@ -278,10 +273,10 @@ def transpose(
         out += by_channel
         return out
     out = np.empty(shape, x.dtype)
-    (h, w), (rows, columns) = _pair(x.shape[2:], 1), _pair(size, 1)
-    (kh, kw), (sy, sx), (py, px), (dy, dx) = _pair(kernel, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
+    (h, w), (rows, columns) = pair(x.shape[2:], 1), pair(size, 1)
+    (kh, kw), (sy, sx), (py, px), (dy, dx) = pair(kernel, 1), pair(stride, 1), pair(padding, 0), pair(dilation, 1)
     turned = weight.reshape(groups, inputs, outputs, kh, kw).swapaxes(1, 2)
-    x = _dense(x)
+    x = dense(x)
     for phase in product(range(sy), range(sx)):
         down = _reached(h, rows, kh, sy, py, dy, phase[0])
         right = _reached(w, columns, kw, sx, px, dx, phase[1])
@@ -290,7 +285,7 @@ def transpose(
                 rows * columns, sy * columns, sx, down.first * columns + right.first, outputs * rows * columns
             )
             chosen = turned if sy == sx == 1 else turned[:, :, :, down.elements][..., right.elements]
-            _correlate(loops, out, x, _dense(chosen), biases, groups, (down.axis, right.axis), target)
+            _correlate(loops, out, x, dense(chosen), biases, groups, (down.axis, right.axis), target)
     return out
 
 
@@ -309,13 +304,13 @@ def weight_gradient(
         work = sizes.work * groups * count
         bounds = [0, count // 2, count] if work >= SHARED and count > 1 else [0, count]
         parts = np.zeros((len(bounds) - 1, *shape), x.dtype)
-        x, g = _dense(x), _dense(g)
+        x, g = dense(x), dense(g)
 
         def some(first: int, last: int) -> None:
             for i in range(first, last):
                 loops.weigh(bounds[i], bounds[i + 1], sizes.numbers, parts[i], x, g, np.zeros(sizes.together, x.dtype))
 
-        _divided(some, len(parts), work if len(parts) > 1 else 0)
+        divided(some, len(parts), len(parts) > 1)
         out = parts[0] if len(parts) == 1 else parts[0] + parts[1]
         if np.isfinite(out).all():  # else it may be 0 times what no position sees
             return out

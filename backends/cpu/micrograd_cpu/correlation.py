@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from micrograd_cpu.compiled import DATA
 from micrograd_cpu.convolution import FIELDS, PHASE
 from micrograd_cpu.llvm import Loops
+from micrograd_cpu.objects import entry
 
 CHANNELS: Final = 4
 WIDE: Final = 3
@@ -133,7 +133,7 @@ def _copy(c: Code) -> str:
     """Rows of numbers of some channels to another place; in runs of 4, where both are dense."""
     four = f"<4 x {c.type}>"
     dense = c.emit(f"icmp eq i64 {c.emit('or i64 %to_step, %from_step')}, 1")
-    even = c.emit("and i64 %columns, -4")
+    even, rest = c.emit("and i64 %columns, -4"), c.emit("and i64 %columns, 3")
 
     def row(channel: str, counter: str) -> None:
         target = c.place("%to", c.times(channel, "%to_channel"), c.times(counter, "%to_row"))
@@ -141,7 +141,7 @@ def _copy(c: Code) -> str:
 
         def runs() -> None:
             c.loop("0", even, lambda i: c.write(c.read(c.place(source, i), four), c.place(target, i), four), 4)
-            c.loop(even, "%columns", lambda i: c.write(c.read(c.place(source, i)), c.place(target, i)))
+            c.loop("0", rest, lambda i: c.write(c.read(c.place(source, even, i)), c.place(target, even, i)))
 
         def steps() -> None:
             def one(i: str) -> None:
@@ -160,14 +160,11 @@ def _copy(c: Code) -> str:
 
 
 def _products(c: Code) -> str:
-    """A tile of sums over all that is seen, from the bias on."""
+    """A tile of sums over all that is seen, and the bias."""
 
     def tile(channels: int, wide: int) -> None:
         rows = [c.place("%weight", c.times("%seen", i)) for i in range(channels)]
-        totals = []
-        for i in range(channels):
-            start = c.splat(c.read(c.place("%bias", str(i))))
-            totals.append([c.variable(start) for _ in range(wide)])
+        totals = [[c.variable("zeroinitializer") for _ in range(wide)] for _ in range(channels)]
 
         def element(k: str) -> None:
             offset = c.read(c.emit(f"getelementptr i64, ptr %offsets, i64 {k}"), "i64")
@@ -180,9 +177,10 @@ def _products(c: Code) -> str:
 
         c.loop("0", "%seen", element)
         for i in range(channels):
+            bias = c.splat(c.read(c.place("%bias", str(i))))
             for j in range(wide):
                 target = c.place("%to", c.times("%length", i), str(j * c.width))
-                c.write(c.read(totals[i][j], c.vector), target, c.vector)
+                c.write(c.emit(f"fadd {c.vector} {c.read(totals[i][j], c.vector)}, {bias}"), target, c.vector)
 
     c.by_size("%channels", "%wide", tile)
     pointers = [f"ptr noalias readonly %{n}" for n in ("image", "offsets", "weight", "bias")]
@@ -341,18 +339,5 @@ def module(type: str, bytes: int) -> str:
         code = Code(type, bytes // (4 if type == "float" else 8))
         texts.append(each(code))
         declared |= code.declared
-    entries = [_entry("correlate", 6), _entry("weigh", 5)]
+    entries = [entry("correlate", 6), entry("weigh", 5)]
     return "\n\n".join([*texts, *entries, *sorted(declared)]) + "\n"
-
-
-def _entry(name: str, count: int) -> str:
-    """A function of a range and Python's arrays, and not of addresses."""
-    objects = ", ".join(f"ptr %o{n}" for n in range(count))
-    addresses = "".join(
-        f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
-    )
-    given = "".join(f", ptr %d{n}" for n in range(count))
-    return (
-        f"define void @{name}_arrays(i64 %begin, i64 %end, {objects}) {{\n{addresses}"
-        f"  call void @{name}(i64 %begin, i64 %end{given})\n  ret void\n}}"
-    )

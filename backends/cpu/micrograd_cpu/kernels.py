@@ -17,6 +17,8 @@ from micrograd_cpu import random
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import NETWORKS
+from micrograd_cpu.patches import PATCHES
+from micrograd_cpu.pooling import POOLINGS
 
 Shape = tuple[int, ...]
 
@@ -442,6 +444,6 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
-    **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **CONVOLUTIONS}.items()},
+    **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
     **random.KERNELS,
 }
