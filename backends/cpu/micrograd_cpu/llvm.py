@@ -125,8 +125,10 @@ class Loops(Scalars):
         self.lines.append(f"{name}:")
         self.block = name
 
-    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1) -> None:
-        """``for counter in begin .. end``."""
+    def loop(
+        self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = ""
+    ) -> None:
+        """``for counter in begin .. end``; `about` is metadata of the loop."""
         self.blocks += 1
         n = self.blocks
         self.do(f"br label %head{n}")
@@ -139,7 +141,7 @@ class Loops(Scalars):
         self.label(f"body{n}")
         body(f"%c{n}")
         self.do(f"%next{n} = add nuw nsw i64 %c{n}, {step}")
-        self.do(f"br label %head{n}")
+        self.do(f"br label %head{n}{about}")
         self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
         self.label(f"exit{n}")
 

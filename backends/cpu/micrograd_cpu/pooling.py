@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, Final
 
@@ -18,6 +18,11 @@ Shape = tuple[int, ...]
 Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Kernel, stride and dilation of two axes."""
 
+APART: Final = (
+    '!0 = distinct !{}\n!1 = distinct !{!1, !{!"llvm.loop.parallel_accesses", !0}, '
+    '!{!"llvm.loop.vectorize.width", i32 4}}'
+)
+"""Of a loop whose turns write to places of their own: LLVM cannot see that, and makes vectors only where it knows."""
 LARGEST: Final = 32
 """Elements of a window whose loops are printed: one line for each."""
 SHARED: Final = 2_000_000
@@ -29,14 +34,19 @@ def _text(window: Window, type: str) -> str:
     from micrograd_cpu.objects import entry
 
     texts, declared = list[str](), set[str]()
-    for name, arrays, body in (("greatest", ("out", "x"), _greatest), ("spread", ("out", "x", "g"), _spread)):
+    spread = partial(_spread, _overlapping(window))
+    for name, arrays, body in (("greatest", ("out", "x"), _greatest), ("spread", ("out", "x", "g"), spread)):
         code = _over_windows(window, type, body)
         pointers = [f"ptr noalias {'' if each == 'out' else 'readonly '}%{each}" for each in ("sizes", *arrays)]
         texts += [
             code.function(f"void @{name}", ["i64 %begin", "i64 %end", *pointers]), entry(name, 1 + len(arrays))
         ]  # fmt: skip
         declared |= code.declared
-    return "\n\n".join([*texts, *sorted(declared)]) + "\n"
+    return "\n\n".join([*texts, *sorted(declared), APART]) + "\n"
+
+
+def _overlapping(window: Window) -> bool:
+    return any(d * (k - 1) >= s for k, s, d in zip(*window, strict=True))
 
 
 def _over_windows(window: Window, type: str, body: Callable[[Any, str, list[str]], None]) -> Any:
@@ -58,9 +68,15 @@ def _over_windows(window: Window, type: str, body: Callable[[Any, str, list[str]
                     c.add(c.add(first, c.times(width, dilation[0] * i)), dilation[1] * j)
                     for i, j in product(range(kernel[0]), range(kernel[1]))
                 ]
+                start = len(c.lines)
                 body(c, c.add(results, x), seen)
+                if not _overlapping(window):
+                    c.lines[start:] = [
+                        f"{line}, !llvm.access.group !0" if " load " in line or " store " in line else line
+                        for line in c.lines[start:]
+                    ]
 
-            c.loop("0", columns, position)
+            c.loop("0", columns, position, about="" if _overlapping(window) else ", !llvm.loop !1")
 
         c.loop("0", rows, row)
 
@@ -81,7 +97,7 @@ def _greatest(c: Any, at: str, seen: list[str]) -> None:
     c.write(_most(c, seen)[0], c.place("%out", at))
 
 
-def _spread(c: Any, at: str, seen: list[str]) -> None:
+def _spread(overlapping: bool, c: Any, at: str, seen: list[str]) -> None:
     """The cotangent, shared by those that are the greatest; 0 / 0 where that is NaN, which nothing equals."""
     most, values = _most(c, seen)
     tied = [c.emit(f"fcmp oeq {c.type} {each}, {most}") for each in values]
@@ -90,11 +106,13 @@ def _spread(c: Any, at: str, seen: list[str]) -> None:
     for each in ones[1:]:
         count = c.emit(f"fadd {c.type} {count}, {each}")
     g = c.read(c.place("%g", at))
-    shares = [c.emit(f"fmul {c.type} {g}, {c.emit(f'fdiv {c.type} {x}, {count}')}") for x in ("1.0", "0.0")]
+    even = c.emit(f"fdiv {c.type} 1.0, {count}")
+    none = c.emit(f"fmul {c.type} 0.0, {even}")
+    yes, no = (c.emit(f"fmul {c.type} {g}, {each}") for each in (even, none))
     for index, each in zip(seen, tied, strict=True):
         pointer = c.place("%out", index)
-        share = c.emit(f"select i1 {each}, {c.type} {shares[0]}, {c.type} {shares[1]}")
-        c.write(c.emit(f"fadd {c.type} {c.read(pointer)}, {share}"), pointer)
+        share = c.emit(f"select i1 {each}, {c.type} {yes}, {c.type} {no}")
+        c.write(c.emit(f"fadd {c.type} {c.read(pointer)}, {share}") if overlapping else share, pointer)
 
 
 @lru_cache(maxsize=64)
