@@ -37,7 +37,7 @@ PHASE: Final = "source target rows columns".split()
 
 
 class Axis(NamedTuple):
-    """How a kernel's elements see an axis: its length, their places from `-before` on, and how many positions there are."""
+    """How a kernel's elements see an axis: its length, their places from `-before` on, and the number of positions."""
 
     length: int
     places: Shape
@@ -91,13 +91,14 @@ def _sizes(channels: int, outputs: int, groups: int, axes: tuple[Axis, Axis], ta
     seen = channels * len(kernel)
     held = channels * len(phases) * plane + outputs * length
     images = max(1, NEAR // (held * 64 // width))
-    found = dict(
-        channels=channels, phases=len(phases), source=channels * y.length * x.length, source_channel=y.length * x.length,
-        source_row=y.stride * x.length, source_step=x.stride, plane_row=row, plane=plane, seen=seen, outputs=outputs,
-        vectors=length // width, length=length, groups=groups, target=target.size, target_channel=target.channel,
-        target_row=target.row, target_step=target.step, target_start=target.start, rows=y.positions,
-        columns=x.positions, images=images,
-    )  # fmt: skip
+    found = {
+        "channels": channels, "phases": len(phases), "seen": seen, "outputs": outputs, "groups": groups,
+        "source": channels * y.length * x.length, "source_channel": y.length * x.length,
+        "source_row": y.stride * x.length, "source_step": x.stride, "plane_row": row, "plane": plane,
+        "vectors": length // width, "length": length, "images": images,
+        "target": target.size, "target_channel": target.channel, "target_row": target.row,
+        "target_step": target.step, "target_start": target.start, "rows": y.positions, "columns": x.positions,
+    }  # fmt: skip
     numbers = [found[name] for name in FIELDS]
     for each in phases:
         (top, first_row, rows), (left, first, columns) = (axis.inside(n) for axis, n in zip(axes, each, strict=True))
@@ -208,9 +209,7 @@ def _plain(channels: int, size: Shape) -> Target:
     return Target(rows * columns, columns, 1, 0, channels * rows * columns)
 
 
-def convolution(
-    x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int
-) -> Any:
+def convolution(x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int) -> Any:
     """`conv1d` and `conv2d`."""
     loops, kernel = _loops(x.dtype), weight.shape[2:]
     positions = _positions(x.shape[2:], kernel, stride, padding, dilation)
@@ -251,7 +250,15 @@ def _reached(n: int, size: int, kernel: int, stride: int, padding: int, dilation
 
 
 def transpose(
-    x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, output_padding: Shape, dilation: Shape, groups: int
+    x: Any,
+    weight: Any,
+    bias: Any,
+    *,
+    stride: Shape,
+    padding: Shape,
+    output_padding: Shape,
+    dilation: Shape,
+    groups: int,
 ) -> Any:
     """`conv_transpose1d` and `conv_transpose2d`."""
     loops, kernel = _loops(x.dtype), weight.shape[2:]
@@ -269,7 +276,9 @@ def transpose(
         rows = np.moveaxis(weight.reshape(groups, inputs, -1), 1, 2)
         columns = np.matmul(rows, _by_channel(x, groups)).reshape(outputs * groups, *kernel, x.shape[0], *x.shape[2:])
         columns = np.moveaxis(columns, 1 + len(kernel), 0)
-        out = patches_gradient(columns, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
+        out = patches_gradient(
+            columns, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation
+        )
         out += by_channel
         return out
     out = np.empty(shape, x.dtype)

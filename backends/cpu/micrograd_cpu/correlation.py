@@ -4,8 +4,8 @@ An image is first copied with its padding, every `stride`-th element apart from 
 element of the kernel sees at all positions is a run of memory that starts at an offset of its own. Positions are those
 of a row of this copy, one row after the other: some of them, at the ends of rows, see what nobody asked for.
 
-A tile of 4 channels by 3 vectors of positions (or, for the gradient by the weight, by 3 elements of the kernel) stays in
-registers while it is added up: 12 sums, 3 vectors and a number make the 16 registers that most processors have.
+A tile of 4 channels by 3 vectors of positions (or, for the gradient by the weight, by 3 elements of the kernel) stays
+in registers while it is added up: 12 sums, 3 vectors and a number make the 16 registers that most processors have.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Code(Loops):
     def splat(self, value: str) -> str:
         """A vector of one number."""
         first = self.emit(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
-        return self.emit(f"shufflevector {self.vector} {first}, {self.vector} poison, <{self.width} x i32> zeroinitializer")
+        return self.emit(
+            f"shufflevector {self.vector} {first}, {self.vector} poison, <{self.width} x i32> zeroinitializer"
+        )
 
     def variable(self, value: str) -> str:
         """A vector that changes: memory of which LLVM makes a register."""
@@ -241,9 +243,7 @@ def _phases(c: Code, image: str, target: str) -> None:
 
     def phase(n: str) -> None:
         at = c.add(c.times(n, len(PHASE)), len(FIELDS))
-        facts = [
-            c.read(c.emit(f"getelementptr i64, ptr %sizes, i64 {c.add(at, i)}"), "i64") for i in range(len(PHASE))
-        ]
+        facts = [c.read(c.emit(f"getelementptr i64, ptr %sizes, i64 {c.add(at, i)}"), "i64") for i in range(len(PHASE))]
         to = c.place(target, c.times(n, plane), facts[1])
         strides = [between, plane_row, "1", source_channel, source_row, source_step]
         _call(c, "copy", [to, c.place(image, facts[0])], [*strides, channels, *facts[2:]])
@@ -307,7 +307,10 @@ def _weigh(c: Code) -> str:
             def image(i: str) -> None:
                 unit = c.add(c.times(c.add(first, i), groups), n)
                 _phases(c, c.place("%image", c.times(unit, source)), c.place("%scratch", c.times(i, image_size)))
-                to, found = c.place(cotangents, c.times(i, cotangent_size)), c.place("%cotangent", c.times(unit, target))
+                to, found = (
+                    c.place(cotangents, c.times(i, cotangent_size)),
+                    c.place("%cotangent", c.times(unit, target)),
+                )
                 _call(
                     c, "copy", [to, found],
                     [length, plane_row, "1", target_channel, target_row, "1", outputs, rows, columns],

@@ -125,9 +125,7 @@ class Loops(Scalars):
         self.lines.append(f"{name}:")
         self.block = name
 
-    def loop(
-        self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = ""
-    ) -> None:
+    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = "") -> None:
         """``for counter in begin .. end``; `about` is metadata of the loop."""
         self.blocks += 1
         n = self.blocks

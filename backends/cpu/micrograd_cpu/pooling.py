@@ -1,8 +1,7 @@
-"""Kernels of poolings. With llvmlite, maxima and their gradients are loops that are printed for each shape of window."""
+"""Kernels of poolings. With llvmlite, maxima and their gradients are loops, printed for each shape of window."""
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial

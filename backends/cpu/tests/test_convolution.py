@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,14 +18,14 @@ ROUNDING = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-13}
 
 
 @pytest.fixture(params=["compiled", "products"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """With the loops that llvmlite makes, and without."""
     if request.param == "products":
         monkeypatch.setattr(convolution, "_loops", lambda dtype: None)
         monkeypatch.setattr(pooling, "_loops", lambda window, dtype: None)
     elif find_spec("llvmlite") is None:
         pytest.skip("llvmlite is not installed")
-    yield request.param == "compiled"
+    return request.param == "compiled"
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
@@ -63,7 +62,7 @@ def test_convolutions_of_all_sizes(loops: bool, rank: int) -> None:
         expected = TABLE[f"conv{rank}d"].reference(np, *wide, **windows)  # type: ignore[misc]
         close(KERNELS[f"conv{rank}d"](x, weight, bias, **windows), expected, dtype, about)
 
-        # The others are bilinear, too, and its transposes: <g, conv(x, w)> = <transpose(g, w), x> = <by_weight(g, x), w>.
+        # The others are its transposes.
         g = numbers(rng, expected.shape, dtype)
         least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(
             expected.shape[2:], stride, padding, dilation, kernel, strict=True)]  # fmt: skip
