@@ -7,6 +7,7 @@ A program is written once, against operators and the few functions of a peer ``p
 - ``gradient``: forward to a scalar, and backward to all inputs;
 - ``training``: forward, backward and the optimiser's update of a multi-layer perceptron;
 - ``network``: as ``gradient``, of a layer or loss that only peers with such functions have;
+- ``model``: as ``training``, of a model that is written in functions of such peers;
 - ``scalars``: as ``gradient``, on scalars instead of arrays.
 """
 
@@ -75,6 +76,60 @@ def logits_and_classes(batch: int, classes: int) -> Draw:
     }
 
 
+def images_and_classes(rng: np.random.Generator) -> Arrays:
+    """A batch of digits' size, and the weights of two convolutions and a linear layer."""
+    arrays: Arrays = {"x": rng.uniform(size=(64, 1, 8, 8)).astype("float32"), "targets": rng.integers(10, size=64)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "convolution0": (16, 1, 3, 3),
+        "convolution1": (32, 16, 3, 3),
+        "linear": (10, 128),
+    }
+    for name, shape in shapes.items():
+        bound = np.prod(shape[1:]) ** -0.5
+        arrays[f"{name}_weight"] = rng.uniform(-bound, bound, shape).astype("float32")
+        arrays[f"{name}_bias"] = rng.uniform(-bound, bound, shape[0]).astype("float32")
+    return arrays
+
+
+def block_parameters(rng: np.random.Generator, name: str, width: int) -> Arrays:
+    """Of a transformer's block: norms, projections to and from the heads, a perceptron four times as wide."""
+    arrays: Arrays = {}
+    shapes = {
+        "project": (3 * width, width),
+        "merge": (width, width),
+        "up": (4 * width, width),
+        "down": (width, 4 * width),
+    }
+    for norm in ("norm0", "norm1"):
+        arrays[f"{name}_{norm}_weight"] = rng.uniform(0.9, 1.1, width).astype("float32")
+        arrays[f"{name}_{norm}_bias"] = rng.uniform(-0.1, 0.1, width).astype("float32")
+    for layer, (outputs, inputs) in shapes.items():
+        arrays[f"{name}_{layer}_weight"] = rng.normal(0, inputs**-0.5, (outputs, inputs)).astype("float32")
+        if layer != "project":  # a bias of keys changes nothing: its gradient would be rounding alone
+            arrays[f"{name}_{layer}_bias"] = rng.normal(0, 0.02, outputs).astype("float32")
+    return arrays
+
+
+def block_arrays(rng: np.random.Generator) -> Arrays:
+    """A batch of vectors, and the parameters of a block."""
+    return {"x": rng.normal(size=(4, 64, 128)).astype("float32"), **block_parameters(rng, "block", 128)}
+
+
+def text_and_parameters(rng: np.random.Generator) -> Arrays:
+    """Characters and those after them, and the 358 961 parameters of a transformer of four blocks, 84 wide."""
+    count, length, width = 65, 64, 84
+    text = rng.integers(count, size=(16, length + 1))
+    arrays: Arrays = {"x": text[:, :-1].copy(), "targets": text[:, 1:].reshape(-1)}
+    arrays["tokens"] = rng.normal(0, 0.1, (count, width)).astype("float32")
+    arrays["places"] = rng.normal(0, 0.1, (length, width)).astype("float32")
+    for i in range(4):
+        arrays |= block_parameters(rng, f"block{i}", width)
+    arrays["norm_weight"], arrays["norm_bias"] = np.ones(width, "float32"), np.zeros(width, "float32")
+    arrays["head_weight"] = rng.normal(0, width**-0.5, (count, width)).astype("float32")
+    arrays["head_bias"] = np.zeros(count, "float32")
+    return arrays
+
+
 # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -104,6 +159,39 @@ def perceptron(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
         if i < last:
             x = p.relu(x)
     return p.cross_entropy(x, targets)
+
+
+def convolutions(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
+    """Two convolutions, each pooled, and a linear layer."""
+    for i in (0, 2):
+        x = p.max_pool2d(p.relu(p.conv2d(x, parameters[i], parameters[i + 1], padding=1)), 2)
+    return p.cross_entropy(p.linear(x.reshape((x.shape[0], -1)), *parameters[4:]), targets)
+
+
+HEADS = 4
+BLOCK = 11
+"""Parameters of a block."""
+
+
+def block(p: Any, x: Any, *parameters: Any) -> Any:
+    """Attention to what came before, then a perceptron at each position, each added to what it read."""
+    project = parameters[4]
+    norm0, norm1, merge, up, down = (parameters[i : i + 2] for i in (0, 2, 5, 7, 9))
+    batch, length, width = x.shape
+    heads = p.linear(p.layer_norm(x, *norm0), project).reshape((batch, length, 3, HEADS, width // HEADS))
+    query, key, value = (p.permute(heads[:, :, i], (0, 2, 1, 3)) for i in range(3))
+    seen = p.causal_attention(query, key, value)
+    x = x + p.linear(p.permute(seen, (0, 2, 1, 3)).reshape((batch, length, width)), *merge)
+    return x + p.linear(p.gelu(p.linear(p.layer_norm(x, *norm1), *up)), *down)
+
+
+def gpt(p: Any, x: Any, targets: Any, tokens: Any, places: Any, *parameters: Any) -> Any:
+    """The cross-entropy of the next characters."""
+    x = p.embedding(x, tokens) + places
+    for i in range(0, len(parameters) - 4, BLOCK):
+        x = block(p, x, *parameters[i : i + BLOCK])
+    logits = p.linear(p.layer_norm(x, *parameters[-4:-2]), *parameters[-2:])
+    return p.cross_entropy(logits.reshape((-1, logits.shape[-1])), targets)
 
 
 def elementwise(p: Any, x: Any, y: Any) -> Any:
@@ -288,6 +376,34 @@ TABLE = (
         "relu(x * w + b), ten million",
         affine,
         uniform(**dict.fromkeys("xwb", (10_000_000,))),
+    ),
+    Case(
+        "attention-block",
+        "compiled",
+        "network",
+        "sum(block(x) ** 2), (4, 64, 128), 4 heads, and gradients",
+        lambda p, x, *parameters: squared(p, block(p, x, *parameters)),
+        block_arrays,
+    ),
+    Case(
+        "gpt",
+        "compiled",
+        "model",
+        "step of a GPT, 4 blocks 84 wide, 360 k parameters, batch 16 of 64 characters, Adam",
+        gpt,
+        text_and_parameters,
+        optimizer="adam",
+        tolerance=3e-3,  # likewise
+    ),
+    Case(
+        "cnn-digits",
+        "compiled",
+        "model",
+        "step of a CNN on digits, 1-16-32 channels, batch 64, Adam",
+        convolutions,
+        images_and_classes,
+        optimizer="adam",
+        tolerance=3e-3,
     ),
     Case(
         "readme",

@@ -83,6 +83,8 @@ class Peer:
 
         return Prepared(step, numbers)
 
+    model = training
+
     def scalars(self, case: Case, arrays: Arrays) -> Prepared:
         """Scalars are 0-d arrays unless a peer knows better."""
         return self.gradient(case, arrays)
@@ -199,7 +201,7 @@ class Tape(Peer):
 class Modules(Tape):
     """A tape with layers and optimisers in torch's fashion."""
 
-    kinds = (*Peer.kinds, "network")
+    kinds = (*Peer.kinds, "network", "model")
     nn: Any
     optimizers: dict[str, Any]
     cross_entropy: Callable[..., Any]
@@ -217,15 +219,10 @@ class Modules(Tape):
 
     def trainer(self, case: Case, arrays: Arrays, rate: float) -> Any:
         x, targets, *numbers = arrays.values()
-        layers: list[Any] = []
-        for weight in numbers[::2]:
-            layers += [self.nn.Linear(*weight.shape[::-1]), self.nn.ReLU()]
-        model = self.nn.Sequential(*layers[:-1])
-        for parameter, array in zip(model.parameters(), numbers, strict=True):
-            parameter.data = self.constant(array.copy())
-        optimizer = self.optimizers[case.optimizer](model.parameters(), lr=rate)
-        x, targets, cross_entropy = self.constant(x), self.constant(targets), self.cross_entropy
-        loss_of = self.compile(lambda x, targets: cross_entropy(model(x), targets))
+        x, targets = self.constant(x), self.constant(targets)
+        parameters, loss_of = (self.functional if case.kind == "model" else self.layers)(case, numbers)
+        optimizer = self.optimizers[case.optimizer](parameters, lr=rate)
+        loss_of = self.compile(loss_of)
 
         def step() -> Any:
             optimizer.zero_grad()
@@ -234,7 +231,22 @@ class Modules(Tape):
             optimizer.step()
             return loss
 
-        return self.compile_step(step), model.parameters
+        return self.compile_step(step), lambda: parameters
+
+    def layers(self, case: Case, numbers: Sequence[Any]) -> tuple[list[Any], Callable[[Any, Any], Any]]:
+        """Parameters and loss of a perceptron of layers."""
+        layers: list[Any] = []
+        for weight in numbers[::2]:
+            layers += [self.nn.Linear(*weight.shape[::-1]), self.nn.ReLU()]
+        model, cross_entropy = self.nn.Sequential(*layers[:-1]), self.cross_entropy
+        for parameter, array in zip(model.parameters(), numbers, strict=True):
+            parameter.data = self.constant(array.copy())
+        return list(model.parameters()), lambda x, targets: cross_entropy(model(x), targets)
+
+    def functional(self, case: Case, numbers: Sequence[Any]) -> tuple[list[Any], Callable[[Any, Any], Any]]:
+        """Parameters and loss of a model that is written in functions."""
+        leaves, functions, program = [self.leaf(array.copy()) for array in numbers], self.functions, case.program
+        return leaves, lambda x, targets: program(functions, x, targets, *leaves)
 
 
 class Functional(Peer):
@@ -377,6 +389,9 @@ class Micrograd(Modules):
         self.cross_entropy, self.conv2d, self.layer_norm = mg.cross_entropy, mg.conv2d, mg.layer_norm
         self.gelu, self.softmax, self.attention = mg.gelu, mg.softmax, mg.scaled_dot_product_attention
         self.batch_norm = lambda x, *rows: mg.batch_norm(x, None, None, *rows, training=True)
+        self.causal_attention = partial(self.attention, is_causal=True)
+        self.linear = lambda x, weight, bias=0.0: mg.linear(x, weight, bias)
+        self.embedding, self.max_pool2d, self.permute = mg.embedding, mg.max_pool2d, mg.permute_dims
         self.nn, self.optimizers = mg.nn, {"sgd": mg.optim.SGD, "adam": mg.optim.Adam}
 
     def leaf(self, array: Any) -> Any:
@@ -397,7 +412,7 @@ class MicrogradJit(Micrograd):
     """The same under `jit`: a whole step, gradients and update included, is one program."""
 
     name = "micrograd-jit"
-    kinds = ("operation", "gradient", "training", "network")
+    kinds = ("operation", "gradient", "training", "network", "model")
 
     def __init__(self) -> None:
         super().__init__()
@@ -424,6 +439,9 @@ class Torch(Modules):
         self.cross_entropy, self.conv2d, self.gelu = functional.cross_entropy, functional.conv2d, functional.gelu
         self.softmax = partial(functional.softmax, dim=-1)
         self.attention = functional.scaled_dot_product_attention
+        self.causal_attention = partial(self.attention, is_causal=True)
+        self.linear, self.embedding, self.max_pool2d = functional.linear, functional.embedding, functional.max_pool2d
+        self.permute = torch.permute
         self.nn, self.optimizers = torch.nn, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
     def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
@@ -446,7 +464,7 @@ class TorchCompile(Torch):
     """PyTorch, with `torch.compile` around the program or around model and loss; the optimiser's step stays eager."""
 
     name = "torch-compile"
-    kinds = ("operation", "gradient", "training", "network")
+    kinds = ("operation", "gradient", "training", "network", "model")
     without: ClassVar[dict[str, str]] = {"chain-1000": "its compiler takes minutes over a thousand operations"}
     notes: ClassVar[dict[str, str]] = {"training": "model and loss are compiled, the optimiser is not"}
 
@@ -465,7 +483,7 @@ class Jax(Functional):
     """JAX without compilation: every operation is dispatched on its own, every gradient traced anew."""
 
     name, module, distribution = "jax", "jax", "jax"
-    kinds = (*Peer.kinds, "network")
+    kinds = (*Peer.kinds, "network", "model")
     notes: ClassVar[dict[str, str]] = {"operation": "not recorded: JAX records only inside a gradient"}
 
     def __init__(self) -> None:
@@ -499,6 +517,23 @@ class Jax(Functional):
 
     def attention(self, q: Any, k: Any, v: Any) -> Any:
         return self.softmax(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5) @ v
+
+    def causal_attention(self, q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+        return self.softmax(self.library.numpy.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)) @ v
+
+    def linear(self, x: Any, weight: Any, bias: Any = 0.0) -> Any:
+        return x @ weight.T + bias
+
+    def embedding(self, indices: Any, weight: Any) -> Any:
+        return weight[indices]
+
+    def permute(self, x: Any, axes: Any) -> Any:
+        return self.library.numpy.transpose(x, axes)
+
+    def max_pool2d(self, x: Any, kernel: int) -> Any:
+        batch, channels, height, width = x.shape
+        return x.reshape((batch, channels, height // kernel, kernel, width // kernel, kernel)).max((3, 5))
 
     def value_and_grad(self, case: Case, program: Callable[..., Any], positions: range) -> Any:
         return self.library.value_and_grad(program, argnums=tuple(positions))

@@ -99,7 +99,7 @@ TWICE: Final = "one operand twice"
 
 FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
-SELECTIONS: Final = "clip maximum minimum max min sort"
+SELECTIONS: Final = "clip maximum minimum max min sort max_pool1d max_pool2d"
 ADDITIONS: Final = (
     "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize standardize_gradient "
     "cross_entropy_gradient embedding_gradient"
@@ -120,10 +120,10 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     ),
     "huge": frozenset(
         (
-            "mean var std matmul linear log_softmax softmax_gradient cross_entropy cross_entropy_gradient nll_loss "
-            "conv1d conv_transpose1d conv1d_weight_gradient conv2d conv_transpose2d conv2d_weight_gradient "
-            "rms_norm_gradient rms_norm_weight_gradient"
+            "mean avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
+            "cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient"
         ).split()
+        + [name for name in TABLE if name.startswith("conv")]
         + ALGORITHMS
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),

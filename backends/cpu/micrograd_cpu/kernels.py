@@ -14,8 +14,11 @@ import numpy as np
 
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import eager, random
+from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import COMPOSED, NETWORKS
+from micrograd_cpu.patches import PATCHES
+from micrograd_cpu.pooling import POOLINGS
 
 Shape = tuple[int, ...]
 
@@ -441,7 +444,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
-    **{name: rounding_once(kernel) for name, kernel in NETWORKS.items()},
+    **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
     **random.KERNELS,
 }
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))

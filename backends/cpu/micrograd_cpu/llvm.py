@@ -145,32 +145,21 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     return -1, size
 
 
-class Printer(Scalars):
-    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+class Loops(Scalars):
+    """Scalars, and loops around them."""
 
-    def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.sizes, self.read_sizes = sizes, set[int]()
-        self.contracts = sizes is not None  # of one operation, the formula is ours; of a program it is the user's
-        self.careful, self.noted = careful, False
-        self.nest, self.tile = nest, tiles(nest)
         self.block, self.blocks = "entry", 0
-        self.counters: list[str] = []
-        self.lane = "0"
-        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
-        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
         self.allocas: list[str] = []
-        self.scratch: dict[int, str] = {}
-
-    # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def label(self, name: str) -> None:
         """The start of a block."""
         self.lines.append(f"{name}:")
         self.block = name
 
-    def loop(self, begin: str, end: str, body: Callable[[str], None]) -> None:
-        """``for counter in begin .. end``."""
+    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = "") -> None:
+        """``for counter in begin .. end``; `about` is metadata of the loop."""
         self.blocks += 1
         n = self.blocks
         self.do(f"br label %head{n}")
@@ -182,8 +171,8 @@ class Printer(Scalars):
         self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
         self.label(f"body{n}")
         body(f"%c{n}")
-        self.do(f"%next{n} = add nuw nsw i64 %c{n}, 1")
-        self.do(f"br label %head{n}")
+        self.do(f"%next{n} = add nuw nsw i64 %c{n}, {step}")
+        self.do(f"br label %head{n}{about}")
         self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
         self.label(f"exit{n}")
 
@@ -196,6 +185,24 @@ class Printer(Scalars):
     def at(self, base: str, type: str, index: str) -> str:
         """The address of a number."""
         return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
+
+
+class Printer(Loops):
+    """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
+
+    def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
+        super().__init__()
+        self.sizes, self.read_sizes = sizes, set[int]()
+        self.contracts = sizes is not None  # of one operation, the formula is ours; of a program it is the user's
+        self.careful, self.noted = careful, False
+        self.nest, self.tile = nest, tiles(nest)
+        self.counters: list[str] = []
+        self.lane = "0"
+        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
+        self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
+        self.scratch: dict[int, str] = {}
+
+    # ── places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def size(self, value: int) -> str:
         """A length, stride or count: itself, or where it stands for another, that."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from micrograd_core.dtypes import float32
 from micrograd_core.errors import IndexingError
@@ -351,62 +350,6 @@ def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> An
     return y
 
 
-# ── patches ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
-    """(batch, channels, *spatial) as a view (batch, channels, *kernel, *positions)."""
-    spatial = x.strides[2:]
-    lengths = tuple(
-        (n - d * (each - 1) - 1) // s + 1 for n, each, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
-    )
-    strides = (
-        *x.strides[:2],
-        *(step * d for step, d in zip(spatial, dilation, strict=True)),
-        *(step * s for step, s in zip(spatial, stride, strict=True)),
-    )
-    return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
-
-
-def _inside(padding: Shape) -> tuple[Any, ...]:
-    return (..., *(slice(p, -p or None) for p in padding))
-
-
-def _padded(x: Any, padding: Shape, fill: float) -> Any:
-    if not any(padding):
-        return x
-    shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
-    out = np.full(shape, fill, x.dtype) if fill else np.zeros(shape, x.dtype)
-    out[_inside(padding)] = x
-    return out
-
-
-def patches(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
-    """A copy of the overlapping views."""
-    return np.array(_windows(_padded(x, padding, fill), kernel_size, stride, dilation), order="C")
-
-
-@in_float32
-def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
-    """For each element of the kernel, all positions at once."""
-    total = np.zeros((*g.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), g.dtype)
-    views = _windows(total, kernel_size, stride, dilation)
-    for offset in np.ndindex(*kernel_size):
-        at = (slice(None), slice(None), *offset)
-        views[at] += g[at]
-    return np.array(total[_inside(padding)], order="C") if any(padding) else total
-
-
-def _max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
-    """The maximum of one view for each element of the kernel."""
-    views = _windows(_padded(x, padding, -math.inf), kernel_size, stride, dilation)
-    first, *others = ((slice(None), slice(None), *offset) for offset in np.ndindex(*kernel_size))
-    out = np.array(views[first], order="C")
-    for at in others:
-        np.maximum(out, views[at], out=out)
-    return out
-
-
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -629,11 +572,7 @@ NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "gelu_gradient": gelu_gradient,
     "layer_norm": layer_norm,
     "log_softmax": log_softmax,
-    "max_pool1d": _max_pool,
-    "max_pool2d": _max_pool,
     "nll_loss": nll_loss,
-    "patches": patches,
-    "patches_gradient": patches_gradient,
     "sigmoid": sigmoid,
     "silu": silu,
     "silu_gradient": silu_gradient,

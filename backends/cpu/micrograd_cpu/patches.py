@@ -1,0 +1,66 @@
+"""Patches, what a kernel sees at each of its positions, as views; and their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from micrograd_cpu.networks import in_float32
+
+Shape = tuple[int, ...]
+
+
+def _windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
+    """(batch, channels, *spatial) as a view (batch, channels, *kernel, *positions)."""
+    spatial = x.strides[2:]
+    lengths = tuple(
+        (n - d * (each - 1) - 1) // s + 1 for n, each, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+    )
+    strides = (
+        *x.strides[:2],
+        *(step * d for step, d in zip(spatial, dilation, strict=True)),
+        *(step * s for step, s in zip(spatial, stride, strict=True)),
+    )
+    return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
+
+
+def windows(x: Any, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
+    """Likewise, of `x` between padding of `fill`."""
+    return _windows(padded(x, padding, fill), kernel, stride, dilation)
+
+
+def inside(padding: Shape) -> tuple[Any, ...]:
+    """The key of what is not padding."""
+    return (..., *(slice(p, -p or None) for p in padding))
+
+
+def padded(x: Any, padding: Shape, fill: float) -> Any:
+    """A copy between padding, or `x` where there is none."""
+    if not any(padding):
+        return x
+    shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
+    out = np.full(shape, fill, x.dtype) if fill else np.zeros(shape, x.dtype)
+    out[inside(padding)] = x
+    return out
+
+
+def patches(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
+    """A copy of the overlapping views."""
+    return np.array(windows(x, kernel_size, stride, padding, dilation, fill), order="C")
+
+
+@in_float32
+def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
+    """For each element of the kernel, all positions at once."""
+    total = np.zeros((*g.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), g.dtype)
+    views = _windows(total, kernel_size, stride, dilation)
+    for offset in np.ndindex(*kernel_size):
+        at = (slice(None), slice(None), *offset)
+        views[at] += g[at]
+    return np.array(total[inside(padding)], order="C") if any(padding) else total
+
+
+PATCHES: Final[dict[str, Callable[..., Any]]] = {"patches": patches, "patches_gradient": patches_gradient}
