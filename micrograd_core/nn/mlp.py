@@ -39,6 +39,9 @@ class ScalarModule(Module):
         """The layers, in order."""
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        return repr(self)  # as micrograd prints them
+
     def parameters(self) -> list[Any]:
         """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
         return [p for layer in self.stages() for p in layer.cells.parameters()]
