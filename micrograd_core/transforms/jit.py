@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from types import MethodType
@@ -22,6 +21,7 @@ from micrograd_core.errors import TraceError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
 from micrograd_core.ground.locks import lock
+from micrograd_core.ground.warning import warn
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
 from micrograd_core.scalar.value import Value
@@ -111,11 +111,9 @@ class Jitted(JittedScalars):
             replay = copy_context().run(_traced, self.__wrapped__, roots, tensors, args, kwargs)
             self.traces += 1
             if self.traces > MANY:
-                warnings.warn(
+                warn(
                     f"jit: {getattr(self, '__name__', 'a function')} is traced for the {self.traces}th time: {why}. "
-                    "Each trace costs much more than a call; pass what changes as a tensor",
-                    RuntimeWarning,
-                    stacklevel=3,
+                    "Each trace costs much more than a call; pass what changes as a tensor"
                 )
             self._programs[kind] = [replay, *self._programs.get(kind, [])][:MANY]
             for old in list(self._programs)[:-KEPT]:
