@@ -95,3 +95,7 @@ __all__ = [
     "parameter",
     "summary",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

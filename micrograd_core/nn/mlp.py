@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, default_device
@@ -35,6 +35,15 @@ INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
 
 class ScalarModule(Module):
     """What `Neuron`, `Layer` and `MLP` share: scalar parameters over matrices, and two ways to be called."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, x: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, x: Iterable[Value | float]) -> Any: ...
+        def __call__(self, x: Any) -> Any:
+            """`forward`, which see."""
 
     def stages(self) -> Sequence[Layer]:
         """The layers, in order."""

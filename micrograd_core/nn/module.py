@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 
 
@@ -390,11 +391,11 @@ class Sequential(Module):
         numbered = [(str(i), layer) for i, layer in enumerate(self.layers)]
         return numbered + [(name, value) for name, value in vars(self).items() if name != "layers"]
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any) -> Tensor:
         """The input of the first, the result of the last."""
         for layer in self.layers:
             x = layer(x)
-        return x
+        return x  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -417,6 +418,11 @@ class Sequential(Module):
 
 class Identity(Module):
     """What comes in."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: T) -> T:
+            """The same."""
 
     def forward(self, x: Any) -> Any:
         """Anything."""
