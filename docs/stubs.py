@@ -42,6 +42,7 @@ class HasArray(Protocol):
 
 ArrayLike: TypeAlias = Tensor | complex | list[Any] | tuple[Any, ...] | HasArray | Buffer
 Operand: TypeAlias = Tensor | complex | HasArray
+MaybeNone: TypeAlias = Any  # ``None`` before the first sweep, which nobody wants to ask for in every line
 Key: TypeAlias = SupportsIndex | slice | EllipsisType | None | list[Any] | tuple[Any, ...] | HasArray | Buffer | Tensor
 """
 """What operations take, in the stub of `Tensor`. A string is no array, though it is a sequence."""
@@ -59,9 +60,13 @@ ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshi
 COMPARISONS = "lt le gt ge eq ne".split()
 SIGNS = "neg pos abs invert".split()
 METHODS = {
-    "__getitem__": "(self, key: Key, /) -> Tensor",
-    "__setitem__": "(self, key: Key, value: ArrayLike, /) -> None",
+    "Tensor": {
+        "grad": "(self) -> Tensor | MaybeNone",
+        "__getitem__": "(self, key: Key, /) -> Tensor",
+        "__setitem__": "(self, key: Key, value: ArrayLike, /) -> None",
+    }
 }
+"""What is said of members of a class in other words than the source's."""
 CLASSES = {"Operators": ("Operand", "Tensor", "Tensor"), "Value": ("Value | float", "Value", "bool")}
 """Classes with operators: what these take, what arithmetic gives, and what comparisons do."""
 SINGLE = {"Value": ("relu",)}
@@ -247,7 +252,7 @@ class Stub:
             self.needed = True
             self.lines += ["", *of_call(kind)]
             return
-        table = operators(node.name) if node.name in CLASSES else {}
+        table = {**METHODS.get(node.name, {}), **(operators(node.name) if node.name in CLASSES else {})}
         decorators = [f"@{ast.unparse(each)}" for each in node.decorator_list]
         bases = ", ".join(map(ast.unparse, [*node.bases]))
         self.lines += ["", *decorators, f"class {node.name}{f'({bases})' if bases else ''}:"]
@@ -256,8 +261,10 @@ class Stub:
         for each in node.body:
             match each:
                 case ast.FunctionDef(name=name):
+                    again = name in seen  # a setter
                     seen.add(name)
-                    if name in table:
+                    if name in table and not again:
+                        body += [f"@{ast.unparse(decorator)}" for decorator in each.decorator_list]
                         body.append(f"def {name}{table[name]}: ...{override(name)}")
                     elif name == "__new__":
                         each.returns = ast.Name(node.name)
@@ -281,12 +288,10 @@ class Stub:
         if isinstance(value, property) and inspect.isclass(value.fget):
             self.imports[value.fget.__name__] = (value.fget.__module__, value.fget.__name__)
             return ["@property", f"def {name}(self) -> {value.fget.__name__}: ..."]
-        if not inspect.isfunction(value) or (name.startswith("_") and name not in table and name not in METHODS):
+        if not inspect.isfunction(value) or (name.startswith("_") and name not in table):
             return []
         if name in table:
             return [f"def {name}{table[name]}: ...{override(name)}"]
-        if name in METHODS:
-            return [f"def {name}{METHODS[name]}: ..."]
         if name in TABLE:
             if TABLE[name].name in FUNCTIONS and list(inspect.signature(value).parameters)[1:]:
                 return [f"def {name}{method(TABLE[name], value)}: ..."]
@@ -375,7 +380,7 @@ def of_call(kind: type[Call]) -> list[str]:
         documented(op.doc),
         "",
         f"    def __init__{written([SELF, *made], 'None')}: ...",
-        f"    def forward{written([SELF.replace(kind=SELF.POSITIONAL_ONLY), *called], result(op))}: ...",
+        f"    def forward{written([SELF.replace(kind=SELF.POSITIONAL_ONLY), *called], result(op))}: ...  # type: ignore[override]",
     ]
 
 

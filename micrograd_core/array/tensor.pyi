@@ -19,6 +19,7 @@ class HasArray(Protocol):
 
 ArrayLike: TypeAlias = Tensor | complex | list[Any] | tuple[Any, ...] | HasArray | Buffer
 Operand: TypeAlias = Tensor | complex | HasArray
+MaybeNone: TypeAlias = Any  # ``None`` before the first sweep, which nobody wants to ask for in every line
 Key: TypeAlias = SupportsIndex | slice | EllipsisType | None | list[Any] | tuple[Any, ...] | HasArray | Buffer | Tensor
 PERMUTE_DIMS: Any
 SWAP_LAST_TWO: Any
@@ -44,7 +45,7 @@ class Tensor(Operators):
     @property
     def is_leaf(self) -> bool: ...
     @property
-    def grad(self) -> Tensor | None: ...
+    def grad(self) -> Tensor | MaybeNone: ...
     @grad.setter
     def grad(self, value: Tensor | None) -> None: ...
     def zero_grad(self) -> None: ...
