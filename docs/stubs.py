@@ -374,13 +374,13 @@ def of_call(kind: type[Call]) -> list[str]:
     required = op.operands - len(op.optional)
     parameters = typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values())
     made = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in parameters[required:]]
-    called = [each.replace(kind=each.POSITIONAL_ONLY) for each in parameters[:required]]
+    called = [each.replace(kind=each.POSITIONAL_ONLY) for each in [SELF, *parameters[:required]]]
     return [
         f"class {kind.__name__}(Call):",
         documented(op.doc),
         "",
         f"    def __init__{written([SELF, *made], 'None')}: ...",
-        f"    def forward{written([SELF.replace(kind=SELF.POSITIONAL_ONLY), *called], result(op))}: ...  # type: ignore[override]",
+        f"    def forward{written(called, result(op))}: ...  # type: ignore[override]",
     ]
 
 

@@ -37,7 +37,7 @@ def operators(x: Tensor, y: Tensor) -> Tensor:
     z += 1
     z *= np.ones(3, dtype="float32")
     z[0, :, None, ...] = 0.0
-    z[z > 0] = [1.0, 2.0]
+    z[z > 0] = np.float32(1.0)
     assert_type(z[0], Tensor)
     assert_type(z[[0, 1], 1:], Tensor)
     assert_type(z[np.array([0])], Tensor)
