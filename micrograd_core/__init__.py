@@ -82,7 +82,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device",
-    "e", "enable_grad", "errors", "float16", "float32", "float64", "gradcheck", "gradgradcheck", "inf", "int8",
+    "e", "enable_grad", "errors", "float16", "float32", "float64", "inf", "int8",
     "int16", "int32", "int64", "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device",
     "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
     "__array_namespace_info__", "amp", "fft", "linalg", "nn", "optim", "random",

@@ -615,8 +615,6 @@ __all__ = [
     "getitem",
     "grad",
     "gradcheck",
-    "gradcheck",
-    "gradgradcheck",
     "gradgradcheck",
     "greater",
     "greater_equal",

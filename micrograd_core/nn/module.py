@@ -479,6 +479,7 @@ class Call(Module):
             cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the arguments that the signature of the class shows."""
         takes = _arguments(self.operation)
         try:
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
