@@ -41,3 +41,7 @@ __all__ = [
     "FULL", "HALF", "POLICY", "PRECISIONS", "GradScaler", "autocast", "autocast_dtype", "matmul_precision",
     "set_matmul_precision",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

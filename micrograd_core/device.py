@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from micrograd_core.errors import (
 )
 from micrograd_core.ground.context import default_devices, during
 from micrograd_core.ground.opened import OPENED, OPENING, REFUSED, forget
+from micrograd_core.ground.warning import warn
 
 if TYPE_CHECKING:
     from micrograd_core.tables.raw import Kernels
@@ -67,7 +67,7 @@ class Device:
             if fallback is None:
                 raise
             substitute = cls(fallback)
-            warnings.warn(f"{error}. Using {substitute} instead, as asked", RuntimeWarning, stacklevel=2)
+            warn(f"{error}. Using {substitute} instead, as asked")
             return substitute
 
     @classmethod
@@ -115,7 +115,7 @@ class Device:
                 continue
             if failures:
                 reasons = "; ".join(str(failure).partition("\n")[0] for failure in failures)
-                warnings.warn(f"Device({spec!r}) uses {device}, because {reasons}", RuntimeWarning, stacklevel=4)
+                warn(f"Device({spec!r}) uses {device}, because {reasons}")
             return device
         if failures:
             raise failures[0]

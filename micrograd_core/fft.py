@@ -45,3 +45,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["fftfreq", "rfftfreq", *_functions]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

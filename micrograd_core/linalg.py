@@ -23,3 +23,7 @@ if TYPE_CHECKING:
 
 
 __all__ = list(_functions)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -375,3 +375,7 @@ __all__ = [
     "Generator", "bernoulli", "default_generator", "manual_seed", "normal", "permutation", "randint", "uniform",
     "use_generator",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -38,6 +38,7 @@ from micrograd_core.nn.losses import BCEWithLogitsLoss, CrossEntropyLoss, HuberL
 from micrograd_core.nn.mlp import MLP, Layer, Neuron
 from micrograd_core.nn.module import Call, Flatten, Identity, Module, Sequential
 from micrograd_core.nn.pooling import AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
+from micrograd_core.nn.summaries import summary
 
 mse_loss = FUNCTIONS["mse_loss"]
 cross_entropy = FUNCTIONS["cross_entropy"]
@@ -92,4 +93,9 @@ __all__ = [
     "initialization",
     "mse_loss",
     "parameter",
+    "summary",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

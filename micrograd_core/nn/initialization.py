@@ -90,3 +90,10 @@ def parameter(
     if distribution == "uniform":
         return random.uniform(wanted, -scale, scale, generator=generator, **made)
     return random.normal(wanted, 0.0, scale, generator=generator, **made)
+
+
+__all__ = ["SCHEMES", "Generator", "fans", "parameter"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

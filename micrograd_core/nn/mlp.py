@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, default_device
@@ -21,10 +21,11 @@ from micrograd_core.ground.context import tracing
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.bridge import numbers_of, upload
-from micrograd_core.scalar.device_value import DeviceValue, widest
+from micrograd_core.scalar.device_value import DeviceValue, slope_of_relu, widest
+from micrograd_core.scalar.packing import unpacked
 from micrograd_core.scalar.parameters import Cells
 from micrograd_core.scalar.sweep import Block
-from micrograd_core.scalar.value import Value, results
+from micrograd_core.scalar.value import Value, leaf, results
 from micrograd_core.tables.floats import number
 
 LINEAR = TABLE["linear"]
@@ -35,9 +36,21 @@ INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
 class ScalarModule(Module):
     """What `Neuron`, `Layer` and `MLP` share: scalar parameters over matrices, and two ways to be called."""
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, x: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, x: Iterable[Value | float]) -> Any: ...
+        def __call__(self, x: Any) -> Any:
+            """`forward`, which see."""
+
     def stages(self) -> Sequence[Layer]:
         """The layers, in order."""
         raise NotImplementedError
+
+    def __str__(self) -> str:
+        return repr(self)  # as micrograd prints them
 
     def parameters(self) -> list[Any]:
         """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
@@ -197,12 +210,10 @@ class Neuron(ScalarModule):
         layer, row = self._layer, self._row
         if layer.bias.shape == (1,):
             return super().forward(x)
-        if not isinstance(x, Tensor) and tracing.get() is not None:
-            return _in_scalars(layer, _listed(self, x))[row]
-        batch = x if isinstance(x, Tensor) else Value.stack(_checked("Neuron", layer, _listed(self, x)))
-        y = apply(LINEAR, (batch, layer.weight[row : row + 1], layer.bias[row : row + 1]))
-        y = y.relu() if layer.nonlin else y
-        return y if isinstance(x, Tensor) else Value.unstack(y)[0]
+        if not isinstance(x, Tensor):
+            return _in_scalars("Neuron", layer, _listed(self, x), [row])[0]
+        y = apply(LINEAR, (x, layer.weight[row : row + 1], layer.bias[row : row + 1]))
+        return y.relu() if layer.nonlin else y
 
     def __repr__(self) -> str:
         return f"{'ReLU' if self.nonlin else 'Linear'}Neuron({self._layer.weight.shape[1]})"
@@ -255,7 +266,7 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
     """The layers applied to scalars."""
     if tracing.get() is not None:
         for layer in stages:
-            x = _in_scalars(layer, x)
+            x = _in_scalars("Layer", layer, x, range(layer.bias.shape[0]))
         return x
     first = stages[0].weight
     kernels, dtype = first._kernels, first.dtype
@@ -273,28 +284,38 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
         product = out = kernels.linear(handle, weight._handle, bias._handle)
         if layer.nonlin:
             out = kernels.relu(product)
-        steps.append((weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin))
+        steps.append(
+            (layer, weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin)
+        )
         handle = out
     call = Pass(name, inputs, kernels, dtype, steps)
     return results(call, numbers_of(kernels, handle, dtype), Value if kernels.device.is_cpu() else DeviceValue)
 
 
 class Pass(Block):
-    """One call of a network on Values: a step per layer, on whole vectors."""
+    """One call of a network on Values: a step per layer, on whole vectors. Who looks inside gets a node per product."""
 
-    __slots__ = ("dtype", "kernels", "steps")
+    __slots__ = ("dtype", "found", "kernels", "nodes", "steps")
 
     def __init__(self, label: str, inputs: Sequence[Value | None], kernels: Any, dtype: Any, steps: list[Any]) -> None:
         super().__init__(label, inputs, steps[-1][-2].shape[0])
         self.kernels, self.dtype, self.steps = kernels, dtype, steps
+        self.nodes: list[Any] | None = None  # those of the results, once somebody has looked
+        self.found: list[Any] | None = None  # the gradients of the results, as the last sweep found them
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """Through all layers on the device: parameters get theirs here, those of the inputs are handed back."""
+        self.found = gradients
+        if self.nodes is not None:  # the sweep goes on through what is inside
+            pairs = zip(gradients, self.nodes, strict=True)
+            return [
+                None if d is None else g * d for g, x in pairs for d in (x._da, x._db if x._b is not None else None)
+            ]
         k, steps = self.kernels, self.steps
         g = upload(k, gradients, (self.width,), self.dtype)
         found = []
         for step in reversed(steps):
-            weight_end, bias_end, x, weight, bias, product, out, nonlin = step
+            _, weight_end, bias_end, x, weight, bias, product, out, nonlin = step
             if nonlin:
                 g = RELU_RULE(k, g, out, product)
             if weight_end is not None:
@@ -304,6 +325,58 @@ class Pass(Block):
             g = INPUT_RULE(k, g, product, x, weight, bias)
         deposit(found, False)
         return numbers_of(k, g, self.dtype)
+
+    def opened(self) -> Sequence[Any]:
+        """The nodes that micrograd makes: each product, each sum, each ReLU, with gradients if there was a sweep."""
+        if self.nodes is None:
+            made: list[Any] = []
+            numbers, nodes = numbers_of(self.kernels, self.steps[0][3], self.dtype), list(self.inputs)
+            for step in self.steps:
+                nodes, numbers = self._layer(step, nodes, numbers, made)
+            if self.found is not None:
+                _spread(made, nodes, self.found)
+            inputs = [x for node in nodes for x in (node._a, node._b)]
+            self.nodes, self.inputs, self.steps = nodes, inputs, []  # all or nothing, whatever interrupts
+        return self.nodes
+
+    def _layer(self, step: Any, nodes: list[Any], numbers: list[Any], made: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The nodes of one layer, and their numbers, from those of its inputs. All nodes are added to `made`."""
+        layer, weight_end, bias_end, _, weight, bias, product, out, nonlin = step
+        on_host = self.kernels.device.is_cpu()
+        kind: type[Value] = Value if on_host else DeviceValue
+        weights, sums, results = (numbers_of(self.kernels, x, self.dtype) for x in (weight, product, out))
+        totals, width = numbers_of(self.kernels, bias, self.dtype), len(numbers)
+        if layer.weight._record is weight_end and layer.bias._record is bias_end:
+            ends = layer.cells.parameters()
+        else:  # the layer has got other parameters since
+            ends = [leaf(x, kind) for row, b in enumerate(totals) for x in [*weights[row * width :][:width], b]]
+        found = []
+        for row, total in enumerate(totals):
+            *cells, node = ends[row * (width + 1) :][: width + 1]
+            for i, (w, x, data) in enumerate(zip(weights[row * width :][:width], nodes, numbers, strict=True)):
+                term = w * data
+                total = total + term if i < width - 1 else sums[row]
+                times = unpacked(kind, "*", term, cells[i], data, x, data if x is None else w)
+                node = unpacked(kind, "+", total, node, 1.0, times, 1.0)
+                made += [times, node]
+            if nonlin:
+                node = unpacked(kind, "relu", results[row], node, slope_of_relu(results[row]))
+                made.append(node)
+            found.append(node)
+        return found, results
+
+
+def _spread(made: list[Any], results: list[Any], gradients: list[Any]) -> None:
+    """Give nodes, which come after their operands, the gradients that a sweep would have found at them."""
+    inside = {id(x) for x in made}
+    for x in made:
+        x._grad = 0.0
+    for x, g in zip(results, gradients, strict=True):
+        x._grad = g
+    for x in reversed(made):
+        for operand, d in ((x._a, x._da), (x._b, x._db)):
+            if id(operand) in inside:
+                operand._grad = operand._grad + x._grad * d
 
 
 def _listed(network: ScalarModule, x: Any) -> list[Any]:
@@ -330,12 +403,12 @@ def _checked(name: str, layer: Layer, x: list[Any]) -> list[Any]:
     return x
 
 
-def _in_scalars(layer: Layer, x: list[Any]) -> list[Any]:
-    """One node per product, as micrograd computes: what a trace unrolls."""
-    out = []
-    for row in range(layer.bias.shape[0]):
+def _in_scalars(name: str, layer: Layer, x: list[Any], rows: Iterable[int]) -> list[Any]:
+    """One node per product, as micrograd computes: what a trace unrolls, and what a single neuron does."""
+    out, inputs = [], _checked(name, layer, x)
+    for row in rows:
         *weights, total = layer.cells.of_row(row)
-        for w, each in zip(weights, _checked("Layer", layer, x), strict=True):
+        for w, each in zip(weights, inputs, strict=True):
             total = w * each + total
         out.append(total.relu() if layer.nonlin else total)
     return out

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
@@ -19,6 +20,28 @@ from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
     from inspect import Signature
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+
+
+class Forward(Protocol[P, R]):
+    """What has a `forward`: for type checkers, to which calling a module is calling that."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As the module defines it."""
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `Module.load_state_dict` gives: the names on which a module and what it loads do not agree."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        told = f"missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys}"
+        return f"IncompatibleKeys({told})" if any(self) else "<All keys matched successfully>"
 
 
 class Module:
@@ -42,36 +65,53 @@ class Module:
         """What calling the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward`, with the same arguments."""
-        return self.forward(*args, **kwargs)
+    def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """`forward`, with the same arguments. An error gets a note that names the layer it arose in."""
+        try:
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            _name_the_layer(error, self)
+            raise
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        fits = value is None or isinstance(value, Module) or _is_parameter(value)
-        if not fits and _is_parameter(vars(self).get(name)):
-            raise TypeError(_no_parameter(f"{type(self).__name__}.{name}", name, value))
-        super().__setattr__(name, value)
+    if not TYPE_CHECKING:  # to checkers it would say that any attribute may be assigned
 
-    def _walk(self) -> Iterator[tuple[str, Any]]:
-        """The module, and the modules and tensors it holds, each once, with their dotted names."""
+        def __setattr__(self, name: str, value: Any) -> None:
+            fits = value is None or isinstance(value, Module) or _is_parameter(value)
+            if not fits and _is_parameter(vars(self).get(name)):
+                raise TypeError(_no_parameter(f"{type(self).__name__}.{name}", name, value))
+            super().__setattr__(name, value)
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        """What is held, by name."""
+        return list(vars(self).items())  # a copy: who walks may assign
+
+    def _walk(self, every_name: bool = False) -> Iterator[tuple[str, Any]]:
+        """The module, and the modules and tensors it holds, with their dotted names: each once, or by each name."""
         yield "", self
         seen = {id(self)}
-        stack = [("", iter(list(vars(self).items())))]
+        stack: list[tuple[Any, str, Iterator[tuple[str, Any]]]] = [(self, "", iter(self._contents()))]
         while stack:
-            path, attributes = stack[-1]
-            entry = next(attributes, None)
+            owner, path, contents = stack[-1]
+            entry = next(contents, None)
             if entry is None:
                 stack.pop()
+                if every_name:
+                    seen.discard(id(owner))  # what is left are those around the next one: nothing is inside itself
                 continue
             name, value = f"{path}{entry[0]}", entry[1]
             items = _items(value)
             if id(value) in seen or (items is None and not (isinstance(value, Tensor) and value.is_leaf)):
                 continue
-            seen.add(id(value))
+            if items is not None or not every_name:
+                seen.add(id(value))
             if items is None or isinstance(value, Module):
                 yield name, value
             if items is not None:
-                stack.append((f"{name}.", items))
+                stack.append((value, f"{name}.", items))
+
+    def _every_tensor(self) -> dict[str, Tensor]:
+        """Parameters and buffers, those with several names by each of them."""
+        return {name: value for name, value in self._walk(every_name=True) if isinstance(value, Tensor)}
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """The module itself, named ``""``, and all below it, such as ``"layers.0"``; each comes once."""
@@ -119,39 +159,77 @@ class Module:
             p.zero_grad()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of parameters and buffers by name, outside the graph."""
-        return {name: p.detach().copy() for name, p in self.named_tensors()}
+        """Copies of parameters and buffers by name, outside the graph.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        A tensor that is held twice, as tied weights are, has both names, and one copy.
+        """
+        own = self._every_tensor()
+        copies = {id(p): p.detach().copy() for p in own.values()}
+        return {name: copies[id(p)] for name, p in own.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
+
+        Of a tensor that has several names, one is enough; of several, the last counts. Names from before the layers of
+        a `Sequential` were numbered, such as ``layers.0.weight`` for ``0.weight``, are understood.
+
+        Parameters
+        ----------
+        state : mapping from names to arrays
+        strict : bool
+            Whether the names must be those of this module. If not, what both have is loaded.
+
+        Returns
+        -------
+        IncompatibleKeys
+            ``missing_keys`` and ``unexpected_keys``; empty lists if `strict`.
 
         Raises
         ------
         ShapeError
-            When names or shapes differ; all differences are listed and nothing is loaded.
+            When shapes differ, or names do and `strict` is true; all differences are listed and nothing is loaded.
         """
-        own = dict(self.named_tensors())
-        faults = [f"{name!r} is missing" for name in own if name not in state]
-        faults += [
-            f"{name!r} is not a parameter or buffer of this {type(self).__name__}" for name in state if name not in own
-        ]
+        own = self._every_tensor()
+        if not own.keys() >= set(state):
+            former = self._former_names(own)
+            state = {former.get(name, name): x for name, x in state.items()}
+        given = {id(own[name]) for name in state if name in own}
+        missing = [name for name, p in own.items() if name not in state and id(p) not in given]
+        unexpected = [name for name in state if name not in own]
         loaded = {
             name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True)
             for name in state
             if name in own
         }
+        faults = [f"{name!r} is missing" for name in missing] if strict else []
+        if strict:
+            faults += [f"{name!r} is not a parameter or buffer of this {type(self).__name__}" for name in unexpected]
+        ways = "; load_state_dict(state, strict=False) loads what both have" if faults else ""
         faults += [
             f"{name!r} has shape {x.shape}, not {own[name].shape}"
             for name, x in loaded.items()
             if x.shape != own[name].shape
         ]
         if faults:
-            raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
+            raise ShapeError(f"load_state_dict: {'; '.join(faults)}{ways}")
         changes: list[Any] = []
         for name, x in loaded.items():
             p = own[name]
             changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         assign_all(changes)
+        return IncompatibleKeys(missing, unexpected)
+
+    def _former_names(self, names: Iterable[str]) -> dict[str, str]:
+        """Names of now by those that they were when the layers of a `Sequential` were named by its list."""
+        sequences = {name for name, value in self._walk(every_name=True) if isinstance(value, Sequential)}
+        former = {}
+        for name in names:
+            parts = name.split(".")
+            numbered = [i for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in sequences]
+            for i in reversed(numbered):
+                parts.insert(i, "layers")
+            former[".".join(parts)] = name
+        return former
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Self:
         """Move parameters and buffers to another device, convert those with floating-point numbers, or both.
@@ -197,6 +275,56 @@ class Module:
     def __repr__(self) -> str:
         inner = [f"{name}={value!r}" for name, value in vars(self).items() if isinstance(value, Module)]
         return f"{type(self).__name__}({', '.join(filter(None, [self.facts(), *inner]))})"
+
+    def __str__(self) -> str:
+        """The modules as a tree, each with how many numbers its parameters have, and its buffers."""
+        rows, depths = [], {"": 0}
+        for name, module in self._walk(every_name=True):
+            if not isinstance(module, Module):
+                continue
+            above = name
+            while above:  # to the module around it; between them are lists and dicts
+                above = above.rpartition(".")[0]
+                if above in depths:
+                    break
+            depths[name] = depths[above] + 1 if name else 0
+            label = f"{name[len(above) :].lstrip('.')}: " if name else ""
+            rows.append((f"{'  ' * depths[name]}{label}{module._line()}", *module._sizes()))
+        width = max(len(text) for text, _, _ in rows)
+        digits = max(len(f"{own:,}") for _, own, _ in rows)
+        lines = []
+        for i, (text, own, kept) in enumerate(rows):
+            words = (" parameters", " in buffers") if i == 0 else ("", "")
+            buffers = f" + {kept:,}{words[1]}" if kept else ""
+            lines.append(f"{text:{width}}  {own:>{digits},}{words[0]}{buffers}" if own or kept or i == 0 else text)
+        return "\n".join(lines)
+
+    def _sizes(self) -> tuple[int, int]:
+        """How many numbers there are in the parameters, and in the buffers."""
+        return sum(p.size for _, p in self.named_parameters()), sum(p.size for _, p in self.named_buffers())
+
+    def _line(self) -> str:
+        """The module itself, without those inside."""
+        facts = self.facts()
+        return f"{type(self).__name__}({facts})" if facts else type(self).__name__
+
+
+LAYER = "in the layer "
+
+
+def _name_the_layer(error: Exception, outer: Any) -> None:
+    """Note which of the layers of `outer` an error arose in: the innermost whose call it comes out of."""
+    with suppress(Exception):  # what a module says of itself is its author's, and must not hide the error
+        names = {id(module): name for name, module in outer.named_modules()}
+        inner, entry = outer, error.__traceback__
+        while entry is not None:
+            if entry.tb_frame.f_code is Module.__call__.__code__:
+                module = entry.tb_frame.f_locals["self"]
+                inner = module if id(module) in names else inner
+            entry = entry.tb_next
+        if name := names[id(inner)]:  # the layers around it know a longer one
+            others = [note for note in getattr(error, "__notes__", ()) if not note.startswith(LAYER)]
+            error.__notes__ = [*others, f"{LAYER}{name} of {type(outer).__name__}: {inner._line()}"]
 
 
 def _is_parameter(value: Any) -> bool:
@@ -244,7 +372,7 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
 def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
     """What a module, or a collection of modules and tensors, holds by name."""
     if isinstance(value, Module):
-        return iter(list(vars(value).items()))  # a snapshot: who walks may assign
+        return iter(value._contents())
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -258,28 +386,43 @@ class Sequential(Module):
     def __init__(self, *layers: Module) -> None:
         self.layers = list(layers)
 
-    def forward(self, x: Any) -> Any:
+    def _contents(self) -> list[tuple[str, Any]]:
+        """The layers by their numbers, as in PyTorch, and what else there is."""
+        numbered = [(str(i), layer) for i, layer in enumerate(self.layers)]
+        return numbered + [(name, value) for name, value in vars(self).items() if name != "layers"]
+
+    def forward(self, x: Any) -> Tensor:
         """The input of the first, the result of the last."""
         for layer in self.layers:
             x = layer(x)
-        return x
+        return x  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, index: int) -> Module:
-        return self.layers[index]
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Module:
+        """One layer; of a slice, a `Sequential` of the same layers."""
+        found = self.layers[index]
+        return Sequential(*found) if isinstance(found, list) else found
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
 
-    def facts(self) -> str:
-        """The layers, in their order."""
-        return ", ".join(map(repr, self.layers))
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
 
 
 class Identity(Module):
     """What comes in."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: T) -> T:
+            """The same."""
 
     def forward(self, x: Any) -> Any:
         """Anything."""
@@ -336,6 +479,7 @@ class Call(Module):
             cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the arguments that the signature of the class shows."""
         takes = _arguments(self.operation)
         try:
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)

@@ -10,3 +10,7 @@ __all__ = [
     "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "Schedule", "clip_grad_norm", "clip_grad_value", "cosine",
     "linear_warmup", "step_decay",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,7 +18,7 @@ from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.rules import REFLECTED, UNARY, constant
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, _outside, leaf, node, results
-from micrograd_core.tables.floats import number
+from micrograd_core.tables.floats import DEAD, number
 
 OPERATIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "pow"}
 
@@ -88,6 +88,13 @@ class Gate:
         out = self.out
         g = asarray(g, dtype=out.dtype, device=out.device) if g.__class__ is float else g  # where a sweep starts
         return Recorded.of(Tensor, out._kernels).relu_gradient(g, out)
+
+
+def slope_of_relu(out: Any) -> Any:
+    """The derivative of relu by its result: a number, or a tensor on a device."""
+    if isinstance(out, Tensor):
+        return Gate(out)
+    return 1.0 if out > 0.0 else DEAD
 
 
 def widest(device: Device) -> DType:

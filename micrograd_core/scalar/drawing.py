@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.graph import Leaf, is_node, made_by, parents_of
 from micrograd_core.scalar.bridge import Elements
-from micrograd_core.scalar.packing import CONSTANT, operands, unpack
+from micrograd_core.scalar.packing import CONSTANT, operands, unpack, written
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf
 
@@ -183,7 +183,7 @@ def describe(node: Any) -> Node:
     if isinstance(node, Value):
         is_constant = getattr(node, "_db", None) is CONSTANT
         numbers = (f"data {node._number():.4g}",) + (() if is_constant else (f"grad {node._gradient():.4g}",))
-        return Node("" if is_constant else node._op, numbers if node._on_host else (*numbers, str(node.device)))
+        return Node("" if is_constant else written(node), numbers if node._on_host else (*numbers, str(node.device)))
     if isinstance(node, Block):
         return Node(node.label, (f"{node.width} result{'s' * (node.width != 1)}",))
     if isinstance(node, Leaf):

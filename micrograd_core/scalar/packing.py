@@ -109,16 +109,38 @@ def _unpack(value: Any) -> None:
     a = run.inputs[-1]
     nodes: list[Any] = []
     for name, data, da, b, db in steps[:0:-1]:
-        x = new(value.__class__)
-        x._data, x._a, x._da, x._b, x._db, x._name, x._uses, x._depth = data, a, da, b, db, name, 0, 0
-        nodes.insert(0, x)
-        a = x
+        a = unpacked(value.__class__, name, data, a, da, b, db)
+        nodes.insert(0, a)
     if hasattr(run, "_grad"):
         g = run._grad
         for x, da in zip(nodes, run.by_first, strict=False):
             g = x._grad = 0.0 + g * da
     _, _, da, b, db = steps[0]
     value._a, value._da, value._b, value._db = a, da, b, db  # all or nothing, whatever interrupts
+
+
+def unpacked(kind: Any, name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None) -> Any:
+    """A node that no chain is counted for."""
+    x = new(kind)
+    x._data, x._a, x._da, x._b, x._db, x._name, x._uses, x._depth = data, a, da, b, db, name, 0, 0
+    return x
+
+
+def look_inside(value: Any) -> None:
+    """Give a result of a block that can be opened the operands it would have without the block, for who asks."""
+    with sweeping: _look_inside(value)  # fmt: skip  # noqa: E701
+
+
+def _look_inside(value: Any) -> None:
+    _unpack(value)
+    block = value._a
+    if not isinstance(block, Block) or not value._name:
+        return
+    if underway:
+        refuse_underway("asked for the operands of", [block])
+    if (nodes := block.opened()) is not None:
+        x = nodes[value._da]
+        value._a, value._da, value._b, value._db, value._name = x._a, x._da, x._b, x._db, x._name
 
 
 def operands(value: Any, leaf: Callable[[float], Any]) -> list[Any]:
@@ -131,6 +153,15 @@ def operands(value: Any, leaf: Callable[[float], Any]) -> list[Any]:
         b = leaf(float(value._db))
         b._db = CONSTANT
     return [x for x in ((b, a) if name in REFLECTED else (a, b)) if x is not None]
+
+
+def written(value: Any) -> str:
+    """The operation of a node, as micrograd writes it; a block is left shut."""
+    unpack(value)
+    name: str = value._name
+    if name == "**" and value._b is None:
+        return f"**{value._db}"
+    return {"relu": "ReLU", **REFLECTED}.get(name, name)
 
 
 class _Link:

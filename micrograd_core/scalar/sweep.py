@@ -51,6 +51,10 @@ class Block:
         """The gradients of the inputs from those of the results, numbers as the respective device has them."""
         raise NotImplementedError
 
+    def opened(self) -> Sequence[Any] | None:
+        """For who looks inside: a node for each result, with the operands that it has then; ``None``: it stays shut."""
+        return None
+
 
 underway: list[list[Any]] = []
 """For each sweep that has not returned, the nodes it is about to visit: a hook of a tensor may start another inside."""

@@ -18,7 +18,7 @@ from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import DeviceMismatch, not_copied
 from micrograd_core.ground.context import default_devices, tracing
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.packing import LONG, operands, pack, unpack
+from micrograd_core.scalar.packing import LONG, look_inside, operands, pack, written
 from micrograd_core.scalar.rules import BINARY, REFLECTED, UNARY, constant
 from micrograd_core.scalar.sweep import Block, sweep
 from micrograd_core.tables.floats import DEAD, Floats, divide, number, power
@@ -201,16 +201,14 @@ class Value:
     @property
     def _prev(self) -> set[Any]:
         """The operands, as micrograd keeps them; constants as values made for the occasion."""
+        look_inside(self)
         return set(operands(self, leaf))
 
     @property
     def _op(self) -> str:
         """The operation, as micrograd writes it; empty for a leaf."""
-        unpack(self)
-        name = self._name
-        if name == "**" and self._b is None:
-            return f"**{self._db}"
-        return {"relu": "ReLU", **REFLECTED}.get(name, name)
+        look_inside(self)
+        return written(self)
 
     # ── arithmetic. The hot path: it is written out, and every line is paid for a million times. ────────────
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from micrograd_core.engine.apply import Recorded, create
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import TransformError
 from micrograd_core.ground.context import depth, during, levels
+from micrograd_core.ground.warning import warn
 from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops import batching as rules
@@ -241,11 +241,7 @@ def _composed(
 def _one_by_one(
     op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any], size: int
 ) -> Any:
-    warnings.warn(
-        f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warn(f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples")
     k = Recorded.of(Tensor, table.below)
     function = getattr(k, op.name)
     rows = [

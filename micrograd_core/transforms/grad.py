@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.apply import Recorded
@@ -20,6 +20,36 @@ from micrograd_core.ground.context import depth
 from micrograd_core.ops import Op
 from micrograd_core.transforms.batching import lifted
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Gradient(Protocol[P]):
+    """For type checkers: a gradient, which is a tensor where the first argument is one."""
+
+    @overload
+    def __call__(self: Gradient[Concatenate[Tensor, Q]], x: Tensor, /, *args: Q.args, **kwargs: Q.kwargs) -> Tensor: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+        """The gradient at these arguments."""
+
+
+class ValueAndGradient(Protocol[P, V_co]):
+    """For type checkers: likewise, after the value."""
+
+    @overload
+    def __call__(
+        self: ValueAndGradient[Concatenate[Tensor, Q], V], x: Tensor, /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> tuple[V, Tensor]: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> tuple[V_co, Any]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+        """The value, and the gradient at these arguments."""
+
+
 recorded_on = partial(Recorded.of, Tensor)
 """The recorded operations on a device, from its kernels."""
 
@@ -32,6 +62,14 @@ IDENTITY = Op(
 )
 
 
+@overload
+def value_and_grad(
+    f: Callable[P, V], argnums: Literal[0] = 0, has_aux: Literal[False] = False
+) -> ValueAndGradient[P, V]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, tuple[Any, Any]]: ...
 def value_and_grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
@@ -144,6 +182,10 @@ def reaches_beyond(record: Record, wanted: set[int]) -> bool:
     return any(id(leaf) not in wanted for leaf in leaves_of(record))
 
 
+@overload
+def grad(f: Callable[P, V], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Gradient[P]: ...
+@overload
+def grad(f: Callable[P, V], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[P, Any]: ...
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """The gradient of `f`, as a function of the same arguments; with `has_aux`, a pair of it and what else `f` gave.
 
@@ -156,7 +198,7 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     >>> grad(grad(cube))(Tensor(2.0)).item()
     12.0
     """
-    both = value_and_grad(f, argnums, has_aux)
+    both: Callable[..., tuple[Any, Any]] = value_and_grad(f, argnums, has_aux)
     if not has_aux:
         return lambda *args, **kwargs: both(*args, **kwargs)[1]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from types import MethodType
-from typing import Any, Final, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.compiler.program import Program
@@ -22,12 +21,16 @@ from micrograd_core.errors import TraceError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
 from micrograd_core.ground.locks import lock
+from micrograd_core.ground.warning import warn
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
 from micrograd_core.scalar.value import Value
 from micrograd_core.transforms.closures import PLAIN, Reach
 from micrograd_core.transforms.replay import Replay
 from micrograd_core.transforms.tracing import Trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 KEPT: Final = 128
 """So many kinds of calls are remembered."""
@@ -36,7 +39,7 @@ MANY: Final = 8
 _tracing = lock()  # tensors stand for values of a program meanwhile
 
 
-class Jitted(JittedScalars):
+class Jitted(JittedScalars, Generic[P, R]):
     """A function, and what it was compiled to.
 
     Attributes
@@ -74,11 +77,11 @@ class Jitted(JittedScalars):
             known = getattr(known, part, None)
         return name if known is self else (_again, (self.__wrapped__, tuple(self._static)))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function, after compiling it if need be."""
         if programs.get() is not None or levels.get():  # part of what is around it
-            return self.__wrapped__(*args, **kwargs)
-        return self.call_with_tensors(args, kwargs)
+            return self.__wrapped__(*args, **kwargs)  # type: ignore[no-any-return]
+        return self.call_with_tensors(args, kwargs)  # type: ignore[no-any-return]
 
     def call_with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it as a function of tensors, unless it turns out to be one of Values."""
@@ -111,11 +114,9 @@ class Jitted(JittedScalars):
             replay = copy_context().run(_traced, self.__wrapped__, roots, tensors, args, kwargs)
             self.traces += 1
             if self.traces > MANY:
-                warnings.warn(
+                warn(
                     f"jit: {getattr(self, '__name__', 'a function')} is traced for the {self.traces}th time: {why}. "
-                    "Each trace costs much more than a call; pass what changes as a tensor",
-                    RuntimeWarning,
-                    stacklevel=3,
+                    "Each trace costs much more than a call; pass what changes as a tensor"
                 )
             self._programs[kind] = [replay, *self._programs.get(kind, [])][:MANY]
             for old in list(self._programs)[:-KEPT]:
@@ -172,11 +173,11 @@ class Jitted(JittedScalars):
         return self._replay.program if self._replay else super().program
 
 
-def _again(f: Callable[..., Any], static: tuple[str, ...]) -> Jitted:
+def _again(f: Callable[..., Any], static: tuple[str, ...]) -> Jitted[..., Any]:
     return Jitted(f, static)
 
 
-class _OfScalars(Jitted):
+class _OfScalars(Jitted[P, R]):
     """A function that gets Values, or floats; with a tensor among them it is one of tensors that time."""
 
     __call__ = JittedScalars.__call__
@@ -270,9 +271,9 @@ def _traced(f: Callable[..., Any], roots: list[Any], tensors: list[Tensor], args
 
 
 @overload
-def jit(f: Callable[..., Any], *, static_argnames: str | Iterable[str] = ()) -> Jitted: ...
+def jit(f: Callable[P, R], *, static_argnames: str | Iterable[str] = ()) -> Jitted[P, R]: ...
 @overload
-def jit(f: None = None, *, static_argnames: str | Iterable[str] = ()) -> Callable[[Callable[..., Any]], Jitted]: ...
+def jit(*, static_argnames: str | Iterable[str] = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[str] = ()) -> Any:
     """The same function, traced and compiled at its first call for each kind of arguments.
 

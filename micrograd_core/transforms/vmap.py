@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import apply_single
@@ -16,10 +16,11 @@ from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.transforms.batching import RANDOMNESS, Batched, BatchTable, Level, materialized
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def vmap(
-    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error"
-) -> Callable[..., Any]:
+
+def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error") -> Callable[P, R]:
     """The function that applies `f` to each example of a batch, and stacks what it returns.
 
     Parameters

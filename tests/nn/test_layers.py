@@ -167,7 +167,7 @@ def test_training_mode_reaches_every_module() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2)))
     assert model.eval() is model
     assert not any(module.training for _, module in model.named_modules())
-    assert [name for name, _ in model.named_modules()] == ["", "layers.0", "layers.1", "layers.1.layers.0"]
+    assert [name for name, _ in model.named_modules()] == ["", "0", "1", "1.0"]
     names: list[str] = []
     model.apply(lambda module: names.append(type(module).__name__))
     assert names == ["BatchNorm1d", "Sequential", "Linear", "Sequential"]

@@ -21,12 +21,7 @@ def network(device: Device | str = "cpu", seed: int = 0) -> nn.Sequential:
 
 def test_parameters_have_names_and_come_once() -> None:
     model = network()
-    assert [name for name, _ in model.named_parameters()] == [
-        "layers.0.weight",
-        "layers.0.bias",
-        "layers.2.weight",
-        "layers.2.bias",
-    ]
+    assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     tied = nn.Sequential(model[0], model[0])
     assert len(tied.parameters()) == 2
     assert repr(model) == "Sequential(Linear(3, 5), ReLU(), Linear(5, 2))"
@@ -78,10 +73,10 @@ def test_state_goes_there_and_back_whole_or_not_at_all() -> None:
     assert any(any(row) for row in b.layers[0].weight.tolist())  # type: ignore[attr-defined]
     before = [p.tolist() for p in b.parameters()]
     state: dict[str, Any] = {name: x.numpy() for name, x in a.state_dict().items()}
-    del state["layers.0.bias"]
-    state["extra"], state["layers.2.bias"] = np.zeros(1), np.zeros(7)
+    del state["0.bias"]
+    state["extra"], state["2.bias"] = np.zeros(1), np.zeros(7)
     with pytest.raises(
-        ShapeError, match=r"'layers.0.bias' is missing; 'extra' is not a parameter or buffer.*shape \(7,\), not \(2,\)"
+        ShapeError, match=r"'0.bias' is missing; 'extra' is not a parameter or buffer.*shape \(7,\), not \(2,\)"
     ):
         b.load_state_dict(state)
     assert [p.tolist() for p in b.parameters()] == before

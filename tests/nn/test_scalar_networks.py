@@ -142,9 +142,151 @@ def test_a_call_with_values_records_one_node_with_a_step_per_layer() -> None:
     u, v = model(x)
     assert u._a is v._a
     assert len(u._a.steps) == 3
-    assert u._prev == set(x)
+    assert u._a.inputs == x
     with no_grad():
         assert model(x)[0]._prev == set()
+
+
+# ── what code that walks graphs sees ─────────────────────────────────────────────────────────────────────────
+
+
+def written_out(model: Any, x: list[Any]) -> list[Any]:
+    """The outputs of a network, computed on its parameters value by value."""
+    for layer in model.stages():
+        outputs = []
+        for neuron in layer.neurons:
+            total = neuron.b
+            for w, each in zip(neuron.w, x, strict=True):
+                total = total + w * each
+            outputs.append(total.relu() if layer.nonlin else total)
+        x = outputs
+    return x
+
+
+def graph(*roots: Any) -> tuple[list[Any], set[tuple[int, int]]]:
+    """What draw_dot collects: nodes and edges, by `_prev`."""
+    nodes: dict[int, Any] = {}
+    edges = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if id(node) in nodes:
+            continue
+        nodes[id(node)] = node
+        for child in node._prev:
+            edges.add((id(child), id(node)))
+            waiting.append(child)
+    return list(nodes.values()), edges
+
+
+def shape_of(root: Any, known: dict[int, Any]) -> Any:
+    """A node by what can be read off it: operation, number, gradient, and the same of its operands in any order."""
+    if id(root) not in known:
+        below = sorted((shape_of(child, known) for child in root._prev), key=repr)
+        known[id(root)] = root, (root._op, f"{root.data:.9g}", f"{root.grad:.9g}", tuple(below))
+    return known[id(root)][1]
+
+
+@pytest.mark.parametrize("when", ["before", "between", "after", "one before"])
+@pytest.mark.parametrize("sizes", [(1, [1]), (2, [1]), (3, [2]), (2, [3, 2])], ids=str)
+def test_a_network_opens_into_the_graph_that_micrograd_makes(sizes: Any, when: str, place: Device) -> None:
+    """Looked at before a sweep, after it, or between two sweeps of which the second goes on through what is inside."""
+    if not place.is_cpu() and when not in ("before", "after"):
+        return
+    found = []
+    for compute in (lambda model, x: model(x), written_out):
+        model = seeded(5, *sizes, device=place)
+        x = [Value(0.5 + i, place) if i != 1 else 2.5 for i in range(sizes[0])]
+        out = compute(model, x)
+        outputs = out if isinstance(out, list) else [out]
+        loss = sum(y * (i + 2.0) for i, y in enumerate(outputs))
+        if when == "before":
+            graph(loss)
+        if when != "one before":
+            loss.backward()
+        if when == "between":
+            graph(outputs[-1])
+            loss.backward()
+        if when == "one before":  # some of the results are looked at, and all are swept
+            assert outputs[0]._op
+            loss.backward()
+        nodes, edges = graph(loss)
+        params = [p for p in model.parameters() if any(p is node for node in nodes)]
+        assert len(params) == len(model.parameters())
+        counts = sorted((node._op, len(node._prev)) for node in nodes)
+        ends = [*gradients(model), *(v.grad for v in x if isinstance(v, Value))]
+        found.append(((shape_of(loss, {}), counts, len(edges)), ends))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-12)
+
+
+def test_opening_names_the_operations_whether_they_or_the_operands_are_asked_for() -> None:
+    model = seeded(2, 2, [2, 1])
+    x = [Value(1.0), Value(2.0)]
+    assert model(x)._op == "+"
+    assert model.layers[0](x)[1]._op == "ReLU"
+    assert {node._op for node in model(x)._prev} == {"+", "*"}
+    neuron = model.layers[0].neurons[1]
+    assert neuron(x)._op == "ReLU"
+    assert len(graph(neuron(x))[0]) == 1 + 2 * 2 + 2 + 2 + 1
+    with no_grad():
+        assert model(x)._prev == set()
+        assert model(x)._op == ""
+
+
+def test_an_opened_network_keeps_the_numbers_it_was_computed_with() -> None:
+    model, x = seeded(2, 2, [2, 1]), [Value(1.0), Value(2.0)]
+    shut, opened = model(x), model(x)
+    shut.backward()
+    expected, inputs = gradients(model), [v.grad for v in x]
+    for p in model.parameters():
+        p.data += 10.0
+    graph(opened)
+    model.zero_grad()
+    for v in x:
+        v.zero_grad()
+    opened.backward()
+    assert gradients(model) == pytest.approx(expected)
+    assert [v.grad for v in x] == pytest.approx(inputs)
+
+
+def test_a_network_whose_parameters_were_exchanged_opens_into_numbers() -> None:
+    model, x = seeded(2, 2, [2]), [Value(1.0), Value(2.0)]
+    y = model(x)[0]
+    model.float()
+    nodes, _ = graph(y)
+    assert not any(p is node for node in nodes for p in model.parameters())
+    y.backward()
+    assert set(gradients(model)) == {0.0}
+    assert x[0].grad != 0.0
+
+
+def test_a_hook_cannot_open_what_the_sweep_around_it_is_on_its_way_to() -> None:
+    model, x = seeded(2, 1, [1]), Value(1.0)
+    y = model([x])
+    tensor = Value.stack([y * 2])
+    seen: list[str] = []
+
+    def look(g: Tensor) -> None:
+        with pytest.raises(GraphError, match="a hook asked for the operands of Values"):
+            assert y._prev
+        seen.append(model([x])._op)
+
+    inner = Value.unstack(tensor * 1.0)[0]
+    tensor.register_hook(look)
+    (inner + y).backward()
+    assert seen == ["+"]
+    assert x.grad == 3 * model.parameters()[0].data
+    assert y._op == "+"
+
+
+def test_frozen_weights_open_too() -> None:
+    model, x = seeded(2, 2, [1]), [Value(1.0), Value(2.0)]
+    model.layers[0].weight.requires_grad = False
+    y = model(x)
+    assert len(graph(y)[0]) == 9
+    y.backward()
+    assert gradients(model) == [0.0, 0.0, 1.0]
 
 
 def test_numbers_are_inputs_too_and_computed_values_get_gradients(place: Device) -> None:

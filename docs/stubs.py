@@ -1,0 +1,436 @@
+"""Make the stubs: what type checkers and editors know of what is made from the op table when the core is imported.
+
+::
+
+    python docs/stubs.py           # writes them beside their modules; a second
+    python docs/stubs.py --check   # only says which are not what this makes
+
+A module whose source says everything has none. One that gets functions, methods or classes from the op table (or by
+``setattr``) has a ``.pyi`` beside it, made from its source and the running module: what the source defines is taken
+from there, without bodies; what only runs is taken from the op table, and from the signatures that `inspect` finds.
+Nothing here names an operation: what is added to the table, or to the ``__all__`` of a public module, is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from inspect import Parameter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import micrograd_core
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.nn.module import Call
+from micrograd_core.ops import TABLE, Op
+
+ROOT = Path(micrograd_core.__file__).parent.parent
+HEAD = "# Made by docs/stubs.py from the source and the op table.\n"
+
+ARGUMENTS = """
+class HasArray(Protocol):
+    \"\"\"What NumPy, and whatever it can read, offers.\"\"\"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+ArrayLike: TypeAlias = Tensor | complex | list[Any] | tuple[Any, ...] | HasArray | Buffer
+Operand: TypeAlias = Tensor | complex | HasArray
+MaybeNone: TypeAlias = Any  # ``None`` before the first sweep, which nobody wants to ask for in every line
+Key: TypeAlias = SupportsIndex | slice | EllipsisType | None | list[Any] | tuple[Any, ...] | HasArray | Buffer | Tensor
+"""
+"""What operations take, in the stub of `Tensor`. A string is no array, though it is a sequence."""
+HOME = "micrograd_core.array.tensor"
+KNOWN = {
+    **dict.fromkeys(("Any", "NamedTuple", "Protocol", "SupportsIndex", "TypeAlias"), "typing"),
+    **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
+    **dict.fromkeys(("ArrayLike", "Operand", "Tensor"), HOME),
+    "Buffer": "typing_extensions",
+    "EllipsisType": "types",
+}
+"""Where names in annotations come from that have no module of their own."""
+
+ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+COMPARISONS = "lt le gt ge eq ne".split()
+SIGNS = "neg pos abs invert".split()
+METHODS = {
+    "Tensor": {
+        "grad": "(self) -> Tensor | MaybeNone",
+        "__getitem__": "(self, key: Key, /) -> Tensor",
+        "__setitem__": "(self, key: Key, value: ArrayLike, /) -> None",
+    }
+}
+"""What is said of members of a class in other words than the source's."""
+CLASSES = {"Operators": ("Operand", "Tensor", "Tensor"), "Value": ("Value | float", "Value", "bool")}
+"""Classes with operators: what these take, what arithmetic gives, and what comparisons do."""
+SINGLE = {"Value": ("relu",)}
+"""Methods that the source, for its speed, does not type: without parameters, giving what arithmetic gives."""
+
+
+def operators(name: str) -> dict[str, str]:
+    """The signatures of the operators of a class."""
+    takes, gives, compares = CLASSES[name]
+    arithmetic = [f"__{kind}{each}__" for each in ARITHMETIC for kind in ("", "r", "i")]
+    single = [*(f"__{each}__" for each in SIGNS), *SINGLE.get(name, ())]
+    return {
+        **dict.fromkeys(arithmetic, f"(self, other: {takes}, /) -> {gives}"),
+        **dict.fromkeys([f"__{each}__" for each in COMPARISONS], f"(self, other: {takes}, /) -> {compares}"),
+        **dict.fromkeys(single, f"(self) -> {gives}"),
+    }
+
+
+# ── signatures ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def written(parameters: Iterable[Parameter], returns: str) -> str:
+    """A signature as text."""
+    kept = []
+    for each in parameters:
+        if each.annotation is not each.empty:
+            each = each.replace(annotation=Shown(str(each.annotation)))
+        kept.append(each if each.default is each.empty or plain(each.default) else each.replace(default=Shown("...")))
+    return f"{inspect.Signature(kept)} -> {returns}"
+
+
+SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Shown:
+    """A text, where `inspect` shows what is in a signature."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def plain(default: Any) -> bool:
+    """Whether a default can be written down."""
+    return default is None or isinstance(default, (int, str)) or (isinstance(default, float) and math.isfinite(default))
+
+
+def typed(op: Op, parameters: Iterable[Parameter]) -> list[Parameter]:
+    """The parameters of an operation with types: operands are whatever becomes a tensor."""
+    found = []
+    for i, each in enumerate(parameters):
+        annotation = "Any" if each.annotation is each.empty else str(each.annotation)
+        if op.operands == -1 and i == 0:
+            annotation = "Sequence[ArrayLike]"
+        elif i < op.operands or each.kind is each.VAR_POSITIONAL:
+            annotation = "ArrayLike" if each.default is each.empty else "ArrayLike | None"
+        found.append(each.replace(annotation=annotation))
+    return found
+
+
+def result(op: Op) -> str:
+    """What an operation gives."""
+    return "Tensor" if op.parts is None else str(op.parts.__name__)
+
+
+def function(op: Op) -> str:
+    """The function of an operation."""
+    return written(typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values()), result(op))
+
+
+def method(op: Op, running: Any) -> str:
+    """The method of an operation: its own parameters, and for ``**others`` those that the function has beside them."""
+    whole = {each.name: each for each in typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values())}
+    own = list(inspect.signature(running).parameters.values())[1:]
+    named = {each.name for each in own}
+    parameters = [SELF]
+    for each in own:
+        if each.kind is each.VAR_KEYWORD:
+            parameters += [x for x in list(whole.values())[op.operands :] if x.name not in named]
+        else:
+            like = whole.get(each.name, each)
+            parameters.append(each.replace(annotation=like.annotation))
+    return written(parameters, result(op))
+
+
+# ── a module ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stub:
+    """The stub of one module."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.path = module, Path(str(module.__file__)).with_suffix(".pyi")
+        self.tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        self.public: list[str] = list(getattr(module, "__all__", ()))
+        self.bound: set[str] = set()
+        self.imports: dict[str, tuple[str, str]] = {}
+        """Each imported name: the module, and what it is called there."""
+        self.needed = False
+        self.parts: dict[str, Any] = {}
+        self.lines: list[str] = []
+
+    def text(self) -> str | None:
+        """The stub, or ``None`` where the source says everything."""
+        for node in self.tree.body:
+            self.take(node)
+        for name in self.public:
+            if name not in self.bound and name not in self.imports:
+                self.make(name)
+        if not self.needed:
+            return None
+        body = "\n".join(self.lines)
+        if self.module.__name__ == HOME:
+            body = ARGUMENTS + body
+        if self.parts:
+            body = "\n".join(map(tupled, self.parts.values())) + "\n" + body
+        names = {name for name in self.public if name not in ("__all__",)}
+        body = shadowed(body, names | self.bound)
+        text = HEAD + "\n".join(self.import_lines(body)) + "\n" + body.rstrip() + "\n" + self.all_line()
+        ast.parse(text)
+        return text
+
+    def take(self, node: ast.stmt) -> None:
+        """A statement of the source."""
+        match node:
+            case ast.ImportFrom(module=home, names=names) if home and home != "__future__":
+                self.imports |= {each.asname or each.name: (home, each.name) for each in names}
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                for each in node.body:
+                    self.take(each)
+            case ast.FunctionDef(name=name):
+                if name not in ("__getattr__", "__dir__") and (name in self.public or not name.startswith("_")):
+                    self.bound.add(name)
+                    self.lines += ["", emptied(node)]
+            case ast.ClassDef(name=name) if name in vars(self.module):
+                self.bound.add(name)
+                self.take_class(node, vars(self.module)[name])
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                self.bound.add(name)
+                told = ast.unparse(node.annotation)
+                self.lines.append(f"{name}: {of_constant(vars(self.module).get(name)) if told == 'Final' else told}")
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                self.bound.add(name)
+                self.lines.append(ast.unparse(node))
+            case ast.Assign(targets=[ast.Name(id=name)]) if name != "__all__" and name in vars(self.module):
+                value = vars(self.module)[name]
+                if not callable(value) and (name in self.public or not self.public):
+                    self.bound.add(name)
+                    self.lines.append(f"{name}: {of_constant(value)}")
+            case _:
+                pass
+
+    def make(self, name: str) -> None:
+        """A public name that the source does not bind, or binds to a function of the op table."""
+        if name.startswith("__") and name not in vars(self.module):
+            return
+        self.needed = True
+        value = getattr(self.module, name)
+        home = getattr(value, "__module__", None)
+        self.bound.add(name)
+        if isinstance(value, ModuleType):
+            self.imports[name] = (value.__name__.rpartition(".")[0], name)
+        elif FUNCTIONS.get(name) is value:
+            self.lines += ["", *self.operation(TABLE[name])]
+        elif home and getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value:
+            self.imports[name] = (home, value.__name__)
+        else:
+            self.lines.append(f"{name}: {of_constant(value)}")
+
+    def operation(self, op: Op) -> list[str]:
+        """An operation as a function, with its sentence."""
+        if op.parts is not None:
+            self.parts[op.parts.__name__] = op.parts
+        return [f"def {op.name}{function(op)}:", documented(op.doc)]
+
+    # ── classes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take_class(self, node: ast.ClassDef, kind: type) -> None:
+        """A class: its own source, or an operation as a module."""
+        if issubclass(kind, Call) and "operation" in vars(kind):
+            self.needed = True
+            self.lines += ["", *of_call(kind)]
+            return
+        table = {**METHODS.get(node.name, {}), **(operators(node.name) if node.name in CLASSES else {})}
+        decorators = [f"@{ast.unparse(each)}" for each in node.decorator_list]
+        bases = ", ".join(map(ast.unparse, [*node.bases]))
+        self.lines += ["", *decorators, f"class {node.name}{f'({bases})' if bases else ''}:"]
+        seen: set[str] = set()
+        body: list[str] = []
+        for each in node.body:
+            match each:
+                case ast.FunctionDef(name=name):
+                    again = name in seen  # a setter
+                    seen.add(name)
+                    if name in table and not again:
+                        body += [f"@{ast.unparse(decorator)}" for decorator in each.decorator_list]
+                        body.append(f"def {name}{table[name]}: ...{override(name)}")
+                    elif name == "__new__":
+                        each.returns = ast.Name(node.name)
+                        body += emptied(each).splitlines()
+                    else:
+                        body += emptied(each).splitlines()
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    seen.add(name)
+                    body.append(f"{name}: {ast.unparse(each.annotation)}")
+                case ast.If(test=ast.UnaryOp()):  # not for type checkers
+                    seen |= {inner.name for inner in each.body if isinstance(inner, ast.FunctionDef)}
+        members = {name: value for name, value in vars(kind).items() if name not in seen}
+        for name, value in members.items():
+            text = self.member(name, value, table)
+            self.needed = self.needed or bool(text)
+            body += text
+        self.lines += [f"    {line}" for line in body or ["..."]]
+
+    def member(self, name: str, value: Any, table: dict[str, str]) -> list[str]:
+        """What only the running class has."""
+        if isinstance(value, property) and inspect.isclass(value.fget):
+            self.imports[value.fget.__name__] = (value.fget.__module__, value.fget.__name__)
+            return ["@property", f"def {name}(self) -> {value.fget.__name__}: ..."]
+        if not inspect.isfunction(value) or (name.startswith("_") and name not in table):
+            return []
+        if name in table:
+            return [f"def {name}{table[name]}: ...{override(name)}"]
+        if name in TABLE:
+            if TABLE[name].name in FUNCTIONS and list(inspect.signature(value).parameters)[1:]:
+                return [f"def {name}{method(TABLE[name], value)}: ..."]
+            gives = result(TABLE[name]) if self.module.__name__.startswith("micrograd_core.array") else "Value"
+            return [f"def {name}(self) -> {gives}:", documented(TABLE[name].doc)]
+        signature = inspect.signature(value)
+        parameters = [SELF, *list(signature.parameters.values())[1:]]
+        annotations = [each.annotation for each in parameters if each.annotation is not each.empty]
+        for each in [*annotations, signature.return_annotation]:
+            self.import_names(str(each), value)
+        return [f"def {name}{written(parameters, str(signature.return_annotation))}: ..."]
+
+    # ── imports ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def import_names(self, annotation: str, used_by: Any) -> None:
+        """What an annotation of another module names."""
+        for name in re.findall(r"[A-Za-z_]\w*", annotation):
+            if name in KNOWN or hasattr(builtins, name) or name in self.imports or name == "inspect":
+                continue
+            value = used_by.__globals__.get(name)
+            home = value.__module__ if inspect.isclass(value) else used_by.__module__
+            self.imports[name] = (home, name)
+
+    def import_lines(self, body: str) -> Iterator[str]:
+        """Imports of what the body, and who imports from the module, use."""
+        used = set(re.findall(r"[A-Za-z_]\w*", re.sub(r'"""(.|\n)*?"""', "", body)))
+        for name, home in KNOWN.items():
+            if name in used and name not in self.bound and home != self.module.__name__:
+                self.imports.setdefault(name, (home, name))
+        if "builtins" in used:
+            yield "import builtins"
+        homes: dict[str, list[str]] = {}
+        for name, (home, original) in sorted(self.imports.items()):
+            if name in self.public:
+                homes.setdefault(home, []).append(f"{original} as {name}")
+            elif name in used:
+                homes.setdefault(home, []).append(original if name == original else f"{original} as {name}")
+        for home, names in sorted(homes.items()):
+            yield f"from {home} import {', '.join(names)}"
+
+    def all_line(self) -> str:
+        """The public names, of modules that list them."""
+        if not self.public:
+            return ""
+        return "\n__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted(self.public)) + "]\n"
+
+
+def tupled(parts: Any) -> str:
+    """The named tuple of an operation with several results."""
+    return "\n".join(["", f"class {parts.__name__}(NamedTuple):", *(f"    {name}: Tensor" for name in parts._fields)])
+
+
+def documented(text: str) -> str:
+    """A docstring, indented."""
+    return f'    """{" ".join(text.split())}"""'.replace("\\", "\\\\")
+
+
+def override(name: str) -> str:
+    """What tells checkers that `object` has it otherwise."""
+    return "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+
+
+def emptied(node: ast.FunctionDef) -> str:
+    """A function without its body."""
+    bare = ast.FunctionDef(
+        name=node.name, args=node.args, body=[ast.Expr(ast.Constant(...))], decorator_list=node.decorator_list,
+        returns=node.returns, type_comment=None, lineno=0, type_params=[],
+    )  # fmt: skip
+    return ast.unparse(bare).replace(":\n    ...", ": ...")
+
+
+def of_constant(value: Any) -> str:
+    """The type of a constant."""
+    return "None" if value is None else type(value).__name__ if isinstance(value, (bool, int, float, str)) else "Any"
+
+
+def of_call(kind: type[Call]) -> list[str]:
+    """An operation as a module: what it is made with, and what it is called with."""
+    op = TABLE[kind.operation]
+    required = op.operands - len(op.optional)
+    parameters = typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values())
+    made = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in parameters[required:]]
+    called = [each.replace(kind=each.POSITIONAL_ONLY) for each in [SELF, *parameters[:required]]]
+    return [
+        f"class {kind.__name__}(Call):",
+        documented(op.doc),
+        "",
+        f"    def __init__{written([SELF, *made], 'None')}: ...",
+        f"    def forward{written(called, result(op))}: ...  # type: ignore[override]",
+    ]
+
+
+def shadowed(body: str, names: set[str]) -> str:
+    """Built-in types by their full names where a module has other things of these names."""
+    hidden = [each for each in ("bool", "complex", "float", "int", "slice", "str", "tuple", "list") if each in names]
+    for name in hidden:  # where an annotation has them
+        body = re.sub(rf"((?:: |> |\| |, |\[)){name}\b(?=[\[\],|):= ]|$)", rf"\1builtins.{name}", body, flags=re.M)
+    return body
+
+
+# ── all modules ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def doors(module: ModuleType = micrograd_core) -> list[ModuleType]:
+    """The public modules: what ``__all__`` leads to."""
+    inner = [getattr(module, name) for name in getattr(module, "__all__", ())]
+    return [module, *(each for x in inner if isinstance(x, ModuleType) for each in doors(x))]
+
+
+def homes() -> list[ModuleType]:
+    """Public modules, and those where public classes are defined."""
+    found = {each.__name__ for each in doors()}
+    for module in doors():
+        for name in module.__all__:
+            value = getattr(module, name)
+            for kind in inspect.getmro(value) if inspect.isclass(value) else ():
+                if kind.__module__.startswith("micrograd_core."):
+                    found.add(kind.__module__)
+    return [importlib.import_module(name) for name in sorted(found)]
+
+
+def stubs() -> dict[Path, str]:
+    """Each stub by its path."""
+    made = {stub.path: stub.text() for stub in map(Stub, homes())}
+    return {path: text for path, text in made.items() if text is not None}
+
+
+def differences() -> list[str]:
+    """Stubs that are missing, too many, or other than what is made now."""
+    made, there = stubs(), set((ROOT / "micrograd_core").rglob("*.pyi"))
+    changed = [path for path, text in made.items() if path not in there or path.read_text(encoding="utf-8") != text]
+    return sorted(str(path.relative_to(ROOT)) for path in {*changed, *(there - made.keys())})
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        sys.exit("\n".join(differences()))
+    for old in (ROOT / "micrograd_core").rglob("*.pyi"):
+        old.unlink()
+    for path, text in stubs().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))

@@ -1,0 +1,91 @@
+"""`summary`: what a network makes of an example, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.ground import trees
+from micrograd_core.nn.module import Module
+
+
+class Row(NamedTuple):
+    """One layer."""
+
+    name: str
+    kind: str
+    output: str
+    parameters: int
+
+
+class Summary(NamedTuple):
+    """What `summary` gives: ``str()`` of it is the table."""
+
+    rows: list[Row]
+    parameters: int
+    buffers: int
+
+    def __str__(self) -> str:
+        cells = [(each.name, each.kind, each.output, f"{each.parameters:,}") for each in self.rows]
+        head = ("layer", "kind", "output", "parameters")
+        widths = [max(len(row[i]) for row in [head, *cells]) for i in range(4)]
+        lines = [
+            "  ".join(f"{text:{'>' if i == 3 else '<'}{widths[i]}}" for i, text in enumerate(row))
+            for row in (head, tuple("─" * width for width in widths), *cells)
+        ]
+        buffers = f", and {self.buffers:,} numbers in buffers" if self.buffers else ""
+        return "\n".join([*lines, f"{self.parameters:,} parameters{buffers}"])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def summary(model: Module, *sample: Any) -> Summary:
+    """A table of the layers of a network: the shapes of what they give for an example, and their parameters.
+
+    Parameters
+    ----------
+    model : Module
+        Is called once, in `eval` mode and without gradients; its modes are put back.
+    *sample
+        What it is called with, such as ``mg.zeros((1, 3, 32, 32))``.
+
+    Returns
+    -------
+    Summary
+        Whose ``str()`` is the table, and whose ``rows`` are its rows. The parameters of a layer are those of the layers
+        inside, too; the last line counts each once. A layer that is not called has the output ``-``.
+    """
+    modules = list(model.named_modules())
+    outputs: dict[int, str] = {}
+    before = [(module, vars(module).copy()) for _, module in modules]
+    try:
+        for _, module in modules:
+            vars(module)["forward"] = _watched(module, outputs)
+        with no_grad():
+            model.eval()(*sample)
+    finally:
+        for module, attributes in before:
+            for name in ("forward", "training"):
+                if name in attributes:
+                    vars(module)[name] = attributes[name]
+                else:
+                    vars(module).pop(name, None)
+    rows = [
+        Row(name or "·", module._line(), outputs.get(id(module), "-"), module._sizes()[0]) for name, module in modules
+    ]
+    return Summary(rows, *model._sizes())
+
+
+def _watched(module: Module, outputs: dict[int, str]) -> Any:
+    """The forward of a module, which also notes what it gives."""
+    forward = module.forward
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        result = forward(*args, **kwargs)
+        shapes = [str(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in trees.flatten(result)[0]]
+        outputs[id(module)] = ", ".join(shapes)
+        return result
+
+    return watched
