@@ -45,22 +45,26 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     pairs = [(0, 0)] * (x.ndim - len(given) // 2) + list(zip(given[::2], given[1::2], strict=True))[::-1]
     if any(n + before + after < 0 for n, (before, after) in zip(x.shape, pairs, strict=True)):
         raise ShapeError(f"pad: {given} takes away more than there is of shape {x.shape}")
+    x = x if mode != "circular" else _cropped(x, pairs)  # a circle closes where it was cut, a mirror stays
     widths = [(max(before, 0), max(after, 0)) for before, after in pairs]
-    out = x
     if any(map(any, widths)):
         constant = {"constant_values": value or 0} if mode == "constant" else {}
-        out = T["pad"](x, widths, PADDINGS[mode], **constant)
-    if any(min(pair) < 0 for pair in pairs):
-        ends = zip(out.shape, pairs, strict=True)
-        out = out[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in ends)]
-    return out
+        x = T["pad"](x, widths, PADDINGS[mode], **constant)
+    return x if mode == "circular" else _cropped(x, pairs)
+
+
+def _cropped(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    if all(min(pair) >= 0 for pair in pairs):
+        return x
+    ends = zip(x.shape, pairs, strict=True)
+    return x[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in ends)]
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The patches of an image as columns: (batch, channels, height, width) to (batch, channels * kernel, positions)."""
     x, absent = with_batch("unfold", input, 2)
     kernel = per_axis("unfold", "kernel_size", kernel_size, 2)
-    patches = T["patches"](x, kernel, stride=stride, padding=padding, dilation=dilation)
+    patches = T["patches"](x, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
     positions = math.prod(patches.shape[4:])
     return without_batch(patches.reshape(x.shape[0], x.shape[1] * math.prod(kernel), positions), absent)
 

@@ -55,7 +55,7 @@ def _convolution(
     batch, channels, outputs = *x.shape[:2], weight.shape[0]
     if groups < 1 or channels % groups or outputs % groups or weight.shape[1] * groups != channels:
         raise ShapeError(f"{name}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups")
-    patches = T["patches"](x, weight.shape[2:], stride=steps, padding=around, dilation=spread)
+    patches = T["patches"](x, kernel_size=weight.shape[2:], stride=steps, padding=around, dilation=spread)
     lengths = patches.shape[2 + rank :]
     columns = patches.reshape(batch, groups, -1, math.prod(lengths))
     out = (weight.reshape(groups, outputs // groups, -1) @ columns).reshape(batch, outputs, *lengths)

@@ -26,7 +26,7 @@ def _pairs(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
 
 
 def _weighted(name: str, op: str, input: Any, target: Any, weight: Any, word: str, **params: Any) -> Tensor:
-    """A loss of the table; with weights the mean divides by their sum."""
+    """A loss of the table, times weights."""
     x, y = asarray(input), asarray(target)
     if x.shape != y.shape:
         x, y = _pairs(name, x, y)
@@ -36,7 +36,8 @@ def _weighted(name: str, op: str, input: Any, target: Any, weight: Any, word: st
     losses = T[op](x, y, reduction="none", **params) * w
     if word != "mean":
         return reduced(name, losses, word)
-    return losses.sum() / (w + losses.detach() * 0).sum()
+    total = losses.size if op == "huber_loss" else (w + losses.detach() * 0).sum()  # which PyTorch divides by
+    return losses.sum() / total
 
 
 def mse_loss(

@@ -83,7 +83,7 @@ def _places(x: Tensor, tables: Sequence[Table]) -> Tensor:
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = count, width
         total = total * n + numbers([place for row in table for place in row], x, shape, "int64")
-    return total.reshape(math.prod(total.shape[:rank]), -1)  # type: ignore[no-any-return]
+    return total.reshape(math.prod(total.shape[:rank]), -1)
 
 
 def _greatest(x: Tensor, places: Tensor, counts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def _max_pool(
     given = {"stride": windows.stride, "padding": around, "dilation": windows.dilation}
     if rank < 3:
         return without_batch(T[name](x, windows.kernel, **given), absent)
-    patches = T["patches"](x, windows.kernel, fill=-math.inf, **given)
+    patches = T["patches"](x, kernel_size=windows.kernel, fill=-math.inf, **given)
     return without_batch(_first(patches, windows.counts).max(axis=(2, 3, 4)), absent)
 
 
@@ -160,7 +160,7 @@ def _avg_pool(
     if rank < 3:
         out = T[name](x, windows.kernel, stride=windows.stride, padding=around)
     else:
-        patches = T["patches"](x, windows.kernel, stride=windows.stride, padding=around)
+        patches = T["patches"](x, kernel_size=windows.kernel, stride=windows.stride, padding=around)
         out = _first(patches, windows.counts).mean(axis=(2, 3, 4))
     whole = math.prod(windows.kernel)
     if divisor_override is not None:
@@ -272,7 +272,7 @@ def _family(rank: int) -> dict[str, Callable[..., Any]]:
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
         ceil_mode: bool = False, return_indices: bool = False,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        return max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)  # type: ignore[no-any-return]
+        return max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     def max_unpool(
         input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
@@ -308,7 +308,7 @@ def _family(rank: int) -> dict[str, Callable[..., Any]]:
     def adaptive_max_pool_with_indices(
         input: Tensor, output_size: Any, return_indices: bool = False
     ) -> tuple[Tensor, Tensor]:
-        return _adaptive_max_pool(rank, input, output_size, True)  # type: ignore[no-any-return]
+        return _adaptive_max_pool(rank, input, output_size, True)
 
     def fractional_max_pool(
         input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
@@ -323,9 +323,7 @@ def _family(rank: int) -> dict[str, Callable[..., Any]]:
         input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
         return_indices: bool = False, _random_samples: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        return fractional_max_pool(  # type: ignore[no-any-return]
-            input, kernel_size, output_size, output_ratio, True, _random_samples
-        )
+        return fractional_max_pool(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
     places = "and where each is among the flattened spatial axes"
     made: dict[str, tuple[Callable[..., Any], str]] = {

@@ -291,7 +291,7 @@ def grid_sample(
         found = T["take_along_axis"](flat, linear, axis=2).reshape(*x.shape[:2], *output)
         part = T["where"](inside.expand_dims(1), found * weight.expand_dims(1), 0)
         total = part if total is None else total + part
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _grid_taps(at: Tensor, n: int, mode: str, padding_mode: str, align: bool) -> list[tuple[Tensor, Tensor]]:
