@@ -107,7 +107,7 @@ def resolve_axis(op: str, axis: Any, ndim: int) -> int:
 
 def resolve_axes(op: str, axis: Any, ndim: int) -> Shape | None:
     """Axes as a tuple of distinct integers in ``[0, ndim)``; ``None``, all of them, stays ``None``."""
-    if axis is None:
+    if axis is None or (not ndim and axis.__class__ is int and axis in (0, -1)):  # of a 0-d tensor, as NumPy's
         return None
     if axis.__class__ is int and 0 <= axis < ndim:
         return (axis,)

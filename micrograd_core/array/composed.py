@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.creation import arange
-from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
@@ -30,7 +30,8 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(F["broadcast_to"](x, shape) for x in tensors)
 
 
-def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+@both_spellings
+def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without it: what `stack` undoes. Views.
 
     Raises
@@ -58,17 +59,25 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(found[:, axis] for axis in range(x.ndim))
 
 
-def diff(
-    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
+@both_spellings
+def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences of neighbours along `axis`, taken `n` times, with `prepend` and `append` joined on first.
+
+    A number, or a 0-d tensor, is joined on as a slice that is full of it.
 
     Raises
     ------
     ShapeError, ValueError
         When there is no such axis, what is joined on does not fit, or `n` is negative.
     """
-    parts = [part for part in (prepend, x, append) if part is not None]
+    x = asarray(x)
+    at = resolve_axis("diff", axis, x.ndim)
+    slice_shape = tuple(1 if each == at else length for each, length in enumerate(x.shape))
+    ends = [
+        None if each is None else F["astype"](asarray(each, device=x.device), x.dtype) for each in (prepend, append)
+    ]
+    ends = [F["broadcast_to"](each, slice_shape) if each is not None and not each.ndim else each for each in ends]
+    parts = [part for part in (ends[0], x, ends[1]) if part is not None]
     return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
 
 
@@ -118,8 +127,11 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def topk(x: Tensor, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
+@both_spellings
+def topk(x: Tensor, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
     """The `k` largest (or smallest) elements along `axis`, in order, and where they are. NaN is taken last.
+
+    They are in order also where `sorted` is false, which PyTorch leaves open.
 
     Of equal elements the first is taken first, and has the gradient.
 
@@ -129,6 +141,8 @@ def topk(x: Tensor, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
         When the axis is shorter than `k`.
     """
     x = asarray(x)
+    if not x.ndim:
+        return TopK(*(each.reshape(()) for each in topk(x.reshape(1), k, axis, largest)))
     at = resolve_axis("topk", axis, x.ndim)
     if not 0 <= k <= x.shape[at]:
         raise ShapeError(f"topk: k is 0 to {x.shape[at]}, the length of axis {axis} of shape {x.shape}; got {k}")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.device import Device
-from micrograd_core.dtypes import DType, check_scalar, float32, integer_range
+from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_parts, apply_single, recorded
+from micrograd_core.errors import DTypeError
 from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
-from micrograd_core.ops.shared import to_bool, to_int64
+from micrograd_core.ops.record import BOOLEAN
+from micrograd_core.ops.shared import respelled, to_bool, to_int64
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
 
@@ -28,21 +30,30 @@ def _function(op: Op) -> Callable[..., Tensor]:
     def simple(*operands: Any) -> Tensor:
         if len(operands) != count:
             raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
-        return run(*operands)
+        try:
+            return run(*operands)
+        except TypeError:
+            if not any(isinstance(x, (list, tuple)) for x in operands):
+                raise
+        return run(*(_listed(x, operands) if isinstance(x, (list, tuple)) else x for x in operands))
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
+        if "dim" in kwargs or "keepdim" in kwargs:
+            kwargs = respelled(op.name, kwargs)
         if op.optional:
             args = _completed(op, args, kwargs)
         operands = tuple(
-            (x if isinstance(x, (Tensor, *SCALARS)) else asarray(x, device=_beside(args))) if i else _first(op, args)
+            (x if isinstance(x, (Tensor, *SCALARS)) else _listed(x, args)) if i else _first(op, args)
             for i, x in enumerate(args[:count])
         )
         if op.cast is accumulator and "dtype" in kwargs:
-            return accumulated(op, asarray(args[0]), **kwargs)
+            return accumulated(op, asarray(args[0]), *args[1:], **kwargs)
         return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
 
-    def variadic(arrays: Any, /, **kwargs: Any) -> Tensor:
+    def variadic(arrays: Any, /, *axis: int, **kwargs: Any) -> Tensor:
         operands = tuple(map(asarray, arrays))
+        if axis or kwargs:
+            kwargs = respelled(op.name, {**dict(zip(("axis",), axis, strict=False)), **kwargs})
         return apply(op, operands, parameters(*operands, **kwargs))  # type: ignore[misc]
 
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
@@ -66,9 +77,13 @@ def _first(op: Op, args: tuple[Any, ...]) -> Tensor:
     return asarray(x)
 
 
-def _beside(operands: Any) -> Device | None:
-    """Where data go that are not on a device: to the first tensor."""
-    return next((x.device for x in operands if isinstance(x, Tensor)), None)
+def _listed(data: Any, operands: Any) -> Tensor:
+    """Data that are not on a device go to that of the first tensor; beside float64 Python floats keep their digits."""
+    beside = next((x for x in operands if isinstance(x, Tensor)), None)
+    made = asarray(data, device=None if beside is None else beside.device)
+    if beside is not None and beside.dtype is float64 and made.dtype is float32 and isinstance(data, (list, tuple)):
+        return asarray(data, dtype=float64, device=beside.device)
+    return made
 
 
 def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -87,12 +102,12 @@ def _two(x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: 
 def _choice(condition: Tensor, x1: Tensor | complex, x2: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
 def _three(x1: Tensor | complex, x2: Tensor | complex, x3: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]
 def _total(  # type: ignore[empty-body]
-    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any = None, keepdims: bool = False
+    x: Tensor, /, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: Any = None
 ) -> Tensor: ...
 def _running(  # type: ignore[empty-body]
-    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Tensor, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor: ...
-def _many(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+def _many(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
 
 
 def _shape_of(op: Op) -> Callable[..., Any]:
@@ -198,8 +213,75 @@ def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any 
     return apply_single(op, x, op.parameters(x, p, training=training, generator=generator))
 
 
+def linear(x: Any, weight: Any, bias: Any = None, /) -> Tensor:
+    """As the record says; without a bias nothing is added."""
+    return apply(TABLE["linear"], (asarray(x), weight, 0.0 if bias is None else bias))
+
+
+def both_spellings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which takes `dim` and `keepdim` for `axis` and `keepdims` too."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **(respelled(function.__name__, kwargs) if kwargs else kwargs))
+
+    return wraps(function)(either)
+
+
+# ── bools and numbers, where NumPy takes either ──────────────────────────────────────────────────────────────
+
+
+def _truth(x: Any) -> Any:
+    """Bools as they are, numbers by whether they are not 0."""
+    if isinstance(x, SCALARS):
+        return bool(x)
+    x = asarray(x)
+    return x if x.dtype is bool_ else x != 0
+
+
+def _number(x: Any, dtype: DType) -> Any:
+    """False as 0 and true as 1."""
+    return int(x) if isinstance(x, bool) else x.astype(dtype) if isinstance(x, Tensor) else x
+
+
+def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
+    """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
+
+    def either(*operands: Any) -> Tensor:
+        try:
+            return function(*operands)
+        except DTypeError:
+            given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
+            kinds = [x.dtype for x in given if isinstance(x, Tensor)]
+            if bool_ not in kinds and op.accepts != BOOLEAN and not any(isinstance(x, bool) for x in given):
+                raise
+        if op.accepts == BOOLEAN:
+            return function(*map(_truth, given))
+        floats = float32 if any(isinstance(x, float) for x in given) else int64
+        dtype = next((each for each in kinds if each is not bool_), floats)
+        return function(*(_number(x, dtype) for x in given))
+
+    return wraps(function)(either)
+
+
+def _of_one_axis(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function along an axis that takes 0-d tensors too, as if they had one."""
+
+    def either(x: Any, /, *args: Any, **kwargs: Any) -> Tensor:
+        x = asarray(x)
+        if x.ndim:
+            return function(x, *args, **kwargs)
+        return function(x.reshape(1), *args, **kwargs).reshape(())
+
+    return wraps(function)(either)
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-for written in (clip, dropout):
+for name in ("softmax", "log_softmax", "sort", "argsort"):
+    FUNCTIONS[name] = _of_one_axis(FUNCTIONS[name])
+for name, op in TABLE.items():
+    if op.kind == "elementwise" and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2)):
+        FUNCTIONS[name] = _lenient(FUNCTIONS[name], op)
+for written in (clip, dropout, linear):
     written.__doc__ = _docstring(TABLE[written.__name__])
     FUNCTIONS[written.__name__] = written
 MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}

@@ -12,7 +12,6 @@ from micrograd_core.engine.apply import apply_single, binary
 from micrograd_core.engine.array import BaseTensor, refuse_leaf
 from micrograd_core.engine.write import write
 from micrograd_core.errors import GraphError, UnsupportedOp
-from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 
 if TYPE_CHECKING:
@@ -44,17 +43,6 @@ def unary(name: str) -> Callable[[Any], Tensor]:
 
     def method(x: Tensor) -> Tensor:
         return apply_single(op, x)
-
-    method.__doc__ = op.doc
-    return method
-
-
-def along(name: str) -> Callable[..., Tensor]:
-    """A method that works along one axis, the last by default."""
-    op = TABLE[name]
-
-    def method(x: Tensor, axis: int = -1) -> Tensor:
-        return apply_single(op, x, {"axis": resolve_axis(name, axis, len(x._handle.shape))})
 
     method.__doc__ = op.doc
     return method

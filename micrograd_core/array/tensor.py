@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from micrograd_core import errors
-from micrograd_core.array.operators import Operators, along, unary
+from micrograd_core.array.methods import Methods
+from micrograd_core.array.operators import unary
 from micrograd_core.array.printing import describe
 from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
@@ -28,7 +29,7 @@ PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
 
 
-class Tensor(Operators):
+class Tensor(Methods):
     """An n-d array on some device that remembers how it was made.
 
     Parameters
@@ -49,7 +50,6 @@ class Tensor(Operators):
     """
 
     __slots__ = ()
-    __array_ufunc__: ClassVar[None] = None  # so that ndarray * Tensor comes here
 
     _grad: Tensor | None
 
@@ -89,10 +89,6 @@ class Tensor(Operators):
     def is_contiguous(self) -> bool:
         """Whether the elements lie in C order without gaps."""
         return self.layout.is_contiguous
-
-    def contiguous(self) -> Tensor:
-        """The tensor itself if it is contiguous, else a contiguous copy."""
-        return self if self.is_contiguous() else self.copy()
 
     # autograd
 
@@ -181,7 +177,7 @@ class Tensor(Operators):
     relu = unary("relu")
     copy = unary("copy")
 
-    # reductions and softmaxes
+    # reductions
 
     sum = reduction("sum")
     mean = reduction("mean")
@@ -193,8 +189,6 @@ class Tensor(Operators):
     all = reduction("all")
     argmax = reduction("argmax")
     logsumexp = reduction("logsumexp")
-    softmax = along("softmax")
-    log_softmax = along("log_softmax")
 
     def matmul(self, other: Tensor) -> Tensor:
         """``self @ other``."""
@@ -238,11 +232,6 @@ class Tensor(Operators):
             raise MissingAxes(f"mT needs at least two axes; this tensor has shape {self.shape}")
         return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
 
-    def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
-        """``x[start:stop:step]`` along the axis `dim`. A view."""
-        axis = resolve_axis("slice", dim, self.ndim)
-        return self[tuple(slice(start, stop, step) if each == axis else slice(None) for each in range(self.ndim))]
-
     def broadcast_to(self, *shape: Any) -> Tensor:
         """Axes of length 1, or missing on the left, repeated to `shape`. A view."""
         return _call("broadcast_to", self, shape[0] if len(shape) == 1 else shape)
@@ -253,8 +242,6 @@ class Tensor(Operators):
 
     def squeeze(self, axis: Any = None) -> Tensor:
         """Axes of length 1 dropped, by default all of them. A view."""
-        if axis is None:
-            axis = tuple(each for each, length in enumerate(self.shape) if length == 1)
         return _call("squeeze", self, axis)
 
     def flip(self, axis: Any = None) -> Tensor:
@@ -293,14 +280,6 @@ class Tensor(Operators):
         x = self.astype(kind) if first else self
         x = apply(TRANSFER, (x,), {"source": self._kernels, "target": target})
         return x.astype(kind) if converts and not first else x
-
-    def cpu(self) -> Tensor:
-        """``to("cpu")``."""
-        return self.to("cpu")
-
-    def cuda(self, index: int = 0) -> Tensor:
-        """``to("cuda:index")``."""
-        return self.to(Device.cuda(index))
 
     # out of the library
 

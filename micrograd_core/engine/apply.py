@@ -21,7 +21,7 @@ from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
-from micrograd_core.ops.shared import to_bool
+from micrograd_core.ops.shared import reduction_arguments, to_bool
 from micrograd_core.ops.tangents import linear
 
 if TYPE_CHECKING:
@@ -427,11 +427,11 @@ def _general(op: Op, x: Any, y: Any) -> Any:
     return apply(op, (x, y))
 
 
-def accumulated(op: Op, x: Tensor, *, dtype: Any, **params: Any) -> Tensor:
+def accumulated(op: Op, x: Tensor, *axis: Any, dtype: Any, **params: Any) -> Tensor:
     """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
     if dtype is not None:
         x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))  # type: ignore[misc]
-    out = apply_single(op, x, op.parameters(x, **params))  # type: ignore[misc]
+    out = apply_single(op, x, op.parameters(x, *axis, **params))  # type: ignore[misc]
     return out if dtype is None else converted(out, x.dtype)
 
 
@@ -445,9 +445,10 @@ def reduction(name: str) -> Callable[..., Tensor]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
+        others = reduction_arguments(name, axis, keepdims, others)
         if op.cast is accumulator and "dtype" in others:
-            return accumulated(op, x, axis=axis, keepdims=keepdims, **others)
-        return apply_single(op, x, parameters(x, axis=axis, keepdims=keepdims, **others))
+            return accumulated(op, x, **others)
+        return apply_single(op, x, parameters(x, **others))
 
     method.__doc__ = op.doc
     return method

@@ -57,7 +57,7 @@ def holds_arrays(key: Any) -> bool:
 
 
 def _is_array(entry: Any) -> bool:
-    if isinstance(entry, (bool, list)):
+    if isinstance(entry, (bool, list, tuple)):
         return True
     shape = getattr(entry, "shape", None)
     return shape is not None and (shape != () or "bool" in str(entry.dtype))
@@ -65,7 +65,7 @@ def _is_array(entry: Any) -> bool:
 
 def _as_index(entry: Any, x: Tensor) -> Tensor:
     """An entry as a tensor of integers or booleans."""
-    empty = isinstance(entry, list) and not entry
+    empty = isinstance(entry, (list, tuple)) and not entry
     index: Any = (
         entry
         if isinstance(entry, BaseTensor)

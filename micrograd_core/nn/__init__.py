@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.nn import initialization
+from micrograd_core.nn import functional, initialization
 from micrograd_core.nn.activations import (  # fmt: skip
     ELU,
     GELU,
@@ -90,6 +90,7 @@ __all__ = [
     "Tanh",
     "TransformerBlock",
     "cross_entropy",
+    "functional",
     "initialization",
     "mse_loss",
     "parameter",

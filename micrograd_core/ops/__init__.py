@@ -33,6 +33,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
     random,
     rounding,
     sorting,
+    special,
     transcendental,
     updates,
 )
@@ -40,7 +41,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification, creation,
+    dropout, attention, losses, classification, creation, special,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}

@@ -92,6 +92,38 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return widened
 
 
+SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "dim1": "axis1", "dim2": "axis2"}
+"""What PyTorch calls arguments that NumPy and the array API standard have names for: both are taken."""
+
+
+def respelled(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Named arguments by the standard's names."""
+    found = {}
+    for each, value in given.items():
+        own = SPELLINGS.get(each, each)
+        if own in found or (own != each and own in given):
+            raise TypeError(f"{name}: {each} and {own} are the same argument; give one of them")
+        found[own] = value
+    return found
+
+
+def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a reduction's method: by position, and named as the standard, PyTorch or ``np.sum(x)`` name them."""
+    if "out" in others:
+        if others["out"] is not None:
+            raise TypeError(f"{name}: there is no out=; write x[...] = mg.{name}(...), with mg for micrograd_core")
+        raise TypeError(
+            f"np.{name} is NumPy's, and takes its arrays; write mg.{name}(x), with mg for micrograd_core, or "
+            f"np.{name}(x.detach().numpy())"
+        )
+    if not others:
+        return {"axis": axis, "keepdims": keepdims}
+    others = respelled(name, others)
+    if (axis is not None and "axis" in others) or (keepdims and "keepdims" in others):
+        raise TypeError(f"{name}: axis (dim) or keepdims (keepdim) was given twice")
+    return {"axis": axis, "keepdims": keepdims, **others}
+
+
 def axes_of(op: str, x: Any, axis: int | tuple[int, ...] | None) -> Shape:
     """Axes to reduce over as a sorted tuple; ``None`` means all of them."""
     ndim = len(x.shape)

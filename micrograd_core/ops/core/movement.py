@@ -56,14 +56,16 @@ def _expand_parameters(x: Any, /, axis: int | tuple[int, ...] = 0) -> dict[str, 
     return {"axis": resolve_axes("expand_dims", axes, len(x.shape) + len(axes))}
 
 
-def _squeeze_parameters(x: Any, /, axis: int | tuple[int, ...]) -> dict[str, Any]:
+def _squeeze_parameters(x: Any, /, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
+    if axis is None:
+        axis = tuple(each for each, length in enumerate(x.shape) if length == 1)
     axes = resolve_axes("squeeze", axis, len(x.shape)) or ()
     if any(x.shape[each] != 1 for each in axes):
         raise ShapeError(f"squeeze: shape {x.shape} is not 1 along {axis}; only axes of length 1 can be dropped")
     return {"axis": axes}
 
 
-def _flip_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
+def _flip_parameters(x: Any, /, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
     axes = resolve_axes("flip", axis, len(x.shape))
     return {"axis": tuple(range(len(x.shape))) if axis is None else axes}
 

@@ -32,7 +32,7 @@ def count(x: Any, axis: Any) -> int:
 def _reduction(name: str, *, empty: bool = True) -> Any:
     """The parameters of a reduction; ``empty=False`` where no result exists without elements."""
 
-    def parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> dict[str, Any]:
+    def parameters(x: Any, /, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> dict[str, Any]:
         axis = resolve_axes(name, axis, len(x.shape))
         if not empty and count(x, axis) == 0:
             raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
@@ -43,7 +43,7 @@ def _reduction(name: str, *, empty: bool = True) -> Any:
 
 def _with_correction(name: str) -> Any:
     def parameters(
-        x: Any, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: bool = False
+        x: Any, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: bool = False
     ) -> dict[str, Any]:
         axis = resolve_axes(name, axis, len(x.shape))
         return {"axis": axis, "correction": float(correction), "keepdims": bool(keepdims)}
@@ -52,8 +52,8 @@ def _with_correction(name: str) -> Any:
 
 
 def _position(name: str) -> Any:
-    def parameters(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
-        axis = None if axis is None else resolve_axis(name, axis, len(x.shape))
+    def parameters(x: Any, /, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
+        axis = None if axis is None or (not x.shape and axis in (0, -1)) else resolve_axis(name, axis, len(x.shape))
         if count(x, None if axis is None else (axis,)) == 0:
             raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
         return {"axis": axis, "keepdims": bool(keepdims)}
@@ -188,7 +188,7 @@ def _prod(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _scan_parameters(name: str) -> Any:
-    def parameters(x: Any, /, *, axis: int | None = None, include_initial: bool = False) -> dict[str, Any]:
+    def parameters(x: Any, /, axis: int | None = None, *, include_initial: bool = False) -> dict[str, Any]:
         if axis is None and len(x.shape) != 1:
             raise ShapeError(f"{name}: say along which axis; only of 1-d tensors it may be left out (shape {x.shape})")
         axis = 0 if axis is None else resolve_axis(name, axis, len(x.shape))

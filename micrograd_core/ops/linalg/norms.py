@@ -35,7 +35,7 @@ def _trace_parameters(x: Any, /, *, offset: int = 0, dtype: Any = None) -> dict[
     return {"offset": int(offset), "dtype": None if dtype is None else as_dtype(dtype)}
 
 
-def _cross_parameters(x1: Any, x2: Any, /, *, axis: int = -1) -> dict[str, Any]:
+def _cross_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
     shapes = x1.shape, x2.shape
     at = [resolve_axis("cross", axis, len(shape)) - len(shape) for shape in shapes]
     if at[0] != at[1]:
@@ -49,7 +49,7 @@ def _cross_parameters(x1: Any, x2: Any, /, *, axis: int = -1) -> dict[str, Any]:
 
 
 def _vector_norm_parameters(
-    x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
+    x: Any, /, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, ord: float = 2
 ) -> dict[str, Any]:
     axis = resolve_axes("vector_norm", axis, len(x.shape))
     if not hasattr(type(ord), "__float__"):

@@ -55,7 +55,7 @@ def _tensordot(k: Table, x: Any, y: Any, *, axes: tuple[Shape, Shape]) -> Any:
     return k.reshape(k.matmul(left, right), shape=shape)
 
 
-def _vecdot_parameters(x1: Any, x2: Any, /, *, axis: int = -1) -> dict[str, Any]:
+def _vecdot_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
     """The axis, counted from the end, which is the same for both operands."""
     shapes = tuple(x1.shape), tuple(x2.shape)
     shortest = min(map(len, shapes))

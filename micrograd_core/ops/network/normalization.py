@@ -25,7 +25,7 @@ REAL_FLOATING = REAL & FLOATING
 
 
 def _axis(name: str) -> Any:
-    def parameters(x: Any, /, *, axis: int = -1) -> dict[str, Any]:
+    def parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
         return {"axis": resolve_axis(name, axis, len(x.shape))}
 
     return parameters
@@ -88,7 +88,7 @@ _SOFTMAX_SAMPLES = (
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _standardize_parameters(x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> dict[str, Any]:
+def _standardize_parameters(x: Any, /, axis: int | tuple[int, ...] | None = -1, *, eps: float = 1e-5) -> dict[str, Any]:
     return {"axis": axes_of("standardize", x, axis), "eps": float(eps)}
 
 

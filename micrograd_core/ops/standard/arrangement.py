@@ -39,7 +39,7 @@ def _transpose_parameters(x: Any, /) -> dict[str, Any]:
 
 
 def _roll_parameters(
-    x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+    x: Any, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None
 ) -> dict[str, Any]:
     several = isinstance(shift, (tuple, list))
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,)
@@ -63,7 +63,7 @@ def _tile_parameters(x: Any, /, repetitions: int | tuple[int, ...]) -> dict[str,
     return {"repetitions": (1,) * (len(x.shape) - len(counts)) + counts}
 
 
-def _repeat_parameters(x: Any, /, repeats: Any, *, axis: int | None = None) -> dict[str, Any]:
+def _repeat_parameters(x: Any, /, repeats: Any, axis: int | None = None) -> dict[str, Any]:
     """Counts in a tensor are read: the shape of the result depends on them."""
     counts = as_shape("repeat", repeats.tolist() if hasattr(repeats, "tolist") else repeats)
     at = None if axis is None else resolve_axis("repeat", axis, len(x.shape))

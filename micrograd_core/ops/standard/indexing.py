@@ -32,7 +32,7 @@ def taken_shape(shape: Shape, indices: Any, axis: int) -> Shape:
     return (*shape[:axis], *indices.shape, *shape[axis + 1 :])
 
 
-def _take_parameters(x: Any, indices: Any, /, *, axis: int | None = None) -> dict[str, Any]:
+def _take_parameters(x: Any, indices: Any, /, axis: int | None = None) -> dict[str, Any]:
     if axis is None and len(x.shape) != 1:
         raise ShapeError(
             f"take: an axis is needed for shape {tuple(x.shape)}; to take from all elements, flatten it: x.reshape(-1)"
@@ -41,7 +41,7 @@ def _take_parameters(x: Any, indices: Any, /, *, axis: int | None = None) -> dic
 
 
 def _along_parameters(name: str) -> Any:
-    def parameters(x: Any, indices: Any, /, *others: Any, axis: int = -1) -> dict[str, Any]:
+    def parameters(x: Any, indices: Any, /, axis: int = -1) -> dict[str, Any]:
         shape, places = tuple(x.shape), tuple(indices.shape)
         axis = resolve_axis(name, axis, len(shape))
         if len(places) != len(shape):
@@ -61,7 +61,7 @@ def _along_shape(name: str, shape: Shape, places: Shape, axis: int) -> Shape:
     return (*rest[:axis], places[axis], *rest[axis + 1 :])
 
 
-def _add_along_parameters(x: Any, indices: Any, values: Any, /, *, axis: int = -1) -> dict[str, Any]:
+def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) -> dict[str, Any]:
     params: dict[str, Any] = _along_parameters("add_along_axis")(x, indices, axis=axis)
     place = _along_shape("add_along_axis", tuple(x.shape), tuple(indices.shape), params["axis"])
     if broadcast_shapes("add_along_axis", place, tuple(getattr(values, "shape", ()))) != place:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _sort_parameters(name: str) -> Any:
-    def parameters(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> dict[str, Any]:
+    def parameters(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> dict[str, Any]:
         return {
             "axis": resolve_axis(name, axis, len(x.shape)), "descending": bool(descending), "stable": bool(stable),
         }  # fmt: skip
@@ -44,7 +44,7 @@ def _isin_parameters(x1: Any, x2: Any, /, *, invert: bool = False) -> dict[str, 
     return {"invert": bool(invert)}
 
 
-def _diff_parameters(x: Any, /, *, axis: int = -1, n: int = 1) -> dict[str, Any]:
+def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
     if n < 0:
         raise ValueError(f"diff: n is how often to take differences, 0 or more; got {n}")
     return {"axis": resolve_axis("diff", axis, len(x.shape)), "n": n}

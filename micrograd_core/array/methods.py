@@ -1,0 +1,500 @@
+"""Methods that those type who come from PyTorch or NumPy: another name for what a tensor has, or for a function.
+
+A name that a tensor cannot have, as it means two things or nothing here, says what to use in its place (`ELSEWHERE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from micrograd_core.array.operators import Operators, unary
+from micrograd_core.device import Device
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import resolve_axis
+from micrograd_core.ops import TABLE
+
+Method = Callable[..., Any]
+
+
+def along(name: str) -> Method:
+    """A method that works along one axis, the last by default."""
+
+    def method(x: Any, axis: Any = None, *, dim: int = -1, dtype: Any = None) -> Any:
+        x = x if dtype is None else x.astype(dtype)
+        return getattr(x.__array_namespace__(), name)(x, axis=dim if axis is None else axis)
+
+    method.__doc__ = TABLE[name].doc
+    return method
+
+
+def of_package(name: str) -> Method:
+    """The function of that name of `micrograd_core`, whose first argument is the tensor."""
+
+    def method(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(x.__array_namespace__(), name)(x, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, f"``mg.{name}(x, …)``, with `mg` for `micrograd_core`."
+    return method
+
+
+def in_place(name: str) -> Method:
+    """The method of that name, whose result is written into the tensor: PyTorch's methods that end in ``_``."""
+
+    def method(x: Any, *args: Any, **kwargs: Any) -> Any:
+        x[...] = getattr(x.copy(), name)(*args, **kwargs)
+        return x
+
+    method.__name__, method.__doc__ = f"{name}_", f"``x[...] = x.{name}(…)``, and `x`."
+    return method
+
+
+def converted(dtype: str) -> Method:
+    """A method that converts elements."""
+
+    def method(x: Any) -> Any:
+        return x.astype(dtype)
+
+    method.__doc__ = f"``x.astype({dtype!r})``."
+    return method
+
+
+class Elsewhere:
+    """A name that is not there, which says what is. To ``hasattr`` it is absent."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self.name, self.instead = name, instead
+
+    def __get__(self, x: Any, kind: Any = None) -> Any:
+        raise AttributeError(f"Tensor has no {self.name}: {self.instead}")
+
+
+def _axes(axes: tuple[Any, ...]) -> Any:
+    return axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+
+
+class Methods(Operators):
+    """What a tensor has beside the standard's operators, and beside its own methods."""
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """``ndarray * Tensor`` comes to the tensor's own operators; NumPy's functions say what to call instead."""
+        reflected = REFLECTED.get(function.__name__)
+        if method == "__call__" and reflected and not options and not isinstance(inputs[0], Methods):
+            return getattr(inputs[1], reflected)(inputs[0])
+        name = NUMPY.get(function.__name__, function.__name__)
+        ours = f"mg.{name}(x), with mg for micrograd_core, or " if name in TABLE else ""
+        raise TypeError(
+            f"np.{function.__name__} takes NumPy's arrays; write {ours}np.{function.__name__}(x.detach().numpy())"
+        )
+
+    def __dir__(self) -> Any:
+        return [name for name in object.__dir__(self) if name not in ELSEWHERE]
+
+    # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def unsqueeze(self: Any, dim: int) -> Any:
+        """``x.expand_dims(dim)``: an axis of length 1 inserted. A view."""
+        return self.expand_dims(dim)
+
+    def view(self: Any, *shape: Any) -> Any:
+        """``x.reshape(shape)``, which is a view where it can be; of a dtype, refused: bits are not read anew."""
+        if len(shape) == 1 and not isinstance(shape[0], (int, tuple, list)):
+            raise TypeError(f"view: a shape is integers; got {shape[0]!r}. To convert elements, x.astype(dtype)")
+        return self.reshape(*shape)
+
+    def view_as(self: Any, other: Any) -> Any:
+        """``x.reshape(other.shape)``."""
+        return self.reshape(other.shape)
+
+    reshape_as = view_as
+
+    def permute(self: Any, *dims: Any) -> Any:
+        """``x.permute_dims(dims)``: axes in another order. A view."""
+        return self.permute_dims(_axes(dims))
+
+    def expand(self: Any, *sizes: Any) -> Any:
+        """``x.broadcast_to(sizes)``, where -1 leaves a length as it is. A view."""
+        wanted = tuple(_axes(sizes))
+        missing = len(wanted) - self.ndim
+        if missing < 0 or any(n == -1 for n in wanted[:missing]):
+            raise ShapeError(f"expand: sizes {wanted} do not fit shape {self.shape}; there are at least as many, and a "
+                             "new axis has a length")  # fmt: skip
+        own = (*wanted[:missing], *self.shape)
+        return self.broadcast_to(tuple(own[i] if n == -1 else n for i, n in enumerate(wanted)))
+
+    def expand_as(self: Any, other: Any) -> Any:
+        """``x.broadcast_to(other.shape)``."""
+        return self.broadcast_to(other.shape)
+
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+        """The axes from `start_dim` to `end_dim` made one."""
+        if not self.ndim:
+            return self.reshape(1)
+        start, end = (resolve_axis("flatten", each, self.ndim) for each in (start_dim, end_dim))
+        return self.reshape((*self.shape[:start], -1, *self.shape[end + 1 :])) if start <= end else self
+
+    def unflatten(self: Any, dim: int, sizes: Any) -> Any:
+        """An axis made several; one of `sizes` may be -1."""
+        at = resolve_axis("unflatten", dim, self.ndim)
+        lengths = list(sizes)
+        if -1 in lengths:
+            known = 1
+            for n in lengths:
+                known *= n if n != -1 else 1
+            lengths[lengths.index(-1)] = self.shape[at] // max(known, 1)
+        return self.reshape((*self.shape[:at], *lengths, *self.shape[at + 1 :]))
+
+    def ravel(self: Any) -> Any:
+        """``x.reshape(-1)``."""
+        return self.reshape(-1)
+
+    def t(self: Any) -> Any:
+        """The transpose of a matrix; a vector as it is. A view."""
+        return self.T if self.ndim > 1 else self
+
+    def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
+        """``x.transpose(axis1, axis2)``. A view."""
+        return self.transpose(axis1, axis2)
+
+    swapdims = swapaxes
+
+    def narrow(self: Any, dim: int, start: int, length: int) -> Any:
+        """``x[start:start + length]`` along the axis `dim`. A view."""
+        return self.slice(dim, start, start + length)
+
+    def select(self: Any, dim: int, index: int) -> Any:
+        """``x[index]`` along the axis `dim`. A view."""
+        at = resolve_axis("select", dim, self.ndim)
+        return self[(*(slice(None),) * at, index)]
+
+    def slice(self: Any, dim: int, start: int, stop: int, step: int = 1) -> Any:
+        """``x[start:stop:step]`` along the axis `dim`. A view."""
+        at = resolve_axis("slice", dim, self.ndim)
+        return self[(*(slice(None),) * at, slice(start, stop, step))]
+
+    def unbind(self: Any, dim: int = 0) -> Any:
+        """``mg.unstack(x, axis=dim)``."""
+        return self.__array_namespace__().unstack(self, axis=dim)
+
+    moveaxis = of_package("moveaxis")
+    movedim = of_package("moveaxis")
+    roll = of_package("roll")
+    tile = of_package("tile")
+    rot90 = of_package("rot90")
+    split = of_package("split")
+    chunk = of_package("chunk")
+    repeat_interleave = of_package("repeat_interleave")
+    diag = of_package("diag")
+    diagonal = of_package("diagonal")
+    trace = of_package("trace")
+    tril = of_package("tril")
+    triu = of_package("triu")
+
+    # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
+
+    def dim(self: Any) -> Any:
+        """``x.ndim``."""
+        return self.ndim
+
+    def numel(self: Any) -> Any:
+        """``x.size``: the number of elements."""
+        return self.size
+
+    nelement = numel
+
+    def clone(self: Any) -> Any:
+        """``x.copy()``, through which gradients flow."""
+        return self.copy()
+
+    def contiguous(self: Any) -> Any:
+        """The tensor itself if it is contiguous, else a contiguous copy."""
+        return self if self.is_contiguous() else self.copy()
+
+    def type(self: Any, dtype: Any = None) -> Any:
+        """``x.astype(dtype)``; without a dtype the name of the tensor's own."""
+        return str(self.dtype) if dtype is None else self.astype(dtype)
+
+    def type_as(self: Any, other: Any) -> Any:
+        """``x.astype(other.dtype)``."""
+        return self.astype(other.dtype)
+
+    float = converted("float32")
+    double = converted("float64")
+    half = converted("float16")
+    bfloat16 = converted("bfloat16")
+    int = converted("int32")
+    long = converted("int64")
+    short = converted("int16")
+    bool = converted("bool")
+
+    def is_floating_point(self: Any) -> Any:
+        """``x.dtype.is_floating``."""
+        return self.dtype.is_floating
+
+    def cpu(self: Any) -> Any:
+        """``to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self: Any, index: Any = 0) -> Any:
+        """``to("cuda:index")``."""
+        return self.to(Device.cuda(index))
+
+    def requires_grad_(self: Any, requires_grad: Any = True) -> Any:
+        """``x.requires_grad = …``, and `x`."""
+        self.requires_grad = requires_grad
+        return self
+
+    def detach_(self: Any) -> Any:
+        """Refuse: a tensor stays part of what it was computed by."""
+        raise TypeError("a tensor stays part of its graph; write x = x.detach()")
+
+    def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Any:
+        """A tensor of the dtype, and on the device, of this one."""
+        return self.__array_namespace__().asarray(
+            data, dtype=dtype or self.dtype, device=device or self.device, copy=True, requires_grad=requires_grad
+        )
+
+    def new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+        """``mg.full`` of the dtype, and on the device, of this one."""
+        make = self.__array_namespace__().full
+        return make(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
+
+    def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
+        """``mg.zeros`` of the dtype, and on the device, of this one."""
+        return self.new_full(_axes(size), 0, dtype=dtype, device=device)
+
+    def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
+        """``mg.ones`` of the dtype, and on the device, of this one."""
+        return self.new_full(_axes(size), 1, dtype=dtype, device=device)
+
+    # ── selection and updates along an axis, PyTorch's way ───────────────────────────────────────────────────
+
+    gather = of_package("gather")
+    index_select = of_package("index_select")
+    masked_fill = of_package("masked_fill")
+    masked_select = of_package("masked_select")
+    scatter_add = of_package("scatter_add")
+    scatter_reduce = of_package("scatter_reduce")
+    take_along_dim = of_package("take_along_axis")
+    nonzero = of_package("nonzero")
+    argwhere = of_package("argwhere")
+
+    def scatter(self: Any, dim: Any, index: Any, src: Any, *, reduce: Any = None) -> Any:
+        """A copy in which `src`, a tensor or a number, stands where `index` says along `dim`.
+
+        With ``reduce="add"`` or ``"multiply"`` it is added to, or multiplied with, what is there.
+        """
+        word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce or "replace")
+        return self.__array_namespace__().scatter_reduce(self, dim, index, src, word)
+
+    def where(self: Any, condition: Any, other: Any) -> Any:
+        """``mg.where(condition, x, other)``."""
+        return self.__array_namespace__().where(condition, self, other)
+
+    # ── reductions, order, statistics ────────────────────────────────────────────────────────────────────────
+
+    softmax = along("softmax")
+    log_softmax = along("log_softmax")
+    argmin = of_package("argmin")
+    argsort = of_package("argsort")
+    amax = of_package("max")
+    amin = of_package("min")
+    prod = of_package("prod")
+    count_nonzero = of_package("count_nonzero")
+    cumsum = of_package("cumsum")
+    cumprod = of_package("cumprod")
+    cummax = of_package("cummax")
+    cummin = of_package("cummin")
+    logcumsumexp = of_package("logcumsumexp")
+    diff = of_package("diff")
+    topk = of_package("topk")
+    kthvalue = of_package("kthvalue")
+    median = of_package("median")
+    quantile = of_package("quantile")
+    cov = of_package("cov")
+    corrcoef = of_package("corrcoef")
+    norm = of_package("norm")
+
+    # ── element by element ───────────────────────────────────────────────────────────────────────────────────
+
+    add = of_package("add")
+    sub = of_package("subtract")
+    subtract = of_package("subtract")
+    mul = of_package("multiply")
+    multiply = of_package("multiply")
+    div = of_package("divide")
+    divide = of_package("divide")
+    true_divide = of_package("divide")
+    floor_divide = of_package("floor_divide")
+    remainder = of_package("remainder")
+    fmod = of_package("fmod")
+    pow = of_package("pow")
+    maximum = of_package("maximum")
+    minimum = of_package("minimum")
+    atan2 = of_package("atan2")
+    hypot = of_package("hypot")
+    logaddexp = of_package("logaddexp")
+    lerp = of_package("lerp")
+    eq = of_package("equal")
+    ne = of_package("not_equal")
+    lt = of_package("less")
+    le = of_package("less_equal")
+    gt = of_package("greater")
+    ge = of_package("greater_equal")
+    isclose = of_package("isclose")
+    allclose = of_package("allclose")
+    logical_and = of_package("logical_and")
+    logical_or = of_package("logical_or")
+    logical_xor = of_package("logical_xor")
+    logical_not = of_package("logical_not")
+    bitwise_and = of_package("bitwise_and")
+    bitwise_or = of_package("bitwise_or")
+    bitwise_xor = of_package("bitwise_xor")
+    bitwise_not = unary("bitwise_invert")
+    clip = of_package("clip")
+    clamp = of_package("clip")
+    nan_to_num = of_package("nan_to_num")
+    logit = of_package("logit")
+    rsqrt = of_package("rsqrt")
+    exp2 = of_package("exp2")
+    neg = unary("negative")
+    negative = unary("negative")
+    positive = unary("positive")
+    absolute = unary("abs")
+    reciprocal = unary("reciprocal")
+    round = unary("round")
+    trunc = unary("trunc")
+    log2 = unary("log2")
+    log10 = unary("log10")
+    tan = unary("tan")
+    asin = unary("asin")
+    acos = unary("acos")
+    atan = unary("atan")
+    sinh = unary("sinh")
+    cosh = unary("cosh")
+    asinh = unary("asinh")
+    acosh = unary("acosh")
+    atanh = unary("atanh")
+    erf = unary("erf")
+    erfc = unary("erfc")
+    erfinv = unary("erfinv")
+    lgamma = unary("lgamma")
+    digamma = unary("digamma")
+    i0 = unary("i0")
+    isinf = unary("isinf")
+    signbit = unary("signbit")
+    conj = unary("conj")
+    copysign = of_package("copysign")
+
+    # ── products ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    mm = of_package("matmul")
+    bmm = of_package("matmul")
+    mv = of_package("matmul")
+    outer = of_package("outer")
+    kron = of_package("kron")
+    cross = of_package("cross")
+
+    # ── in place ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    add_ = in_place("add")
+    sub_ = in_place("sub")
+    mul_ = in_place("mul")
+    div_ = in_place("div")
+    pow_ = in_place("pow")
+    neg_ = in_place("neg")
+    abs_ = in_place("abs")
+    exp_ = in_place("exp")
+    log_ = in_place("log")
+    sqrt_ = in_place("sqrt")
+    relu_ = in_place("relu")
+    tanh_ = in_place("tanh")
+    sigmoid_ = in_place("sigmoid")
+    clamp_ = in_place("clamp")
+    clip_ = in_place("clip")
+    masked_fill_ = in_place("masked_fill")
+    scatter_ = in_place("scatter")
+    scatter_add_ = in_place("scatter_add")
+
+    def fill_(self: Any, value: Any) -> Any:
+        """``x[...] = value``, and `x`."""
+        self[...] = value
+        return self
+
+    def zero_(self: Any) -> Any:
+        """``x[...] = 0``, and `x`."""
+        return self.fill_(0)
+
+    def copy_(self: Any, other: Any) -> Any:
+        """``x[...] = other``, of any dtype, and `x`."""
+        self[...] = other.astype(self.dtype) if hasattr(other, "astype") else other
+        return self
+
+    @property
+    def is_cuda(self: Any) -> Any:
+        """Whether the tensor is on a device of CUDA."""
+        return str(self.device).partition(":")[0] == "cuda"
+
+
+REFLECTED: Final = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__",
+    "matmul": "__rmatmul__", "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
+    "left_shift": "__rlshift__", "right_shift": "__rrshift__", "less": "__gt__", "less_equal": "__ge__",
+    "greater": "__lt__", "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__",
+}  # fmt: skip
+"""NumPy's functions behind its operators, and what of a tensor on the right does the same."""
+
+NUMPY: Final = {
+    "power": "pow", "absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "conjugate": "conj", "rint": "round",
+    "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift",
+    "true_divide": "divide", "mod": "remainder",
+}  # fmt: skip
+"""NumPy's names of operations that the standard calls otherwise."""
+
+ELSEWHERE: Final = {
+    "sort": "use mg.sort(x) for the values, and mg.argsort(x) for where they were",
+    "repeat": "PyTorch's x.repeat(2, 3) is x.tile((2, 3)); NumPy's x.repeat(2) is x.repeat_interleave(2)",
+    "unique": "use mg.unique_values(x), or mg.unique_all(x)",
+    "index_put_": "write x[indices] = values",
+    "index_add": "use mg.index_add(x, index, source, axis=dim)",
+    "addmm": "write b + x @ y",
+    "baddbmm": "write b + x @ y",
+    "addcmul": "write x + value * y * z",
+    "addcdiv": "write x + value * y / z",
+    "equal": "write x == y, element by element, or bool((x == y).all())",
+    "nanmean": "write mg.where(mg.isnan(x), 0, x).sum() / (~mg.isnan(x)).sum()",
+    "nansum": "write mg.where(mg.isnan(x), 0, x).sum()",
+    "retain_grad": "use x.register_hook(print), or mg.grad(f)(x)",
+    "grad_fn": "use x.is_leaf; mg.draw(x) draws what it was computed by",
+    "is_sparse": "there are no sparse tensors",
+    "to_sparse": "there are no sparse tensors",
+    "data_ptr": "memory is the device's; use x.__dlpack__()",
+    "storage": "memory is the device's; use mg.shares_memory(x, y)",
+    "untyped_storage": "memory is the device's; use mg.shares_memory(x, y)",
+    "pin_memory": "leave it out: the host's memory is not pinned",
+    "share_memory_": "leave it out: processes share no tensors",
+    "stride": "use x.strides",
+    "get_device": "use x.device",
+    "normal_": "write x[...] = mg.random.normal(x.shape)",
+    "uniform_": "write x[...] = mg.random.uniform(x.shape)",
+    "random_": "write x[...] = mg.random.randint(x.shape, low, high)",
+    "multinomial": "compare mg.random.uniform(shape) with p.cumsum(-1)",
+    "apply_": "write the function over tensors, or mg.vmap(f)(x)",
+    "map_": "write the function over tensors, or mg.vmap(f)(x, y)",
+    "unfold": "use micrograd_core.nn.functional.unfold",
+    "std_mean": "use x.std() and x.mean()",
+    "var_mean": "use x.var() and x.mean()",
+    "svd": "use mg.linalg.svd(x)",
+    "inverse": "use mg.linalg.inv(x)",
+    "det": "use mg.linalg.det(x)",
+    "cholesky": "use mg.linalg.cholesky(x)",
+    "qr": "use mg.linalg.qr(x)",
+}
+"""Names that PyTorch's tensors have, and what to use in their place."""
+
+for _name, _instead in ELSEWHERE.items():
+    setattr(Methods, _name, Elsewhere(_name, _instead))

@@ -1,0 +1,129 @@
+"""Pieces and places: splitting, diagonals, quarter turns, repetition, products of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from micrograd_core.array.creation import arange
+from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import is_integer, resolve_axis
+
+F: Final = FUNCTIONS
+
+
+@both_spellings
+def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
+    """Pieces along `axis` of a length, the last one shorter, or of the lengths of a list: as PyTorch, not NumPy. Views.
+
+    Raises
+    ------
+    ShapeError
+        When the lengths do not add up to that of the axis.
+    """
+    x = asarray(x)
+    at = resolve_axis("split", axis, x.ndim)
+    length = x.shape[at]
+    if is_integer(split_size_or_sections):
+        size = int(split_size_or_sections)
+        if size < 1:
+            raise ShapeError(f"split: pieces have a length of at least 1; got {size}")
+        starts: list[int] = list(range(0, length, size)) or [0]
+        bounds = list(zip(starts, [*starts[1:], length], strict=True))
+    else:
+        sections = [int(each) for each in split_size_or_sections]
+        if sum(sections) != length or min(sections, default=0) < 0:
+            raise ShapeError(f"split: sections {sections} do not add up to {length}, the length of axis {axis}")
+        ends = [sum(sections[: i + 1]) for i in range(len(sections))]
+        bounds = [(end - n, end) for end, n in zip(ends, sections, strict=True)]
+    return tuple(x.slice(at, start, stop) for start, stop in bounds)
+
+
+@both_spellings
+def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces along `axis`, of one length but for the last. Views."""
+    x = asarray(x)
+    if chunks < 1:
+        raise ShapeError(f"chunk: there is at least one piece; got {chunks}")
+    at = resolve_axis("chunk", axis, x.ndim)
+    return split(x, max(-(-x.shape[at] // chunks), 1), at)
+
+
+@both_spellings
+def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
+    """Each element (each slice along `axis`) repeated: `repeat`, by PyTorch's name."""
+    return F["repeat"](x, repeats, axis=axis)
+
+
+@both_spellings
+def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonals over two axes, along a new last axis; `offset` above the main one."""
+    x = asarray(x)
+    first, second = (resolve_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
+    if first == second:
+        raise ShapeError(f"diagonal: axes {axis1} and {axis2} are the same")
+    return F["diagonal"](F["moveaxis"](x, (first, second), (-2, -1)), offset=offset)
+
+
+@both_spellings
+def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of the diagonal over two axes."""
+    return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
+
+
+def diag(x: Any, /, k: int = 0) -> Tensor:
+    """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
+    x = asarray(x)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(f"diag: a vector or a matrix is needed; got shape {x.shape}. Use diagonal")
+    n = x.shape[0] + abs(k)
+    rows = arange(x.shape[0], dtype="int64", device=x.device) + max(-k, 0)
+    places = rows * n + (rows + k)
+    empty = F["broadcast_to"](asarray(0, dtype=x.dtype, device=x.device), (n * n,))
+    return F["index_set"](empty, places, x, axis=0).reshape(n, n)
+
+
+def rot90(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1), *, dims: Sequence[int] | None = None) -> Tensor:
+    """Turned by `k` quarters, from the first of two axes towards the second. A view."""
+    x = asarray(x)
+    first, second = (resolve_axis("rot90", axis, x.ndim) for axis in (axes if dims is None else dims))
+    if first == second:
+        raise ShapeError(f"rot90: axes {axes} are the same")
+    turns = k % 4
+    if turns == 2:
+        return x.flip((first, second))
+    if turns == 1:
+        return x.flip(second).transpose(first, second)
+    return x.transpose(first, second).flip(second) if turns else F["positive"](x)
+
+
+def kron(x1: Any, x2: Any, /) -> Tensor:
+    """Kronecker's product: each element of ``x1`` times all of ``x2``, in its place."""
+    x, y = asarray(x1), asarray(x2)
+    ndim = max(x.ndim, y.ndim)
+    x, y = (each.reshape((*(1,) * (ndim - each.ndim), *each.shape)) for each in (x, y))
+    pairs = list(zip(x.shape, y.shape, strict=True))
+    wide = x.reshape([n for a, _ in pairs for n in (a, 1)]) * y.reshape([n for _, b in pairs for n in (1, b)])
+    return wide.reshape([a * b for a, b in pairs])
+
+
+def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
+    """The powers of a vector's elements as columns, the highest first unless `increasing`."""
+    x = asarray(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander: a vector is needed; got shape {x.shape}")
+    count = x.shape[0] if N is None else N
+    powers = [F["positive"](x) if n == 1 else x**n for n in range(count)]
+    if not powers:
+        return x.reshape(-1, 1)[:, :0]
+    return F["stack"](powers if increasing else powers[::-1], axis=1)
+
+
+@both_spellings
+def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The axes from `start_dim` to `end_dim` made one."""
+    return asarray(x).flatten(start_dim, end_dim)

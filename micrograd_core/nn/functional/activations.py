@@ -1,0 +1,215 @@
+"""Activations. What the op table has is called; the others are a line over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, along, chosen_axis, written
+from micrograd_core.random import uniform
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+# ruff: noqa: D103
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, relu) if inplace else T["relu"](input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    return written(input, relu)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        return written(input, hardtanh, min_val, max_val)
+    return T["hardtanh"](input, min_val=min_val, max_val=max_val)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    return written(input, hardtanh, min_val, max_val)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    if inplace:
+        return written(input, leaky_relu, negative_slope)
+    return T["leaky_relu"](input, negative_slope=negative_slope)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    return written(input, leaky_relu, negative_slope)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return written(input, elu, alpha) if inplace else T["elu"](input, alpha=alpha)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    return written(input, elu, alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, selu) if inplace else T["elu"](input, alpha=SELU_ALPHA) * SELU_SCALE
+
+
+def selu_(input: Tensor) -> Tensor:
+    return written(input, selu)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        return written(input, celu, alpha)
+    return T["elu"](asarray(input) / alpha) * alpha
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    return written(input, celu, alpha)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    return T["gelu"](input, approximate=approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, silu) if inplace else T["silu"](input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, mish) if inplace else T["mish"](input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    return T["sigmoid"](input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    return T["tanh"](input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    return T["log_sigmoid"](input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, hardsigmoid) if inplace else relu6(asarray(input) + 3) / 6
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    return written(input, hardswish) if inplace else input * hardsigmoid(input)
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """``log(1 + exp(beta x)) / beta``; `x` itself where ``beta x`` is above `threshold`."""
+    scaled = asarray(input) * beta
+    linear = T["greater"](scaled, threshold)
+    return T["where"](linear, input, T["softplus"](T["where"](linear, 0, scaled)) / beta)
+
+
+def softsign(input: Tensor) -> Tensor:
+    return input / (T["abs"](input) + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    return input - T["tanh"](input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    if lambd < 0:
+        raise ValueError(f"softshrink: lambd is at least 0; got {lambd}")
+    return T["where"](T["abs"](input) > lambd, input - T["sign"](input) * lambd, 0)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    return T["where"](T["abs"](input) > lambd, input, 0)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """`x` where it is above `threshold`, else `value`."""
+    if inplace:
+        return threshold_(input, threshold, value)
+    return T["where"](T["greater"](input, threshold), input, value)
+
+
+_threshold = threshold
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    return written(input, _threshold, threshold, value)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along `dim` times the sigmoid of the second (Dauphin et al. 2016)."""
+    length = input.shape[dim]
+    if length % 2:
+        raise ShapeError(f"glu: the length of axis {dim} must be even, to be halved; got shape {input.shape}")
+    return along(input, dim, 0, length // 2) * T["sigmoid"](along(input, dim, length // 2))
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`x` where it is positive, else times `weight`: one number, or one for each channel (axis 1)."""
+    x, slope = asarray(input), asarray(weight)
+    if slope.size > 1:
+        if x.ndim < 2 or slope.shape != x.shape[1:2]:
+            raise ShapeError(f"prelu: weight of shape {slope.shape} does not fit the channels of shape {x.shape}")
+        slope = slope.reshape((-1, *(1,) * (x.ndim - 2)))
+    else:
+        slope = slope.reshape(())
+    return T["where"](x > 0, x, x * slope)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`leaky_relu` with slopes drawn from `lower` to `upper` while `training`; else with their mean."""
+    if inplace:
+        return written(input, rrelu, lower, upper, training)
+    slope: Any = (lower + upper) / 2
+    if training:
+        slope = uniform(input.shape, lower, upper, dtype=input.dtype, device=input.device)
+    return T["where"](input > 0, input, input * slope)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    return written(input, rrelu, lower, upper, training)
+
+
+# ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    x = asarray(input) if dtype is None else asarray(input).astype(dtype)
+    return T["softmax"](x, axis=chosen_axis("softmax", dim, x.ndim))
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    return softmax(-input, dim, _stacklevel, dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    x = asarray(input) if dtype is None else asarray(input).astype(dtype)
+    return T["log_softmax"](x, axis=chosen_axis("log_softmax", dim, x.ndim))
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """`softmax` of logits and Gumbel's noise, over `tau` (Jang et al. 2016); with `hard` one-hot, of that gradient."""
+    drawn = uniform(logits.shape, device=logits.device)  # multiples of 2**-24, of which 0 has no logarithm
+    noise = -T["log"](-T["log"](drawn + 2.0**-25)).astype(logits.dtype)
+    soft = T["softmax"]((logits + noise) / tau, axis=dim)
+    if not hard:
+        return soft
+    best = T["argmax"](soft, axis=dim, keepdims=True)
+    positions = T["equal"](best, _positions(soft, dim))
+    return positions.astype(soft.dtype) - soft.detach() + soft
+
+
+def _positions(x: Tensor, axis: int) -> Tensor:
+    """0, 1, 2, … along an axis."""
+    shape = tuple(-1 if each == axis % x.ndim else 1 for each in range(x.ndim))
+    return asarray(list(range(x.shape[axis])), dtype="int64", device=x.device).reshape(shape)

@@ -1,0 +1,142 @@
+"""Elements in other places: padding, patches as columns, pixels into channels and back, one-hot rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+# ruff: noqa: D103
+
+PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""Modes of `pad`, and what NumPy, and the operation, call them."""
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements before and after each axis, from the last axis on; a negative number takes elements away.
+
+    Parameters
+    ----------
+    input : Tensor
+    pad : sequence of int
+        Before and after the last axis, then the last but one, …
+    mode : str
+        ``'constant'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
+    value : float, optional
+        Of the constant; 0 by default.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When `pad` is not pairs, has more of them than axes, leaves less than nothing, or `mode` is another word.
+    """
+    x, given = asarray(input), list(pad)
+    if len(given) % 2 or len(given) > 2 * x.ndim:
+        raise ShapeError(f"pad: {given} is not a pair (before, after) for each of the last axes of shape {x.shape}")
+    if mode not in PADDINGS:
+        raise ValueError(f"pad: mode is {one_of(map(repr, PADDINGS))}; got {mode!r}")
+    if mode != "constant" and value not in (None, 0):
+        raise ValueError(f"pad: mode {mode!r} repeats elements of the tensor, and takes no value; got {value!r}")
+    pairs = [(0, 0)] * (x.ndim - len(given) // 2) + list(zip(given[::2], given[1::2], strict=True))[::-1]
+    if any(n + before + after < 0 for n, (before, after) in zip(x.shape, pairs, strict=True)):
+        raise ShapeError(f"pad: {given} takes away more than there is of shape {x.shape}")
+    x = x if mode != "circular" else _cropped(x, pairs)  # a circle closes where it was cut, a mirror stays
+    widths = [(max(before, 0), max(after, 0)) for before, after in pairs]
+    if any(map(any, widths)):
+        constant = {"constant_values": value or 0} if mode == "constant" else {}
+        x = T["pad"](x, widths, PADDINGS[mode], **constant)
+    return x if mode == "circular" else _cropped(x, pairs)
+
+
+def _cropped(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    if all(min(pair) >= 0 for pair in pairs):
+        return x
+    ends = zip(x.shape, pairs, strict=True)
+    return x[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in ends)]
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The patches of an image as columns: (batch, channels, height, width) to (batch, channels * kernel, positions)."""
+    x, absent = with_batch("unfold", input, 2)
+    kernel = per_axis("unfold", "kernel_size", kernel_size, 2)
+    patches = T["patches"](x, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
+    positions = math.prod(patches.shape[4:])
+    return without_batch(patches.reshape(x.shape[0], x.shape[1] * math.prod(kernel), positions), absent)
+
+
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Columns added up where `unfold` found them: (batch, channels * kernel, positions) to (batch, channels, *size)."""
+    x = asarray(input)
+    absent = x.ndim == 2
+    x = x.expand_dims(0) if absent else x
+    given = {"output_size": output_size, "kernel_size": kernel_size, "dilation": dilation, "padding": padding,
+             "stride": stride}  # fmt: skip
+    size, kernel, spread, around, steps = (per_axis("fold", what, value, 2) for what, value in given.items())
+    lengths = tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, d, p, s in zip(size, kernel, spread, around, steps, strict=True)
+    )
+    elements = math.prod(kernel)
+    if x.ndim != 3 or x.shape[1] % elements or x.shape[2] != math.prod(lengths):
+        raise ShapeError(
+            f"fold: the input is (batch, channels * {elements}, {math.prod(lengths)} positions) for output {size} and "
+            f"kernel {kernel}; got shape {asarray(input).shape}"
+        )
+    patches = x.reshape(x.shape[0], x.shape[1] // elements, *kernel, *lengths)
+    return without_batch(
+        T["patches_gradient"](patches, size=size, kernel_size=kernel, stride=steps, padding=around, dilation=spread),
+        absent,
+    )
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016)."""
+    *lead, channels, height, width = asarray(input).shape
+    r = upscale_factor
+    if r < 1 or channels % r**2:
+        raise ShapeError(f"pixel_shuffle: {channels} channels are no multiple of {r} ** 2 in shape {input.shape}")
+    x = asarray(input).reshape(*lead, channels // r**2, r, r, height, width)
+    n = len(lead)
+    return x.permute_dims(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(
+        *lead, channels // r**2, height * r, width * r
+    )
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The inverse of `pixel_shuffle`."""
+    *lead, channels, height, width = asarray(input).shape
+    r = downscale_factor
+    if r < 1 or height % r or width % r:
+        raise ShapeError(f"pixel_unshuffle: height and width of shape {input.shape} are no multiples of {r}")
+    x = asarray(input).reshape(*lead, channels, height // r, r, width // r, r)
+    n = len(lead)
+    return x.permute_dims(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(
+        *lead, channels * r**2, height // r, width // r
+    )
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018)."""
+    x = asarray(input)
+    if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
+        raise ShapeError(f"channel_shuffle: {groups} groups do not divide the channels (axis 1) of shape {x.shape}")
+    apart = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return T["moveaxis"](apart, 1, 2).reshape(x.shape)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    return channel_shuffle(input, groups)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 rows with a 1 where the class is; without `num_classes` as many as the greatest index asks for."""
+    x = asarray(tensor)
+    count = num_classes if num_classes >= 0 else int(x.max().item()) + 1
+    return T["one_hot"](x, count, dtype="int64")

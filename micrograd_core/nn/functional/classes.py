@@ -1,0 +1,176 @@
+"""Losses that know classes: one for each example, several, or a sequence of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from micrograd_core.array.creation import arange, full
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, along, chosen_reduction, numbers, reduced
+from micrograd_core.nn.functional.convolution import linear
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+# ruff: noqa: D103
+
+NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    word = chosen_reduction("cross_entropy", reduction, size_average, reduce)
+    return T["cross_entropy"](
+        input, target, weight, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=word
+    )
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    word = chosen_reduction("nll_loss", reduction, size_average, reduce)
+    return T["nll_loss"](input, target, weight, ignore_index=ignore_index, reduction=word)
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: Any = None,
+) -> Tensor:  # fmt: skip
+    """`cross_entropy` of `linear`; `options`, which in PyTorch say how to save memory, change nothing."""
+    logits = linear(input, linear_weight, linear_bias)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def _classes(name: str, input: Any, target: Any, targets: int) -> tuple[Tensor, Tensor, bool]:
+    """Scores (batch, classes) and targets, and whether the batch had been left out."""
+    x, y = asarray(input), asarray(target)
+    absent = x.ndim == 1
+    x, y = (x.expand_dims(0), y.expand_dims(0) if y.ndim < targets else y) if absent else (x, y)
+    if x.ndim != 2 or y.ndim != targets or y.shape[0] != x.shape[0] or (targets == 2 and y.shape != x.shape):
+        raise ShapeError(f"{name}: input {asarray(input).shape} and target {asarray(target).shape} do not fit")
+    return x, y, absent
+
+
+def _reduced_batch(
+    name: str, losses: Tensor, absent: bool, reduction: str, size_average: bool | None, reduce: bool | None
+) -> Tensor:
+    return reduced(name, losses[0] if absent else losses, reduction, size_average, reduce)
+
+
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Of each wrong class, to the power `p`, how far it is short of being `margin` below the right one."""
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: p is 1 or 2; got {p}")
+    x, y, absent = _classes("multi_margin_loss", input, target, 1)
+    own = y.expand_dims(1)
+    short = T["relu"](margin - T["take_along_axis"](x, own, axis=1) + x) ** p
+    if weight is not None:
+        short = short * T["take"](weight, y, axis=0).expand_dims(1)
+    wrong = arange(x.shape[1], dtype="int64", device=x.device) != own
+    losses = T["where"](wrong, short, 0).sum(axis=1) / x.shape[1]
+    return _reduced_batch("multi_margin_loss", losses, absent, reduction, size_average, reduce)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Each wrong class against each right one. The right ones stand first in a row of `target`, up to the first -1."""
+    x, y, absent = _classes("multilabel_margin_loss", input, target, 2)
+    listed = T["cumulative_sum"]((y < 0).astype("int64"), axis=1) == 0
+    places = T["where"](listed, y, 0)
+    classes = arange(x.shape[1], dtype="int64", device=x.device)
+    right = T["any"]((places.expand_dims(2) == classes) & listed.expand_dims(2), axis=1)
+    scores = T["take_along_axis"](x, places, axis=1)
+    short = T["relu"](1 - (scores.expand_dims(2) - x.expand_dims(1)))
+    counted = listed.expand_dims(2) & ~right.expand_dims(1)
+    losses = T["where"](counted, short, 0).sum(axis=(1, 2)) / x.shape[1]
+    return _reduced_batch("multilabel_margin_loss", losses, absent, reduction, size_average, reduce)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The binary cross entropy of each class, from logits, averaged over the last axis."""
+    losses = T["binary_cross_entropy_with_logits"](input, target, weight, reduction="none").mean(axis=-1)
+    return reduced("multilabel_soft_margin_loss", losses, reduction, size_average, reduce)
+
+
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Minus the log-probability of label sequences, over all ways to lay them out (Graves et al. 2006).
+
+    Parameters
+    ----------
+    log_probs : Tensor
+        (length, batch, classes), or without the batch.
+    targets : Tensor
+        Labels (batch, longest), or all of them one after the other, 1-d.
+    input_lengths, target_lengths : Tensor or sequence of int
+        How much of each example counts. They are read.
+    blank : int
+        The class that stands for no label.
+    reduction : str
+        ``'mean'`` divides each loss by its target's length first.
+    zero_infinity : bool
+        Whether an impossible target has loss 0, rather than infinity.
+
+    Raises
+    ------
+    ShapeError, ValueError
+    """
+    word = chosen_reduction("ctc_loss", reduction, None, None)
+    x = asarray(log_probs)
+    absent = x.ndim == 2
+    x = x.expand_dims(1) if absent else x
+    if x.ndim != 3:
+        raise ShapeError(f"ctc_loss: log_probs are (length, batch, classes); got shape {asarray(log_probs).shape}")
+    steps, batch = x.shape[:2]
+    lengths = [asarray(each).reshape(-1).tolist() for each in (input_lengths, target_lengths)]
+    labels = asarray(targets).tolist()
+    if asarray(targets).ndim == 1:
+        starts = [sum(lengths[1][:i]) for i in range(batch)]
+        rows = [labels[start : start + n] for start, n in zip(starts, lengths[1], strict=True)]
+    else:
+        rows = [row[:n] for row, n in zip(labels, lengths[1], strict=True)]
+    if len(lengths[0]) != batch or len(rows) != batch or max(lengths[0]) > steps:
+        raise ShapeError(f"ctc_loss: lengths {lengths[0]} and {lengths[1]} do not fit log_probs of shape {x.shape}")
+    width = 2 * max(map(len, rows)) + 1
+    laid = [[blank] + [label for each in row for label in (each, blank)] for row in rows]
+    laid = [[*row, *[blank] * (width - len(row))] for row in laid]
+    # a label may follow the label before it without a blank between, unless the two are the same
+    skips = [[i > 1 and row[i] != blank and row[i] != row[i - 2] for i in range(width)] for row in laid]
+    places = numbers([label for row in laid for label in row], x, (1, batch, width), "int64")
+    skip = asarray(skips, device=x.device)
+    p = T["take_along_axis"](x, places, axis=2)
+    never = full((batch, 2), NEVER, dtype=x.dtype, device=x.device)
+    first = asarray([[i < 2 and i <= 2 * len(row) for i in range(width)] for row in rows], device=x.device)
+    state = T["where"](first, p[0], NEVER)
+    states = [state]
+    for step in range(1, steps):
+        before = T["concat"]([never, state], axis=1)
+        ways = [state, along(before, 1, 1, width + 1), T["where"](skip, along(before, 1, 0, width), NEVER)]
+        state = T["logsumexp"](T["stack"](ways), axis=0) + p[step]
+        states.append(state)
+    ends = T["stack"](states)[
+        numbers([max(n - 1, 0) for n in lengths[0]], x, (batch,), "int64"), arange(batch, device=x.device)
+    ]
+    last = [[i in (2 * len(row), 2 * len(row) - 1) for i in range(width)] for row in rows]
+    losses = -T["logsumexp"](T["where"](asarray(last, device=x.device), ends, NEVER), axis=1)
+    impossible = losses > -NEVER / 2
+    losses = T["where"](impossible, 0.0 if zero_infinity else float("inf"), losses)
+    if word == "mean":
+        return (losses / numbers([max(n, 1) for n in lengths[1]], x, (batch,))).mean()
+    return losses.sum() if word == "sum" else losses[0] if absent else losses

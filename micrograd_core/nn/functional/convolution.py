@@ -1,0 +1,141 @@
+"""Products with weights: linear and bilinear layers, convolutions and their transposes over one to three axes.
+
+Over one and two axes a convolution is an operation of the table; over three it is made of the same patches and matrix
+products here. An input may come without a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.array.composed import einsum
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+# ruff: noqa: D103
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    x, w = asarray(input), asarray(weight)
+    if w.ndim == 1:  # one feature comes out, and no axis for it
+        return x @ w if bias is None else x @ w + bias
+    return T["linear"](x, w, 0.0 if bias is None else bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input1 @ weight[o] @ input2 + bias[o]`` for each output feature `o`."""
+    out = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return out if bias is None else out + bias
+
+
+def _same(name: str, x: Tensor, reach: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    """The input padded so that each position has its window; of an odd number of zeros the last comes behind."""
+    if max(stride) > 1:
+        raise ShapeError(f"{name}: padding='same' needs stride 1; got {stride}; give the padding in numbers")
+    return T["pad"](x, [(0, 0), (0, 0), *((each // 2, each - each // 2) for each in reach)])
+
+
+def _convolution(
+    name: str, rank: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    x, absent = with_batch(name, input, rank)
+    weight = asarray(weight)
+    if weight.ndim != rank + 2:
+        raise ShapeError(f"{name}: the weight is (outputs, inputs / groups, *kernel); got shape {weight.shape}")
+    steps, spread = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
+    if padding == "same":
+        x = _same(name, x, tuple(d * (k - 1) for d, k in zip(spread, weight.shape[2:], strict=True)), steps)
+    around = (0,) * rank if isinstance(padding, str) else per_axis(name, "padding", padding, rank)
+    if rank < 3:
+        out = T[name](x, weight, bias, stride=steps, padding=around, dilation=spread, groups=groups)
+        return without_batch(out, absent)
+    batch, channels, outputs = *x.shape[:2], weight.shape[0]
+    if groups < 1 or channels % groups or outputs % groups or weight.shape[1] * groups != channels:
+        raise ShapeError(f"{name}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups")
+    patches = T["patches"](x, kernel_size=weight.shape[2:], stride=steps, padding=around, dilation=spread)
+    lengths = patches.shape[2 + rank :]
+    columns = patches.reshape(batch, groups, -1, math.prod(lengths))
+    out = (weight.reshape(groups, outputs // groups, -1) @ columns).reshape(batch, outputs, *lengths)
+    return without_batch(_with_bias(out, bias), absent)
+
+
+def _with_bias(out: Tensor, bias: Any) -> Tensor:
+    return out if bias is None else out + asarray(bias).reshape((-1, *(1,) * (out.ndim - 2)))
+
+
+def _transposed(
+    name: str, rank: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    x, absent = with_batch(name, input, rank)
+    weight = asarray(weight)
+    given = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
+    sizes = {what: per_axis(name, what, value, rank) for what, value in given.items()}
+    if rank < 3:
+        return without_batch(T[name](x, weight, bias, groups=groups, **sizes), absent)
+    if weight.ndim != rank + 2 or groups < 1 or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
+        raise ShapeError(f"{name}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups")
+    more = sizes.pop("output_padding")
+    kernel, outputs = weight.shape[2:], weight.shape[1] * groups
+    rows = x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
+    columns = weight.reshape(groups, x.shape[1] // groups, -1).mT @ rows
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
+        for n, s, p, d, k, m in zip(
+            x.shape[2:], sizes["stride"], sizes["padding"], sizes["dilation"], kernel, more, strict=True
+        )
+    )
+    patches = columns.reshape(x.shape[0], outputs, *kernel, *x.shape[2:])
+    out = T["patches_gradient"](patches, size=size, kernel_size=kernel, **sizes)
+    return without_batch(_with_bias(out, bias), absent)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _transposed("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """`conv1d` of (length, batch, channels) with a weight (kernel, inputs, outputs)."""
+    x, w = asarray(input).permute_dims(1, 2, 0), asarray(weight).permute_dims(2, 1, 0)
+    return conv1d(x, w, bias, padding=pad).permute_dims(2, 0, 1)

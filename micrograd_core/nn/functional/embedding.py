@@ -1,0 +1,146 @@
+"""Rows of a table that integers name, one by one or in bags."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from micrograd_core.array.composed import diff, searchsorted
+from micrograd_core.array.creation import arange, full, zeros
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, numbers
+from micrograd_core.nn.functional.distances import norm
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+
+
+def _padding(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
+    if padding_idx is None:
+        return None
+    if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {weight.shape[0]} rows")
+    return padding_idx % weight.shape[0]
+
+
+@no_grad()
+def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+    """Rows that are named and longer than `max_norm` made that long, in place."""
+    lengths = norm(weight.detach(), norm_type, -1, keepdim=True)
+    used = T["index_add"](zeros(weight.shape[0], device=weight.device), indices.reshape(-1), 1.0, axis=0) > 0
+    too_long = (lengths > max_norm) & used.reshape(-1, 1)
+    weight.data = T["where"](too_long, weight.detach() * (max_norm / (lengths + 1e-7)), weight.detach())
+
+
+def _rows(name: str, indices: Tensor, weight: Tensor, padding: int | None, by_frequency: bool, sparse: bool) -> Tensor:
+    if sparse:
+        raise ValueError(f"{name}: gradients are dense; leave sparse=False")
+    rows = T["embedding"](indices, weight)
+    if by_frequency:
+        count = T["index_add"](
+            zeros(weight.shape[0], dtype=weight.dtype, device=weight.device), indices.reshape(-1), 1.0, axis=0
+        )
+        share = 1 / T["take"](count, indices, axis=0).expand_dims(-1)
+        rows = rows * share + (rows * (1 - share)).detach()
+    if padding is not None:
+        rows = T["where"]((indices == padding).expand_dims(-1), rows.detach(), rows)
+    return rows
+
+
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of `weight` that integers name.
+
+    Parameters
+    ----------
+    input, weight : Tensor
+        Integers of any shape, and a matrix.
+    padding_idx : int, optional
+        The row that receives no gradient.
+    max_norm, norm_type : float, optional
+        Rows that are named and longer are made that long first, in place.
+    scale_grad_by_freq : bool
+        Whether a row's gradient is divided by how often it is named.
+    sparse : bool
+        Not to be had: gradients are dense.
+
+    Raises
+    ------
+    IndexError, ShapeError, ValueError
+    """
+    indices, table = asarray(input), asarray(weight)
+    padding = _padding("embedding", padding_idx, table)
+    if max_norm is not None:
+        _shorten(indices, table, max_norm, norm_type)
+    return _rows("embedding", indices, table, padding, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum, mean or maximum of the rows in each bag: a row of `input`, or what lies between `offsets` of a 1-d one.
+
+    Parameters
+    ----------
+    input, weight : Tensor
+        Integers, 1-d or 2-d, and a matrix. The two may come in the other order.
+    offsets : Tensor, optional
+        Where the bags of a 1-d input start; with `include_last_offset` also where the last ends.
+    mode : str
+        ``'sum'``, ``'mean'`` or ``'max'``.
+    per_sample_weights : Tensor, optional
+        Of the shape of `input`: numbers that rows are multiplied with, in a sum.
+    padding_idx : int, optional
+        The row that does not count.
+    max_norm, norm_type, scale_grad_by_freq, sparse
+        As of `embedding`.
+
+    Raises
+    ------
+    IndexError, ShapeError, ValueError
+    """
+    indices, table = asarray(input), asarray(weight)
+    if indices.dtype.is_floating:
+        indices, table = table, indices
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag: mode is 'sum', 'mean' or 'max'; got {mode!r}")
+    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != indices.shape):
+        raise ValueError("embedding_bag: per_sample_weights are for mode='sum', and have the shape of the input")
+    if indices.ndim == 2 and offsets is None:
+        bags, length = indices.shape
+        starts: Any = numbers([i * length for i in range(bags)], indices, (bags,), "int64")
+    elif indices.ndim == 1 and offsets is not None:
+        starts = asarray(offsets).astype("int64")
+        starts = starts[:-1] if include_last_offset else starts
+    else:
+        raise ShapeError(
+            f"embedding_bag: the input is 2-d, or 1-d with offsets; got shape {indices.shape} and offsets {offsets}"
+        )
+    bags, flat = starts.shape[0], indices.reshape(-1)
+    padding = _padding("embedding_bag", padding_idx, table)
+    if max_norm is not None:
+        _shorten(flat, table, max_norm, norm_type)
+    rows = _rows("embedding_bag", flat, table, padding, scale_grad_by_freq, sparse)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    if not bags:
+        return zeros((0, table.shape[1]), dtype=table.dtype, device=table.device)
+    place = searchsorted(starts, arange(flat.size, dtype="int64", device=flat.device), side="right") - 1
+    counts = diff(starts, append=asarray([flat.size], dtype="int64", device=flat.device)).astype(rows.dtype)
+    if padding is not None:
+        counted = flat != padding
+        outside = -math.inf if mode == "max" else 0
+        rows = T["where"](counted.expand_dims(-1), rows, outside)
+        nothing = zeros(bags, dtype=rows.dtype, device=rows.device)
+        counts = T["index_add"](nothing, place, counted.astype(rows.dtype), axis=0)
+    filled = (counts > 0).expand_dims(-1)
+    if mode == "max":
+        lowest = full((bags, table.shape[1]), -math.inf, dtype=rows.dtype, device=rows.device)
+        return T["where"](filled, T["index_max"](lowest, place, rows, axis=0), 0)
+    out = T["index_add"](zeros((bags, table.shape[1]), dtype=rows.dtype, device=rows.device), place, rows, axis=0)
+    return out if mode == "sum" else out / T["where"](filled, counts.expand_dims(-1), 1)

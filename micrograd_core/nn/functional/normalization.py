@@ -1,0 +1,128 @@
+"""Normalisation: by batches, layers, groups, instances, neighbours; of vectors to length 1.
+
+Running statistics are changed in place, as PyTorch's are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from micrograd_core.array.namespace import finfo
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, along
+from micrograd_core.nn.functional.distances import norm
+
+# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
+
+
+def _by_channel(parameter: Any, x: Tensor) -> Any:
+    return parameter if parameter is None else asarray(parameter).reshape((-1, *(1,) * (x.ndim - 2)))
+
+
+def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
+    x = x if weight is None else x * _by_channel(weight, x)
+    return x if bias is None else x + _by_channel(bias, x)
+
+
+@no_grad()
+def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
+    if running is not None:
+        running[...] = running * (1 - momentum) + new.detach().astype(running.dtype) * momentum
+
+
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05,
+) -> Tensor:  # fmt: skip
+    """Each channel (axis 1) by its own mean and variance over the batch, or by the running ones without `training`."""
+    x = asarray(input)
+    if not training and (running_mean is None or running_var is None):
+        raise ValueError("batch_norm: without training it needs running_mean and running_var")
+    if training:
+        if x.size // max(x.shape[1], 1) < 2:
+            raise ShapeError(f"batch_norm: a channel needs more than one number, to have a variance; got {x.shape}")
+        axes = (0, *range(2, x.ndim))
+        _follow(running_mean, x.mean(axis=axes), momentum)
+        _follow(running_var, x.var(axis=axes, correction=1.0), momentum)
+    return T["batch_norm"](x, running_mean, running_var, weight, bias, training=training, eps=eps)
+
+
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:  # fmt: skip
+    """Each channel of each example by its own mean and variance (Ulyanov et al. 2016)."""
+    x = asarray(input)
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    axes = tuple(range(2, x.ndim))
+    if math.prod(x.shape[2:]) < 2:
+        raise ShapeError(f"instance_norm: an instance needs more than one number, to have a variance; got {x.shape}")
+    _follow(running_mean, x.mean(axis=axes).mean(axis=0), momentum)
+    _follow(running_var, x.var(axis=axes, correction=1.0).mean(axis=0), momentum)
+    return _affine(T["standardize"](x, axis=axes, eps=eps), weight, bias)
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
+    """Each group of channels of each example by its own mean and variance (Wu & He 2018)."""
+    x = asarray(input)
+    if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
+        raise ShapeError(f"group_norm: {num_groups} groups do not divide the channels (axis 1) of shape {x.shape}")
+    groups = x.reshape(x.shape[0], num_groups, -1)
+    return _affine(T["standardize"](groups, axis=-1, eps=eps).reshape(x.shape), weight, bias)
+
+
+def _last_axes(name: str, x: Tensor, normalized_shape: Any) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or x.shape[-len(shape) :] != shape:
+        raise ShapeError(f"{name}: normalized_shape {shape} is not how shape {x.shape} ends")
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:  # fmt: skip
+    """The last axes, whose lengths are `normalized_shape`, by their own mean and variance (Ba et al. 2016)."""
+    x = asarray(input)
+    return T["layer_norm"](x, weight, bias, axis=_last_axes("layer_norm", x, normalized_shape), eps=eps)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """The last axes over the root of their mean square; `eps` is by default that of the dtype."""
+    x = asarray(input)
+    axes = _last_axes("rms_norm", x, normalized_shape)
+    return T["rms_norm"](x, weight, axis=axes, eps=finfo(x.dtype).eps if eps is None else eps)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012)."""
+    x = asarray(input)
+    if x.ndim < 3:
+        raise ShapeError(f"local_response_norm: the input is (batch, channels, *spatial); got shape {x.shape}")
+    around = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (x.ndim - 2)]
+    squares = T["pad"](T["square"](x), around)
+    channels = x.shape[1]
+    total = along(squares, 1, 0, channels)
+    for offset in range(1, size):
+        total = total + along(squares, 1, offset, offset + channels)
+    return x / (total * (alpha / size) + k) ** beta
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """Over the norms along `dim`, or `eps` where they are less."""
+    x = asarray(input)
+    found = x / T["clip"](norm(x, p, dim, keepdim=True), eps)
+    if out is None:
+        return found
+    out[...] = found
+    return out

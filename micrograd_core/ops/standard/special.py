@@ -1,0 +1,288 @@
+"""Special functions: those of the gamma function, the inverse error function, modified Bessel functions.
+
+Each is a series: of Stirling where the argument is large, which smaller ones are brought to by recursion and negative
+ones by reflection (DLMF 5.5, 5.11, 5.15); of powers and of inverse powers (DLMF 10.25, 10.40). float16 and bfloat16 are
+computed as float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import symmetric
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+LARGE = 8  # from where on the series of Stirling has the digits of float64
+BERNOULLI = [
+    Fraction(*each)
+    for each in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798))
+]
+"""The second, fourth, sixth … of Bernoulli's numbers (DLMF 24.2)."""
+
+
+def _horner(k: Table, x: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial, its coefficients by rising powers."""
+    *others, last = coefficients
+    total: Any = last
+    for coefficient in reversed(others):
+        total = k.add(k.multiply(x, total), coefficient)
+    return total
+
+
+def _shifted(k: Table, x: Any) -> tuple[Any, Any, Any]:
+    """Whether `x` is small, `x` if it is (else 1), and a number that is large enough, `x` or ``x + LARGE``."""
+    small = k.less(x, LARGE)
+    return small, k.where(small, x, 1), k.where(small, k.add(x, LARGE), x)
+
+
+def _reflected(k: Table, x: Any) -> tuple[Any, Any, Any]:
+    """Whether `x` is below 1/2, the number above 1/2 that it is reflected to, and ``x`` less the nearest integer."""
+    left = k.less(x, 0.5)
+    nearest = k.floor(k.add(x, 0.5))
+    return left, k.where(left, k.subtract(1, x), x), k.subtract(x, nearest)
+
+
+# ── the gamma function ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_float32
+def _lgamma(k: Table, x: Any) -> Any:
+    left, y, rest = _reflected(k, x)
+    small, low, large = _shifted(k, y)
+    product = low
+    for i in range(1, LARGE):
+        product = k.multiply(product, k.add(low, i))
+    inverse = k.divide(1, large)
+    series = [float(b / (2 * n * (2 * n - 1))) for n, b in enumerate(BERNOULLI, 1)]
+    tail = k.multiply(inverse, _horner(k, k.multiply(inverse, inverse), series))
+    # infinity less infinity would be NaN
+    main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
+    above = k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail)
+    above = k.subtract(above, k.where(small, k.log(product), 0))
+    sine = k.abs(k.sin(k.multiply(rest, math.pi)))
+    mirrored = k.subtract(k.subtract(math.log(math.pi), k.log(k.where(left, sine, 1))), above)
+    return k.where(k.equal(x, -math.inf), math.inf, k.where(left, mirrored, above))
+
+
+def _cotangent(k: Table, rest: Any, left: Any, order: int) -> Any:
+    """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent, as its derivative is -(1 + c²)."""
+    coefficients = [0, 1]
+    for _ in range(order):
+        slope = [n * c for n, c in enumerate(coefficients)][1:]
+        coefficients = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    angle = k.multiply(k.where(left, rest, 0.25), math.pi)
+    c = k.divide(k.cos(angle), k.sin(angle))
+    return k.multiply(_horner(k, c, list(map(float, coefficients))), math.pi ** (order + 1))
+
+
+@in_float32
+def _digamma(k: Table, x: Any) -> Any:
+    left, y, rest = _reflected(k, x)
+    small, low, large = _shifted(k, y)
+    inverse = k.divide(1, large)
+    total = k.divide(1, low)
+    for i in range(1, LARGE):
+        total = k.add(total, k.divide(1, k.add(low, i)))
+    square = k.multiply(inverse, inverse)
+    series = [float(-b / (2 * n)) for n, b in enumerate(BERNOULLI, 1)]
+    tail = k.multiply(square, _horner(k, square, series))
+    above = k.add(k.subtract(k.log(large), k.multiply(inverse, 0.5)), tail)
+    above = k.subtract(above, k.where(small, total, 0))
+    mirrored = k.subtract(above, _cotangent(k, rest, left, 0))
+    undefined = k.logical_and(k.equal(rest, 0), k.less(x, 0))
+    pole = k.where(undefined, math.nan, k.where(k.equal(x, 0), k.negative(k.divide(1, x)), mirrored))
+    return k.where(left, pole, above)
+
+
+@in_float32
+def _polygamma(k: Table, x: Any, *, n: int) -> Any:
+    """``(-1)**(n + 1) n!`` times Hurwitz' zeta function of ``n + 1``, by the formula of Euler and Maclaurin."""
+    if n == 0:
+        return k.digamma(x)
+    left, y, rest = _reflected(k, x)
+    small, low, large = _shifted(k, y)
+    order, inverse = n + 1, k.divide(1, large)
+    total = k.pow(low, float(-order))
+    for i in range(1, LARGE):
+        total = k.add(total, k.pow(k.add(low, i), float(-order)))
+    series, factor = [], float(order)  # order (order + 1) … (order + 2 m - 2) / (2 m)!
+    for m, b in enumerate(BERNOULLI, 1):
+        factor = factor if m == 1 else factor * (order + 2 * m - 3) * (order + 2 * m - 2)
+        series.append(float(b) * factor / math.factorial(2 * m))
+    square = k.multiply(inverse, inverse)
+    inner = k.add(k.multiply(square, _horner(k, square, series)), k.add(k.multiply(inverse, 0.5), 1 / n))
+    above = k.add(k.multiply(k.pow(inverse, float(n)), inner), k.where(small, total, 0))
+    above = k.multiply(above, (-1.0) ** (n + 1) * math.factorial(n))
+    mirrored = k.subtract(k.multiply(above, (-1.0) ** n), _cotangent(k, rest, left, n))
+    pole = k.where(k.equal(rest, 0), math.inf if n % 2 else -math.inf, mirrored)
+    return k.where(left, pole, above)
+
+
+def _polygamma_parameters(x: Any, /, n: int) -> dict[str, Any]:
+    if int(n) != n or n < 0:
+        raise ValueError(f"polygamma: n, the order of the derivative, is an integer from 0 on; got {n}")
+    return {"n": int(n)}
+
+
+# ── the inverse error function ───────────────────────────────────────────────────────────────────────────────
+
+
+@in_float32
+def _erfinv(k: Table, x: Any) -> Any:
+    """From an approximation of two digits (S. Winitzki, 2008), by Halley's method where the digits are."""
+    size = k.abs(x)
+    inside = k.less(size, 1)
+    z = k.where(inside, size, 0.5)
+    rest = k.subtract(1, z)
+    a = 0.147
+    log = k.add(k.log(rest), k.log1p(z))
+    half = k.add(k.multiply(log, 0.5), 2 / (math.pi * a))
+    root = k.sqrt(k.subtract(k.multiply(half, half), k.multiply(log, 1 / a)))
+    y = k.sqrt(k.maximum(k.subtract(root, half), 0))
+    for _ in range(3):
+        step = k.multiply(k.multiply(k.subtract(k.erfc(y), rest), k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
+        step = k.where(k.less(z, 0.5), _near(k, y, z), step)
+        y = k.add(y, k.divide(step, k.subtract(1, k.multiply(y, step))))
+    y = k.where(inside, y, k.where(k.equal(size, 1), math.inf, math.nan))
+    return k.where(k.less(x, 0), k.negative(y), y)
+
+
+def _near(k: Table, y: Any, z: Any) -> Any:
+    """The step where the error function itself has the digits."""
+    return k.multiply(k.multiply(k.subtract(z, k.erf(y)), k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
+
+
+# ── modified Bessel functions ────────────────────────────────────────────────────────────────────────────────
+
+FAR = 20.0  # from where on the series of inverse powers has the digits of float64
+
+
+def _bessel(order: int) -> Any:
+    powers = [1 / (math.factorial(i) * math.factorial(i + order)) for i in range(46)]
+    inverse, term = [1.0], 1.0
+    for i in range(1, 21):
+        term *= -(4 * order**2 - (2 * i - 1) ** 2) / (8 * i)
+        inverse.append(term)
+
+    @in_float32
+    def compose(k: Table, x: Any) -> Any:
+        size = k.abs(x)
+        far = k.less(FAR, size)
+        near, away = k.where(far, 1, size), k.where(far, size, FAR)
+        close = _horner(k, k.multiply(k.multiply(near, near), 0.25), powers)
+        if order:
+            close = k.multiply(close, k.multiply(near, 0.5))
+        root = k.exp(k.subtract(away, k.multiply(k.log(k.multiply(away, 2 * math.pi)), 0.5)))
+        out = k.where(far, k.multiply(root, _horner(k, k.divide(1, away), inverse)), close)
+        out = k.where(k.isinf(size), math.inf, out)
+        return k.where(k.less(x, 0), k.negative(out), out) if order else out
+
+    return compose
+
+
+def _i1_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+    """``i0(x) - i1(x) / x``, which is 1/2 at 0."""
+    zero = k.equal(x, 0)
+    return k.multiply(g, k.subtract(k.i0(x), k.where(zero, 0.5, k.divide(out, k.where(zero, 1, x)))))
+
+
+# ── references ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _each(function: Any) -> Any:
+    """A reference from a function of one Python float."""
+
+    def reference(np: Any, x: Any, **params: Any) -> Any:
+        return np.vectorize(lambda v: function(float(v), **params), otypes="d")(x) if x.size else np.zeros(x.shape)
+
+    return reference
+
+
+def _polygamma_reference(x: float, n: int = 0) -> float:
+    """By recursion far up, and there by the first terms of the asymptotic series."""
+    if n == 0:
+        a = x + 3000
+        return math.log(a) - 0.5 / a - 1 / (12 * a * a) - math.fsum(1 / (x + i) for i in range(3000))
+    a = x + 3000
+    total = math.fsum((x + i) ** -(n + 1) for i in range(3000))
+    return (
+        (-1.0) ** (n + 1) * math.factorial(n) * (total + a**-n / n + a ** -(n + 1) / 2 + (n + 1) * a ** -(n + 2) / 12)
+    )
+
+
+def _erfinv_reference(x: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf((x + 1) / 2) / 2**0.5
+
+
+def _i1_reference(x: float) -> float:
+    return math.fsum((x / 2) ** (2 * i + 1) / (math.factorial(i) * math.factorial(i + 1)) for i in range(60))
+
+
+_FUNCTION = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
+
+
+def _samples(low: float, high: float, **params: Any) -> tuple[Sample, ...]:
+    return Sample(Array((2, 3), low, high), **params), Sample(Array((), low, high), **params)
+
+
+OPS = (
+    _FUNCTION(
+        "lgamma",
+        "Logarithm of the absolute value of the gamma function (DLMF 5.2).",
+        gradient=(lambda k, g, out, x: k.multiply(g, k.digamma(x)),),
+        compose=_lgamma,
+        samples=_samples(0.2, 9.0),
+        reference=_each(math.lgamma),
+    ),
+    _FUNCTION(
+        "digamma",
+        "Derivative of `lgamma` (DLMF 5.2.2).",
+        gradient=(lambda k, g, out, x: k.multiply(g, k.polygamma(x, n=1)),),
+        compose=_digamma,
+        samples=_samples(0.2, 9.0),
+        reference=_each(_polygamma_reference),
+    ),
+    _FUNCTION(
+        "polygamma",
+        "The `n`-th derivative of `digamma` (DLMF 5.15).",
+        parameters=_polygamma_parameters,
+        gradient=(lambda k, g, out, x, *, n: k.multiply(g, k.polygamma(x, n=n + 1)),),
+        compose=_polygamma,
+        samples=(Sample(Array((2, 3), 0.4, 9.0), n=1), Sample(Array((), 0.4, 9.0), n=2)),
+        reference=_each(_polygamma_reference),
+    ),
+    _FUNCTION(
+        "erfinv",
+        "The inverse of `erf`: infinite at -1 and 1, NaN beyond.",
+        gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(k.exp(k.square(out)), math.pi**0.5 / 2)),),
+        compose=_erfinv,
+        samples=_samples(-0.95, 0.95),
+        reference=_each(_erfinv_reference),
+    ),
+    _FUNCTION(
+        "i0",
+        "Modified Bessel function of the first kind, of order 0 (DLMF 10.25).",
+        gradient=(lambda k, g, out, x: k.multiply(g, k.i1(x)),),
+        compose=_bessel(0),
+        samples=_samples(-4.0, 4.0),
+        reference=lambda np, x: np.i0(x).reshape(x.shape),
+    ),
+    _FUNCTION(
+        "i1",
+        "Modified Bessel function of the first kind, of order 1 (DLMF 10.25).",
+        gradient=(_i1_rule,),
+        compose=_bessel(1),
+        samples=_samples(-4.0, 4.0),
+        reference=_each(_i1_reference),
+    ),
+)
