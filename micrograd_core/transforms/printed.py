@@ -1,8 +1,8 @@
 """The call of a traced function, printed as Python for that one function.
 
-To go through lists of what is to be looked at, read and assigned would take longer than to do it. `MICROGRAD_JIT_DUMP=1`
-shows the text. Objects have names in it, such as ``Linear_3``; ``x0`` is the first tensor among the arguments, ``v0``
-the first handle that the program gives, ``n0`` the first of Python's numbers.
+To go through lists of what is to be looked at, read and assigned would take longer than to do it.
+`MICROGRAD_JIT_DUMP=1` shows the text. Objects have names in it, such as ``Linear_3``; ``x0`` is the first tensor among
+the arguments, ``v0`` the first handle that the program gives, ``n0`` the first of Python's numbers.
 """
 
 from __future__ import annotations
