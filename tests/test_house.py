@@ -257,9 +257,9 @@ def test_public_doors_stay_where_they_were() -> None:
 
 AUTHORS = frozenset(
     "adapters.array_api adapters.strided backend dtypes errors layout plugins compiler.assembly compiler.fusion "
-    "compiler.nests compiler.passes compiler.program".split()
+    "compiler.nests compiler.outlines compiler.passes compiler.program".split()
 )
-"""What authors of backends import from, those of compilers from the last five;
+"""What authors of backends import from, those of compilers from the last six;
 and `compose` of `tables.raw`, which docs/protocol.md tells them of."""
 
 DEFINITIONS = {"ops.network.activations.CUBIC", "ops.network.patches.lengths_of"}

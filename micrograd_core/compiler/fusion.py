@@ -45,12 +45,13 @@ class Node:
 
 
 class Call(NamedTuple):
-    """A kernel call; values have numbers."""
+    """A kernel call; values have numbers, and results types."""
 
     op: str
     operands: tuple[Any, ...]
     params: dict[str, Any]
     results: tuple[int, ...]
+    types: tuple[Outline, ...]
 
 
 class Run(NamedTuple):
@@ -205,7 +206,9 @@ class Fusion:
             self.emitted.add(each.number)
             if not (each.is_view or each.op in SOURCES):
                 each.owner = len(self.items)
-        self.items.append(Call(node.op, operands, node.params, tuple([each.number for each in nodes])))
+        results = tuple([each.number for each in nodes])
+        types = tuple([Outline(each.shape, each.dtype) for each in nodes])
+        self.items.append(Call(node.op, operands, node.params, results, types))
 
     def in_memory(self, node: Node) -> None:
         """Whoever makes a value stores it; a view or a source becomes a call."""

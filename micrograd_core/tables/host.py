@@ -34,14 +34,15 @@ class Host:
     """What is computed with Python's numbers at each call, in order.
 
     An entry is a function without arguments that reads a number; or a function with the indices of earlier entries, or
-    numbers, in `given`. An entry that is `expected` to be something is a condition.
+    numbers, in `given`. An entry that is `expected` to be something is a condition. `transforms.printed` makes Python
+    of them.
     """
 
     def __init__(self) -> None:
         self.entries: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = []
         self._known: dict[Any, HostNumber] = {}
 
-    def read(self, key: Any, getter: Callable[[], Any], value: Any) -> HostNumber:
+    def read(self, key: Any, getter: Any, value: Any) -> HostNumber:
         """A number that is looked up at each call; the same `key` is the same number."""
         if key not in self._known:
             self._known[key] = self._add(getter, (), value)
@@ -82,19 +83,14 @@ class Host:
         self.entries.append((function, named, None))
         return HostNumber(self, len(self.entries) - 1, value)
 
-    def run(self) -> list[Any] | None:
-        """All numbers, now; ``None`` where a condition comes out otherwise."""
-        found: list[Any] = []
-        for function, given, expected in self.entries:
-            value = function(*[found[x] if x.__class__ is _At else x for x in given])
-            if expected is not None and bool(value) is not expected:
-                return None
-            found.append(value)
-        return found
-
 
 class _At(int):
     """The index of an entry, to tell it from a number."""
+
+
+def index_of(x: Any) -> int | None:
+    """Of an operand of an entry, the index of the earlier entry that it is; ``None`` of a number."""
+    return int(x) if x.__class__ is _At else None
 
 
 class HostNumber:
@@ -146,4 +142,4 @@ for _name in ("lt", "le", "eq", "ne", "gt", "ge"):
     setattr(HostNumber, f"__{_name}__", _condition(getattr(operator, _name)))
 
 
-__all__ = ["Host", "HostNumber", "Position"]
+__all__ = ["Host", "HostNumber", "Position", "index_of"]

@@ -47,10 +47,11 @@ def is_library(name: str) -> bool:
 class Watch:
     """The entries of one container, and what they were: `now` reads them, `put` sets them.
 
-    `what` tells the user what it is; `slot` gives, for the position of an entry, an assignment that sets it.
+    `what` tells the user what it is; `slot` gives, for the position of an entry, an assignment that sets it. `text`
+    says in Python when it holds, if that is more than that: a condition, and an expression for each of the last values.
     """
 
-    __slots__ = ("now", "put", "slot", "values", "what")
+    __slots__ = ("now", "put", "slot", "text", "values", "what")
 
     def __init__(
         self,
@@ -58,8 +59,9 @@ class Watch:
         now: Callable[[], Any],
         put: Callable[[list[Any]], None],
         slot: Callable[[int], tuple[Any, Any]] | None = None,
+        text: Callable[[Callable[[Any], str], list[Any]], tuple[str, list[str]]] | None = None,
     ) -> None:
-        self.what, self.now, self.put, self.slot = what, now, put, slot
+        self.what, self.now, self.put, self.slot, self.text = what, now, put, slot, text
         self.values = list(now())
 
     def holds(self) -> bool:
@@ -127,9 +129,7 @@ class Reach:
                 yield from self._object(x)
         elif isinstance(x, (list, tuple, set, frozenset)):
             if isinstance(x, list):
-                self.watches.append(
-                    Watch(lambda i: f"entry {i} of a list", lambda: [*x], partial(x.__setitem__, slice(None)))
-                )
+                self.watches.append(_of_list(x))
             elif isinstance(x, set):
                 self.watches.append(Watch(lambda i: "a set", lambda: [*x], lambda values: _refill(x, values)))
             yield from x
@@ -228,7 +228,22 @@ def _of_dict(x: dict[Any, Any], what: str) -> Watch:
     def key(i: int) -> Any:
         return list(x)[i % len(x)] if x else None
 
-    return Watch(lambda i: f"{what} {key(i)!r}", lambda: [*x, *x.values()], put, lambda i: (x, key(i)))
+    def text(name: Callable[[Any], str], values: list[Any]) -> tuple[str, list[str]]:
+        keys = values[: len(values) // 2]
+        return f"[*{name(x)}] == {keys}", [f"{name(x)}[{each!r}]" for each in keys]
+
+    plain = type(x) is dict and all(type(each) is str for each in x)
+    return Watch(
+        lambda i: f"{what} {key(i)!r}", lambda: [*x, *x.values()], put, lambda i: (x, key(i)), text if plain else None
+    )
+
+
+def _of_list(x: list[Any]) -> Watch:
+    def text(name: Callable[[Any], str], values: list[Any]) -> tuple[str, list[str]]:
+        return f"len({name(x)}) == {len(values)}", [f"{name(x)}[{i}]" for i in range(len(values))]
+
+    put = partial(x.__setitem__, slice(None))
+    return Watch(lambda i: f"entry {i} of a list", lambda: [*x], put, None, text if type(x) is list else None)
 
 
 def _of_cell(cell: CellType, name: str) -> Watch:
@@ -236,7 +251,12 @@ def _of_cell(cell: CellType, name: str) -> Watch:
         for value in values:
             cell.cell_contents = value
 
-    return Watch(lambda i: f"a variable that {name} closes over", partial(_contents, cell), put)
+    return Watch(
+        lambda i: f"a variable that {name} closes over",
+        partial(_contents, cell),
+        put,
+        text=(lambda name, values: ("", [f"{name(cell)}.cell_contents"])) if _contents(cell) else None,
+    )
 
 
 def _of_names(x: dict[Any, Any], names: tuple[str, ...], what: str) -> Watch:
@@ -245,6 +265,13 @@ def _of_names(x: dict[Any, Any], names: tuple[str, ...], what: str) -> Watch:
         lambda: [x.get(name) for name in names],
         lambda values: x.update(zip(names, values, strict=True)),
         lambda i: (x, names[i]),
+        text=lambda name, values: (
+            "",
+            [
+                f"{name(x)}.get({key!r})" if value is None else f"{name(x)}[{key!r}]"
+                for key, value in zip(names, values, strict=True)
+            ],
+        ),
     )
 
 
@@ -256,6 +283,7 @@ def _of_function(f: FunctionType) -> Watch:
         lambda i: f"the code or the defaults of {f.__name__}",
         lambda: [f.__code__, f.__defaults__, f.__kwdefaults__],
         put,
+        text=lambda name, values: ("", [f"{name(f)}.__{each}__" for each in ("code", "defaults", "kwdefaults")]),
     )
 
 
@@ -268,7 +296,13 @@ def _of_class(kind: type, names: tuple[str, ...]) -> Watch:
         for name, value in zip(names, values, strict=True):
             setattr(kind, name, value)
 
-    return Watch(lambda i: f"the class attribute {kind.__name__}.{names[i]}", now, put)
+    space = vars(kind)
+    return Watch(
+        lambda i: f"the class attribute {kind.__name__}.{names[i]}",
+        now,
+        put,
+        text=lambda name, values: ("", [f"{name(space)}[{each!r}]" for each in names]),
+    )
 
 
 def _of_slots(x: Any, slots: list[tuple[str, Any]]) -> Watch:

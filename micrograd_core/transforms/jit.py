@@ -19,14 +19,15 @@ from micrograd_core.compiler.program import Program
 from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import TraceError
 from micrograd_core.ground import trees
-from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
+from micrograd_core.ground.context import levels, programs
 from micrograd_core.ground.locks import lock
 from micrograd_core.ground.warning import warn
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
 from micrograd_core.scalar.value import Value
 from micrograd_core.transforms.closures import PLAIN, Reach
-from micrograd_core.transforms.replay import Replay
+from micrograd_core.transforms.printed import Static
+from micrograd_core.transforms.replay import MODES, OTHERWISE, Replay
 from micrograd_core.transforms.tracing import Trace
 
 P = ParamSpec("P")
@@ -36,6 +37,8 @@ KEPT: Final = 128
 """So many kinds of calls are remembered."""
 MANY: Final = 8
 """After so many traces a warning says why there was another one."""
+RECENT: Final = 4
+"""Of so many of them, the ones called last, a call looks at once whether it is such a one."""
 _tracing = lock()  # tensors stand for values of a program meanwhile
 
 
@@ -64,6 +67,7 @@ class Jitted(JittedScalars, Generic[P, R]):
                 )
         self._programs: dict[Any, list[Replay]] = {}
         self._replay: Replay | None = None
+        self._recent: tuple[Replay, ...] = ()
         self.traces = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -79,6 +83,13 @@ class Jitted(JittedScalars, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function, after compiling it if need be."""
+        for replay in self._recent:
+            flat = replay.holds(args, kwargs)
+            if flat is not None:
+                found = replay.run(flat)
+                if found is not OTHERWISE:
+                    self._replay = replay
+                    return found
         if programs.get() is not None or levels.get():  # part of what is around it
             return self.__wrapped__(*args, **kwargs)  # type: ignore[no-any-return]
         return self.call_with_tensors(args, kwargs)  # type: ignore[no-any-return]
@@ -97,17 +108,24 @@ class Jitted(JittedScalars, Generic[P, R]):
         for replay in known:
             why = replay.differs(tensors)
             if not why:
-                result = replay(tensors)
-                if result is not None:
-                    self._replay = replay
+                result = replay.run(tensors)
+                if result is not OTHERWISE:
                     if known[0] is not replay:
                         self._programs[kind] = [replay, *(each for each in known if each is not replay)]
-                    return result[0]
+                    self._remember(replay, args, kwargs)
+                    return result
                 why = "a learning rate or a number of steps has passed a limit that the function compares it with"
         replay = self._trace(kind, roots, tensors, args, kwargs, why)
-        result = replay(tensors)
-        assert result is not None
-        return result[0]
+        result = replay.run(tensors)
+        assert result is not OTHERWISE
+        self._remember(replay, args, kwargs)
+        return result
+
+    def _remember(self, replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The next call looks first whether it is one of this kind."""
+        self._replay = replay
+        replay.remember(*self._marked(args, kwargs))
+        self._recent = (replay, *[each for each in self._recent if each is not replay])[:RECENT]
 
     def _trace(self, kind: Any, roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, why: str) -> Replay:
         with _tracing:
@@ -125,18 +143,21 @@ class Jitted(JittedScalars, Generic[P, R]):
         return replay
 
     def _kind(self, args: Any, kwargs: Any, flat: list[Any], roots: list[Any]) -> Any:
-        if self._static:
-            args = [
-                _Static(x) if name in self._static else x
-                for name, x in zip([*self._names, *[""] * len(args)], args, strict=False)
-            ]
-            kwargs = {name: _Static(x) if name in self._static else x for name, x in kwargs.items()}
+        args, kwargs = self._marked(args, kwargs)
         described = tuple([_described(x, flat, roots) for x in args])
         if kwargs:
             described = described, tuple((name, _described(x, flat, roots)) for name, x in kwargs.items())
         identities = list(map(id, flat))
         twice = len(set(identities)) < len(flat) and tuple(map(identities.index, identities))
-        return described, twice, grad_mode(), half_types.get(), default_devices.get(), precisions.get()
+        return described, twice, *[mode() for mode in MODES.values()]
+
+    def _marked(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Arguments with those marked that are static."""
+        if self._static:
+            names = [*self._names, *[""] * len(args)]
+            args = [Static(x) if name in self._static else x for name, x in zip(names, args, strict=False)]
+            kwargs = {name: Static(x) if name in self._static else x for name, x in kwargs.items()}
+        return args, kwargs
 
     def _is_scalar(self, kind: Any, flat: list[Any], roots: list[Any]) -> bool:
         """Whether it is a function of Values: by its arguments, or where these do not tell, by what it closes over."""
@@ -204,13 +225,6 @@ def _has_float(described: Any) -> bool:
     return described is float or (isinstance(described, tuple) and any(map(_has_float, described)))
 
 
-class _Static:
-    """An argument that is part of the kind of a call, whatever it is."""
-
-    def __init__(self, x: Any) -> None:
-        self.x = x
-
-
 def _described(x: Any, flat: list[Any], roots: list[Any]) -> Any:
     """The kind of one argument; tensors are appended to `flat`, and what may hold some to `roots`."""
     if x.__class__ is Tensor:
@@ -223,7 +237,7 @@ def _described(x: Any, flat: list[Any], roots: list[Any]) -> Any:
     if isinstance(x, (Value, DeviceValue)):
         flat.append(x)
         return type(x)
-    if x.__class__ is _Static:
+    if x.__class__ is Static:
         x = x.x
         if isinstance(x, Tensor):
             raise TypeError("jit: a tensor is no static argument; take its name out of static_argnames")

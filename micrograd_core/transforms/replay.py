@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import is_
+from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
-from micrograd_core.compiler.program import Program, Ref
-from micrograd_core.engine.apply import Recorded
-from micrograd_core.engine.array import shared_beyond, storage, wrap
-from micrograd_core.engine.graph import Leaf, Version, is_node
-from micrograd_core.engine.hooks import conjugate
-from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.errors import GraphError, TraceError
+from micrograd_core.compiler.program import Ref
+from micrograd_core.dtypes import pack
+from micrograd_core.engine.array import new
+from micrograd_core.engine.graph import Leaf, is_node
+from micrograd_core.engine.modes import grad_mode
+from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ops import TABLE, Op
+from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
+from micrograd_core.ops import TABLE
 from micrograd_core.random import default_generator
+from micrograd_core.transforms.changes import Done, Slot, given, written
 from micrograd_core.transforms.closures import same
-from micrograd_core.transforms.custom import node_of, rule
-from micrograd_core.transforms.grad import variable
-from micrograd_core.transforms.linearized import Linearized
-from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, paths, put
-
-JIT = Op("jit", "A function under `jit`.", gradient=rule, gradient_aliases=True)
-WHOLE = TABLE["scatter"].parameters
+from micrograd_core.transforms.printed import Text
+from micrograd_core.transforms.pullback import Derivative
+from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, entry_text, paths
 
 
 class Replay:
@@ -50,6 +49,7 @@ class Replay:
         saved = dict.fromkeys(ref for each in self.derivatives if each is not None for ref in each.reads)
         wanted += [ref for ref in saved if not trace.given(ref)]
         self.program, reads = trace.builder.program(wanted, trace.given)
+        self.outputs = len(wanted)
         inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref))]))
         self.taken, self.sources = len(reads), [trace.sources[ref.number] for ref in inputs]
         known = {ref: (True, i) for i, ref in enumerate(inputs)} | {
@@ -74,7 +74,8 @@ class Replay:
         ]
         self._kept = [(owner, name, _names(getattr(owner, name))) for owner, name in trace.lists()]
         self._grads = [_has_grad(trace.tensors[key]) for key in trace.places]
-        self._positions = list(trace.places.values())
+        self.holds: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Tensor] | None] = _unknown
+        self._positions, self._given = list(trace.places.values()), trace.given_tensors
         self._owned = frozenset(trace.reach.tensors)
         self._aliased = [key in self._owned for key in trace.places]
         self._generators, self._fixed = trace.reach.generators, trace.fixed
@@ -82,6 +83,7 @@ class Replay:
         grads = [key for key in own if trace.grads.get(key) is not None]
         self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
         entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
+        self._fixed_ids = frozenset(id(x) for x in self._entered if isinstance(x, Tensor))
         writes = any(kind in ("tensor", "rebound") for kind, *_ in self.changes)
         self._writes = writes
         shared = _sharing(entered_now, writes)
@@ -119,21 +121,65 @@ class Replay:
 
     # calling it
 
-    def __call__(self, flat: list[Any]) -> Any:
-        """Run the program; ``None`` where a condition on Python's numbers comes out otherwise."""
-        before = [(owner, {name: vars(owner)[name] for name in owner.changing}) for owner in self._owners]
-        done = _Done()
-        try:
-            numbers = self.host.run()
-            if numbers is None:
-                raise _Otherwise
-            return self._run(flat, numbers, done)
-        except BaseException as error:
-            for owner, kept in before if not done.all else ():
-                vars(owner).update(kept)
-            if isinstance(error, _Otherwise):
-                return None
-            raise
+    def remember(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Print `holds`, for calls with such arguments; `differs` says in words what is otherwise."""
+        if self.holds is not _unknown or len(self._positions) < self._given:  # some arguments are one tensor
+            return
+        text, tensors = Text(), list[str]()
+        name, known = text.name, [f"x{i}" for i in range(self._given)]
+        text.lines.append("try:")
+        text.refuse_unless([f"{name(programs.get, 'program')}() is None", f"not {name(levels.get, 'levels')}()"])
+        text.refuse_unless([text.is_same(f"{name(mode, what)}()", mode()) for what, mode in MODES.items()])
+        text.refuse_unless([f"len(args) == {len(args)}", f"[*kwargs] == {name([*kwargs])}" if kwargs else "not kwargs"])
+        for i, x in enumerate(args):
+            text.argument(x, f"args[{i}]", tensors, _is_tensor)
+        for key, x in kwargs.items():
+            text.argument(x, f"kwargs[{key!r}]", tensors, _is_tensor)
+        if len(known) > 1:
+            text.refuse_unless([f"len({{{', '.join(f'id({x})' for x in known)}}}) == {len(known)}"])
+        for i, aliased in zip(self._positions, self._aliased, strict=True):
+            text.refuse_unless([f"id(x{i}) {'' if aliased else 'not '}in {name(self._owned)}" if self._owned else ""])
+        for watch in self.watches:
+            text.watch(watch)
+        for x, shape, dtype, kernels, kind, has_grad in self._state:
+            known_as = name(x)
+            text.refuse_unless([
+                f"{known_as}.dtype is {name(dtype)}",
+                f"{known_as}._kernels is {name(kernels)}",
+                f"{known_as}._handle.shape == {shape}",
+                f"{known_as}._record.__class__ is {name(kind)}",
+                *_grad_text(text, known_as, kind, has_grad),
+            ])  # fmt: skip
+        for i, has_grad in zip(self._positions, self._grads, strict=True):
+            text.refuse_unless([f"{name(_has_grad)}(x{i}) is {name(has_grad)}"])
+        for owner, attribute, names in self._kept:
+            now = f"{name(owner)}.{attribute}"
+            plain = all(each.__class__ is tuple for each in names)
+            now = f"[*map(tuple, {now})]" if plain else f"{name(_names)}({now})"
+            text.refuse_unless([f"{now} == {name(names)}"])
+        if self._shared is not None:
+            text.refuse_unless([self._sharing_text(text)])
+        if self._draws:
+            now = f"{name(default_generator)}()"
+            fixed = self._fixed
+            text.refuse_unless(
+                [f"{now} is {name(fixed)}" if fixed is not None else f"id({now}) not in {name(self._generators)}"]
+            )
+        text.lines[1:] = [f"    {line}" for line in text.lines[1:]]
+        text.lines += ["except (AttributeError, LookupError, ValueError): return None", f"return {_tuple(known)}"]
+        self.holds = text.function("def holds(args, kwargs):")
+
+    def _sharing_text(self, text: Text) -> str:
+        """That tensors are one, or share memory, as when the function was traced; at once where none shares any."""
+        entered = [_at_text(x, text) for x in self._entered]
+        plain = f"{text.name(_sharing)}([{', '.join(entered)}], {self._writes}) == {self._shared}"
+        if self._shared:
+            return plain
+        moving = [x for x, owner in zip(entered, self._entered, strict=True) if not isinstance(owner, Tensor)]
+        ids = ", ".join([*(f"id({x})" for x in moving), f"*{text.name(self._fixed_ids)}"])
+        distinct = [f"len({{{ids}}}) == {len(entered)}"] if moving else []
+        alone = [f"{x}._storage is None" for x in entered]
+        return f"({' and '.join(alone + distinct)} or {plain})"
 
     @property
     def compiled(self) -> Callable[..., Any]:
@@ -142,225 +188,229 @@ class Replay:
             self._compiled = member(self.kernels.backend, "compile")(self.program)
         return self._compiled
 
-    def _run(self, flat: list[Any], numbers: list[Any], done: _Done) -> Any:
-        blocks = {key: (g or default_generator()).take(4 * blocks) for key, (g, blocks) in self._draws.items()}
-        given = [self._read(source, flat, numbers, blocks) for source in self.sources]
-        found = list(self.compiled(*given[: self.taken]))
-        for i in self.copied:
-            found[i] = self.kernels.copy(found[i])
-        tensors = [
-            wrap(Tensor, x, self.kernels, dtype, [] if freed else None)
-            for x, dtype, freed in zip(found[self.written : self.width], self.dtypes, self.freed, strict=True)
-        ]
-        made = [
-            x if derivative is None else derivative.node(x, flat, given, found)
-            for x, derivative in zip(tensors, self.derivatives, strict=True)
-        ]
-        for i in self.leaves:
-            made[i].requires_grad = True
-        rest = iter(made)
-        leaves = [self._result(x, rest, made, flat, numbers) for x in self.results]
-        self._assign(found, flat, numbers, done)
-        return (self.rebuild(leaves),)
+    def run(self, flat: Sequence[Tensor]) -> Any:
+        """Run the program on these tensors; `OTHERWISE` where a condition on Python's numbers comes out so."""
+        run: Any = self._printed()
+        self.run = run  # type: ignore[method-assign]
+        return run(flat)
 
-    def _result(self, x: Result, rest: Any, made: list[Tensor], flat: list[Any], numbers: list[Any]) -> Any:
-        if x.kind == "tensor":
-            return next(rest)
-        if x.kind == "again":
-            return made[x.what]
-        if x.kind == "given":
-            return at(x.what, flat)
-        return numbers[x.what] if x.kind == "host" else x.what
-
-    def _read(self, source: tuple[Any, ...], flat: list[Any], numbers: list[Any], blocks: Any) -> Any:
-        kind, *rest = source
-        if kind == "argument":
-            return flat[rest[0]]._handle
-        if kind == "tensor" or kind == "constant":
-            return rest[0]._handle if kind == "tensor" else rest[0]
-        if kind == "grad":
-            owner = flat[rest[1]] if rest[0] == "argument" else rest[1]
-            return owner._grad._handle
-        if kind == "kept":
-            owner, name, i, path = rest
-            found = getattr(owner, name)[i]
-            for each in path:
-                found = found[each]
-            return found
-        if kind == "host":
-            return self.kernels.constant((numbers[rest[0]],), (), rest[1])
-        op, params, generator, delta = rest
-        place = blocks[id(generator)]
-        return getattr(self.kernels, op)(**{**params, "key": place["key"], "block": place["block"] + delta})
-
-    def _assign(self, found: list[Any], flat: list[Any], numbers: list[Any], done: _Done) -> None:
-        """All that the function changes, or after an interrupt nothing of it."""
-        changes: list[Any] = [(done, "all", True)]
-        handles = iter(found)
-        for kind, owner, new in self.changes:
-            if kind == "rebound":
-                changes += _given(owner, next(handles))
-            elif kind == "tensor":
-                changes += self._written(at(owner, flat), next(handles))
-            elif kind == "grad":
-                x, grad = at(owner, flat), None
-                if isinstance(new, Ref):
-                    grad = wrap(Tensor, next(handles), self.kernels, x.dtype, None)
-                elif new is not None:
-                    grad = at(new[1], flat)
-                changes.append((x, "_grad", grad))
-            elif kind == "slot":
-                space, name = owner
-                handle = next(handles)
-                x = wrap(Tensor, handle, self.kernels, self.kernels.dtype(handle), None)
-                changes.append((_Slot(space), name, x))
-            elif kind == "attribute":
-                what, x = new
-                changes.append((*owner, numbers[x] if what == "host" else x))
-            else:
-                states = [dict(state) for state in getattr(*owner)]
-                for (i, path), (what, x) in new.items():
-                    value = next(handles) if what == "value" else numbers[x] if what == "host" else x
-                    put(states[i], path, value)
-                changes.append((*owner, states))
-        assign_all(changes)
-
-    def _written(self, x: Tensor, handle: Any) -> list[Any]:
-        """New numbers for a tensor: in place where others look at its memory and nothing was recorded."""
-        common = x._storage
-        if common is not None and x._record is None and shared_beyond(x):
-            assert WHOLE is not None
-            key = WHOLE(x, wrap(Tensor, handle, self.kernels, x.dtype, None), key=...)["key"]
-            if not common.tracked:
-                return [(_Memory(self.kernels, x, key), "numbers", handle)]
-        return _given(x, handle)
-
-
-def _given(x: Tensor, handle: Any) -> list[Any]:
-    """New memory for a tensor; who looks at the old one goes on to."""
-    return [(x, "_handle", handle), (x, "_storage", None), (x, "_origin", None)]
-
-
-class _Done:
-    """Whether what a call changes is being assigned: from then on nothing is taken back."""
-
-    all = False
-
-
-class _Memory:
-    """The memory that a tensor shares, for `assign_all`; a device that cannot write there gives the tensor its own."""
-
-    def __init__(self, kernels: Any, x: Tensor, key: Any) -> None:
-        vars(self).update(kernels=kernels, x=x, key=key)
-
-    def __setattr__(self, name: str, handle: Any) -> None:
-        kernels, x, key = vars(self).values()
-        if kernels.assign(x._handle, handle, key):
-            if x._storage is not None:
-                x._storage.written()
+    def _printed(self) -> Callable[[Sequence[Tensor]], Any]:
+        text = Text()
+        name, lines = text.name, text.lines
+        otherwise = f"raise {name(_Otherwise)}" if self._owners else f"return {name(OTHERWISE)}"
+        if self._grads:
+            lines.append(f"{', '.join(f'x{i}' for i in range(self._given))}, = flat")
+        text.numbers(self.host.entries, otherwise)
+        for i, (generator, blocks) in enumerate(self._draws.values()):
+            drawn = f"{name(default_generator)}()" if generator is None else name(generator)
+            lines.append(f"b{i} = {drawn}.take({4 * blocks})")
+        handles = [self._read(source, text) for source in self.sources]
+        outputs = [f"v{i}" for i in range(self.outputs)]
+        derived = [i for i, each in enumerate(self.derivatives) if each is not None]
+        if derived:
+            lines.append(f"given = {_tuple(handles)}")
+            handles = [f"given[{i}]" for i in range(len(handles))]
+        call = f"{name(self.compiled, 'compiled')}({', '.join(handles[: self.taken])})"
+        lines.append(f"{', '.join(outputs)}, = {call}" if outputs else call)
+        lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
+        for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
+            self._wrapped(text, f"r{i}", f"v{self.written + i}", name(dtype), "[]" if freed else "None")
+        if derived:
+            lines.append(f"found = {_tuple(outputs)}")
+            lines += [f"r{i} = {name(self.derivatives[i])}.node(r{i}, flat, given, found)" for i in derived]
+        lines += [f"r{i}.requires_grad = True" for i in self.leaves]
+        results, rest = [], iter(range(len(self.dtypes)))
+        for i, x in enumerate(self.results):
+            results.append(self._result(x, rest, text))
+            if x.kind == "given":  # as it is before anything is assigned
+                lines.append(f"g{i} = {results[-1]}")
+                results[-1] = f"g{i}"
+        self._assign(text, outputs)
+        marks = [object() for _ in results]
+        built = self.rebuild(marks)
+        if len(marks) == 1 and built is marks[0]:
+            lines.append(f"return {results[0]}")
+        elif type(built) is tuple and len(built) == len(marks) and all(map(is_, built, marks)):
+            lines.append(f"return {_tuple(results)}")
         else:
-            for owner, slot, value in _given(x, handle):
-                setattr(owner, slot, value)
+            lines.append(f"return {name(self.rebuild)}({_tuple(results)})")
+        if self._owners:  # who is told to go on does so before the program runs: back, where that fails
+            before = ", ".join(
+                f"({name(vars(owner))}, {{{', '.join(f'{x!r}: {name(owner)}.{x}' for x in owner.changing)}}})"
+                for owner in self._owners
+            )
+            lines[:] = [
+                f"before, done = [{before}], {name(Done)}()",
+                "try:",
+                *(f"    {line}" for line in lines),
+                "except BaseException as error:",
+                "    for space, kept in () if done.all else before: space.update(kept)",
+                f"    if isinstance(error, {name(_Otherwise)}): return {name(OTHERWISE)}",
+                "    raise",
+            ]
+        return text.function("def run(flat):")
+
+    def _wrapped(self, text: Text, made: str, handle: str, dtype: str, record: str = "None") -> None:
+        """`engine.array.wrap`, without the call."""
+        text.lines.append(
+            f"{made} = {text.name(new, 'new')}({text.name(Tensor)}); {made}._handle = {handle}; "
+            f"{made}._kernels = {text.name(self.kernels)}; {made}.dtype = {dtype}; {made}._record = {record}; "
+            f"{made}._storage = None"
+        )
+
+    def _result(self, x: Result, rest: Iterator[int], text: Text) -> str:
+        if x.kind == "tensor":
+            return f"r{next(rest)}"
+        if x.kind == "again":
+            return f"r{x.what}"
+        if x.kind == "given":
+            return _at_text(x.what, text)
+        return f"n{x.what}" if x.kind == "host" else text.name(x.what)
+
+    def _read(self, source: tuple[Any, ...], text: Text) -> str:
+        """Where a handle is that the program takes."""
+        kind, *rest = source
+        if kind == "argument" or kind == "tensor":
+            return f"{_at_text(rest[0], text)}._handle"
+        if kind == "constant":
+            return text.name(rest[0])
+        if kind == "grad":
+            return f"{_at_text(rest[1], text)}._grad._handle"
+        if kind == "kept":
+            owner, attribute, i, path = rest
+            return entry_text(owner, attribute, i, path, text.name)
+        if kind == "host":
+            return f"{text.name(_uploaded)}({text.name(self.kernels)}, n{rest[0]}, {text.name(rest[1])})"
+        op, params, generator, delta = rest
+        draw = partial(getattr(self.kernels, op), **params)
+        place = f"b{[*self._draws].index(id(generator))}"
+        return f"{text.name(draw)}(key={place}['key'], block={place}['block'] + {delta})"
+
+    # assigning
+
+    def _assign(self, text: Text, outputs: list[str]) -> None:
+        """All that the function changes, or after an interrupt nothing of it.
+
+        An interrupt comes at the start of a line, or at a call: there are neither.
+        """
+        stores = list[str]()
+        aside = []  # tensors that may share their memory: others may have to see what is written
+        handles = iter(outputs)
+        whole: list[str] = []
+        for n, (kind, owner, value) in enumerate(self.changes):
+            x = "" if kind in ("slot", "attribute", "kept") else _at_text(owner, text)
+            if kind in ("rebound", "tensor"):
+                handle = next(handles)
+                stores.append(f"{x}._handle = {handle}; {x}._storage = {x}._origin = None")
+                if kind == "tensor":
+                    aside.append(x)
+                    whole.append(f"*{text.name(written)}({text.name(self.kernels)}, {x}, {handle})")
+                else:
+                    whole.append(f"*{text.name(given)}({x}, {handle})")
+            elif kind == "grad":
+                grad = "None" if value is None else f"d{n}"
+                if isinstance(value, Ref):
+                    self._wrapped(text, grad, next(handles), f"{x}.dtype")
+                elif value is not None:
+                    text.lines.append(f"{grad} = {_at_text(value[1], text)}")
+                stores.append(f"{x}._grad = {grad}")
+                whole.append(f"({x}, '_grad', {grad})")
+            elif kind == "slot":
+                (space, key), handle = owner, next(handles)
+                dtype = f"{text.name(self.kernels.dtype)}({handle})"
+                self._wrapped(text, f"d{n}", handle, dtype)
+                stores.append(f"{text.name(space)}[{text.name(key)}] = d{n}")
+                whole.append(f"({text.name(Slot(space))}, {text.name(key)}, d{n})")
+                if type(space) is not dict:
+                    aside.append("")
+            else:
+                thing, attribute = owner
+                text.lines.append(f"d{n} = {self._new_value(kind, thing, attribute, value, handles, text)}")
+                stores.append(f"{text.name(vars(thing))}[{attribute!r}] = d{n}")
+                whole.append(f"({text.name(thing)}, {attribute!r}, d{n})")
+        done = ["done.all = True"] if self._owners else []
+        at_once = "; ".join([*stores, *done])
+        whole = ["(done, 'all', True)"] * bool(self._owners) + whole
+        if not stores:
+            text.lines += done
+        elif not aside:
+            text.lines.append(at_once)
+        else:
+            alone = " and ".join(f"{x}._storage is None" if x else "False" for x in aside)
+            text.lines += [f"if {alone}: {at_once}", f"else: {text.name(assign_all)}([{', '.join(whole)}])"]
+
+    def _new_value(self, kind: str, owner: Any, attribute: str, to: Any, handles: Iterator[str], text: Text) -> str:
+        """What an attribute becomes, as Python."""
+
+        def value(what: str, x: Any) -> str:
+            return next(handles) if what == "value" else f"n{x}" if what == "host" else text.name(x)
+
+        if kind == "attribute":
+            return value(*to)
+        changed = {place: value(*x) for place, x in to.items()}
+
+        def state(at: str, within: list[tuple[tuple[str, ...], str]]) -> str:
+            heads = dict.fromkeys(path[0] for path, _ in within)
+            entries = [f"**{at}"]
+            for head in heads:
+                inner = [(path[1:], x) for path, x in within if path[0] == head]
+                plain = [x for path, x in inner if not path]
+                entries.append(f"{head!r}: {plain[0] if plain else state(f'{at}[{head!r}]', inner)}")
+            return f"{{{', '.join(entries)}}}"
+
+        now = f"{text.name(owner)}.{attribute}"
+        count = len(getattr(owner, attribute))
+        found = [state(f"{now}[{i}]", [(path, x) for (j, path), x in changed.items() if j == i]) for i in range(count)]
+        return f"[{', '.join(found)}]"
+
+
+MODES: Final[dict[str, Callable[[], Any]]] = {
+    "grad_mode": grad_mode, "half_type": half_types.get, "default_device": default_devices.get,
+    "precision": precisions.get,
+}  # fmt: skip
+"""Around a call, what its kind depends on."""
+OTHERWISE: Final = type("Otherwise", (), {})()
+"""Instead of a result: a condition on Python's numbers comes out otherwise than when the function was traced."""
+
+
+def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Nobody has asked yet."""
+
+
+def _is_tensor(x: Any) -> bool:
+    return x.__class__ is Tensor
+
+
+def _tuple(texts: Sequence[str]) -> str:
+    return f"({''.join(f'{x}, ' for x in texts)})"
+
+
+def _at_text(owner: Any, text: Text) -> str:
+    """What `at` gives, as Python."""
+    if owner.__class__ is int:
+        return f"x{owner}"
+    return f"{_at_text(owner.owner, text)}._grad" if owner.__class__ is GradientOf else text.name(owner)
+
+
+def _grad_text(text: Text, x: str, kind: type, has_grad: Any) -> list[str]:
+    """That `_has_grad` says the same as before of a tensor with a record of a `kind`."""
+    if kind is not Leaf:
+        return []
+    if has_grad not in (True, False):
+        return [f"{text.name(_has_grad)}({x}) is {text.name(has_grad)}"]
+    plain = [f"not {x}._record.hooks", f"{x}._record.values is None"]
+    if not has_grad:
+        return [*plain, f"{x}._grad is None"]
+    return [*plain, f"{x}._grad is not None", f"{x}._grad._record is None"]
+
+
+def _uploaded(kernels: Any, number: Any, dtype: Any) -> Any:
+    """A number as a 0-d handle; it is another one at each call, so that nothing keeps it."""
+    return kernels.upload(pack([number], dtype), (), dtype)
 
 
 class _Otherwise(Exception):
-    """A condition on Python's numbers comes out otherwise than when the function was traced."""
-
-
-class _Slot:
-    """An entry of a dict, for `assign_all`."""
-
-    __slots__ = ("_space",)
-    _space: dict[Any, Any]
-
-    def __init__(self, space: dict[Any, Any]) -> None:
-        object.__setattr__(self, "_space", space)
-
-    def __setattr__(self, name: Any, value: Any) -> None:
-        self._space[name] = value
-
-
-class Derivative:
-    """The program that carries the cotangent of one result, `output` of the whole, back to what was given."""
-
-    def __init__(self, trace: Trace, result: Tensor, before: int, output: int) -> None:
-        g, slopes = trace.derivative(result)
-        self.kernels: Any = trace.root
-        self.owners, self.output = [trace.owner(key) for key in slopes], output
-        self.program, reads = trace.builder.program(
-            list(slopes.values()), lambda ref: ref.number < before or trace.given(ref)
-        )
-        self._at = [i for i, ref in enumerate(reads) if ref == g]
-        constant = {i: trace.sources[ref.number][1] for i, ref in enumerate(reads) if _is_constant(trace, ref)}
-        self._handles = [constant.get(i) for i in range(len(reads))]
-        self._places = [i for i in range(len(reads)) if i not in constant and i not in self._at]
-        self.reads = [reads[i] for i in self._places]
-        self._compiled: Callable[..., Any] | None = None
-
-    def settle(self, known: dict[Ref, tuple[bool, int]], forward: Program, sources: list[tuple[Any, ...]]) -> None:
-        """Where in a call what is read comes from, and the program that a second derivative differentiates."""
-        self._saved = [known[ref] for ref in self.reads]
-        self.forward = forward
-        self._kept = _places([sources[i] for is_input, i in self._saved if is_input])
-        self._computed_from = _places(sources[: forward.inputs])
-        places = [("argument", x) if isinstance(x, int) else ("tensor", x) for x in self.owners]
-        self.variables = [
-            next((i for i, source in enumerate(sources) if _is_source(source, place)), None) for place in places
-        ]
-
-    def node(self, value: Tensor, flat: list[Any], given: list[Any], found: list[Any]) -> Tensor:
-        """The result as what the function made of the tensors that record."""
-        inputs = [at(x, flat) for x in self.owners]
-        count = len(inputs)  # what is recorded holds no tensor
-        handles, versions = list(self._handles), _versions(self._computed_from, flat)
-        for place, (is_input, i) in zip(self._places, self._saved, strict=True):
-            handles[place] = given[i] if is_input else found[i]
-
-        def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
-            own = list(operands[:count])
-            if records_at(self.kernels.depth) or g._kernels is not self.kernels:
-                if any(each.stale for each in versions):
-                    raise GraphError(
-                        "jit: what the function computed from was written in place since, so its gradient cannot be "
-                        "recorded any more; write into x.copy(), or write after backward(create_graph=True)"
-                    )
-                return self._pull_recorded(g, own, given)
-            filled = list(handles)
-            for i in self._at:
-                filled[i] = conjugate(g)._handle
-            if self._compiled is None:
-                self._compiled = member(self.kernels.backend, "compile")(self.program)
-            return [
-                conjugate(wrap(Tensor, d, self.kernels, x.dtype, None))
-                for d, x in zip(self._compiled(*filled), own, strict=True)
-            ]
-
-        return node_of(JIT, value, inputs, pull, versions=_versions(self._kept, flat))
-
-    def _pull_recorded(self, g: Tensor, operands: list[Tensor], given: list[Any]) -> Sequence[Any]:
-        """The program run on tensors that record, and swept: what can be differentiated again."""
-        variables = [variable("jit", x, "an argument") for x in operands]
-        filled = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given[: self.forward.inputs]]
-        for i, x in zip(self.variables, variables, strict=True):
-            if i is not None and i < len(filled):
-                filled[i] = x
-        with recording(True, variables[0]._kernels.depth):
-            value = interpret(self.forward, filled, self.kernels)[self.output]
-        create = records_at(value._kernels.depth)
-        again = Linearized("jit", [value], variables, create)
-        again.larger = create
-        return again.pull([g])
-
-
-def interpret(program: Program, tensors: Sequence[Any], kernels: Any) -> list[Any]:
-    """The outputs of a program of tensors, recorded as any operations are."""
-    values, k = list(tensors), Recorded.of(Tensor, kernels)
-    for step in program.steps:
-        op = TABLE[step.op]
-        operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
-        made = getattr(k, op.name)(*operands, **step.params)
-        values.extend(made) if op.parts is not None else values.append(made)
-    return [values[x.number] if isinstance(x, Ref) else x for x in program.outputs]
+    """Like `OTHERWISE`, after something was told to go on."""
 
 
 def _aliases(trace: Trace, wanted: list[Ref]) -> list[int]:
@@ -386,25 +436,6 @@ def _refs(change: tuple[str, Any, Any]) -> list[Ref]:
     if kind == "attribute" and new[0] == "value":
         raise TraceError(f"jit: the attribute {owner[1]!r} of a {type(owner[0]).__name__} becomes a tensor")
     return [new] if isinstance(new, Ref) else []
-
-
-def _places(sources: list[tuple[Any, ...]]) -> list[Any]:
-    """The tensors that inputs are, as `at` takes them."""
-    found: list[Any] = [x[1] for x in sources if x[0] in ("tensor", "argument")]
-    return found + [GradientOf(x[2]) for x in sources if x[0] == "grad"]
-
-
-def _versions(places: list[Any], flat: list[Any]) -> list[Version]:
-    """What notices that one of these tensors is written to."""
-    return [storage(x).version() for x in (at(place, flat) for place in places) if x._record is None]
-
-
-def _is_source(source: tuple[Any, ...], place: tuple[str, Any]) -> bool:
-    return source[0] == place[0] and source[1] is place[1]
-
-
-def _is_constant(trace: Trace, ref: Ref) -> bool:
-    return trace.given(ref) and trace.sources[ref.number][0] == "constant"
 
 
 def _has_grad(x: Tensor) -> Any:

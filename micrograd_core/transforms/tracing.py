@@ -7,7 +7,6 @@ of the program, and is changed for real when the program is called.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -62,6 +61,7 @@ class Trace(Recorder):
         self.fixed: Generator | None = None  # the default generator, where the function knows it otherwise, too
         self.ends: dict[int, int] = {}
         self.starts: dict[int, tuple[Generator, tuple[int, int, int]]] = {}
+        self.given_tensors = len(arguments)
         self.places = {id(x): i for i, x in reversed(list(enumerate(arguments)))}
         self.tensors = {id(x): x for x in (*arguments, *reach.tensors.values())}
         self.entered: dict[int, Traced] = {}  # the handle that each tensor was given
@@ -177,7 +177,7 @@ class Trace(Recorder):
                 value = x
                 if x.__class__ is int:
                     places = counts[path, x]
-                    value = self.host.read((id(owner), places[0]), partial(_count, owner, name, places), x)
+                    value = self.host.read((id(owner), places[0]), Count(owner, name, places), x)
                 elif _is_handle(x):
                     value = self.input(("kept", owner, name, i, path), x, ("kept", id(owner), i, path))
                 put(inside, path, value)
@@ -398,11 +398,23 @@ def _named(x: Any) -> tuple[str, Any]:
     return ("host", x.index) if x.__class__ is HostNumber else ("constant", x)
 
 
-def _count(owner: Any, name: str, places: list[Any]) -> Any:
-    """A number that several entries have in common, or NaN, which is no such number, where they differ by now."""
-    states = getattr(owner, name)
-    found = {_entry(states[i], path) for i, path in places}
-    return found.pop() if len(found) == 1 else math.nan
+class Count:
+    """A number that several entries of what an optimiser keeps have in common; where they differ, it is another trace.
+
+    `texts` are the entries as Python, for who prints that.
+    """
+
+    def __init__(self, owner: Any, attribute: str, places: list[tuple[int, tuple[str, ...]]]) -> None:
+        self.owner, self.attribute, self.places = owner, attribute, places
+
+    def texts(self, name: Callable[[Any], str]) -> list[str]:
+        """Each entry."""
+        return [entry_text(self.owner, self.attribute, i, path, name) for i, path in self.places]
+
+
+def entry_text(owner: Any, attribute: str, i: int, path: tuple[str, ...], name: Callable[[Any], str]) -> str:
+    """An entry of what an optimiser keeps, as Python."""
+    return f"{name(owner)}.{attribute}[{i}]" + "".join(f"[{each!r}]" for each in path)
 
 
 def _is_handle(x: Any) -> bool:
@@ -437,4 +449,4 @@ def _entry(state: dict[str, Any], path: tuple[str, ...]) -> Any:
     return found
 
 
-__all__ = ["GradientOf", "Result", "Trace", "at", "paths", "put"]
+__all__ = ["Count", "GradientOf", "Result", "Trace", "at", "entry_text", "paths", "put"]

@@ -26,7 +26,12 @@ class A:
     """A float array, with a gradient unless said otherwise; `kind` is what is done to the numbers."""
 
     def __init__(
-        self, *shape: int, low: float = -2.0, high: float = 2.0, grad: bool = True, kind: Callable[..., Any] | None = None
+        self,
+        *shape: int,
+        low: float = -2.0,
+        high: float = 2.0,
+        grad: bool = True,
+        kind: Callable[..., Any] | None = None,
     ) -> None:
         self.shape, self.low, self.high, self.grad, self.kind = shape, low, high, grad, kind
 
@@ -142,9 +147,7 @@ def convolutions(rank: int) -> dict[str, list[Call]]:
 
 def activations() -> dict[str, list[Call]]:
     """Calls of what works element by element, or along an axis."""
-    alone = (
-        "relu relu6 selu gelu silu mish sigmoid tanh logsigmoid softsign tanhshrink"
-    ).split()
+    alone = ("relu relu6 selu gelu silu mish sigmoid tanh logsigmoid softsign tanhshrink").split()
     found = {name: [Call(A(3, 4, low=-7.0, high=7.0)), Call(A())] for name in alone}
     for name in ("hardsigmoid", "hardswish"):
         found[name] = [Call(A(3, 4, low=-7.0, high=7.0), order=1), Call(A(), order=1)]
@@ -183,10 +186,16 @@ def interpolations() -> list[Call]:
     for mode, x in (("linear", line), ("bilinear", IMAGE), ("bicubic", IMAGE), ("trilinear", volume)):
         for align in (None, True, False):
             found += [Call(x, 7, None, mode, align), Call(x, None, 0.7, mode, align)]
-        found += [Call(x, scale_factor=2.3, mode=mode), Call(x, scale_factor=2.3, mode=mode, recompute_scale_factor=True)]
+        found += [
+            Call(x, scale_factor=2.3, mode=mode),
+            Call(x, scale_factor=2.3, mode=mode, recompute_scale_factor=True),
+        ]
         found += [Call(x, 1, mode=mode, align_corners=True)]
     for mode in ("bilinear", "bicubic"):
-        found += [Call(IMAGE, (3, 9), mode=mode, antialias=True), Call(IMAGE, scale_factor=0.4, mode=mode, antialias=True)]
+        found += [
+            Call(IMAGE, (3, 9), mode=mode, antialias=True),
+            Call(IMAGE, scale_factor=0.4, mode=mode, antialias=True),
+        ]
     return found
 
 

@@ -7,15 +7,15 @@ a row.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -23,31 +23,31 @@ import numpy as np
 from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Nest
+from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
+from micrograd_cpu import blas, entries
+from micrograd_cpu.entries import STACK, Entry, weight
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import Sizes, module, units
+from micrograd_cpu.llvm import module, units
 from micrograd_cpu.scalars import covers
+from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments, types_of
 
-DATA: Final = object.__basicsize__
-"""Where in an array's object the address of its elements stands: right after what all objects begin with."""
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
 LARGE: Final = 6_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
+KEPT: Final = 1 << 20
+"""Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
 DEAR_LINE: Final = 24
 """How much longer a function of `mathematics` takes than a sum."""
 
 
 def available() -> bool:
-    """Whether programs can be compiled: llvmlite is there, and arrays look as they should."""
-    from importlib.util import find_spec
-
-    probe = np.zeros(1)
-    there = ctypes.c_void_p.from_address(id(probe) + DATA).value
-    return find_spec("llvmlite") is not None and there == probe.__array_interface__["data"][0]
+    """Whether programs can be compiled: llvmlite is there, and objects look as they should."""
+    return find_spec("llvmlite") is not None and entries.available()
 
 
 def function(program: Program, backend: Any) -> Callable[..., Any]:
@@ -68,38 +68,35 @@ class Compiled:
     def __init__(self, program: Program, backend: Any) -> None:
         self.backend, self.inputs = backend, program.inputs
         self.program = optimized(program, covers)
-        self.runs: dict[Any, Callable[..., Any]] = {}  # by what one sees of the inputs
-        self.plans: dict[Any, Callable[..., Any]] = {}  # by layout
+        self.runs: list[Callable[..., Any]] = []
+        self.plans: dict[Any, Callable[..., Any]] = {}  # the same by layout
         self._lock = threading.Lock()
         types = program.types[: program.inputs]
         self.expected = [(x.shape, backend.dtypes[x.dtype.name]) for x in types]
 
     def function(self) -> Callable[..., tuple[Any, ...]]:
-        """A function of input handles: what one sees of them leads to the function that was printed for it.
+        """A function of input handles, which asks one after the other what was printed whether it is for such."""
+        runs, specialised, inputs = self.runs, self.specialised, self.inputs
 
-        It is printed, too: to go through the inputs in a loop would take as long as all the rest.
-        """
-        names = [f"v{n}" for n in range(self.inputs)]
-        seen = "".join(f"{v}.strides, {v}.shape, {v}.__class__, {v}.dtype.num, " for v in names)
-        given = ", ".join(names)
-        source = (
-            f"def call(*handles):\n    try:\n        {given or '()'}{',' * bool(names)} = handles\n"
-            f"        run = runs[({seen})]\n    except (KeyError, AttributeError, ValueError):\n"
-            f"        run, handles = specialised(handles)\n    return run(*handles)\n"
-        )
-        scope: dict[str, Any] = {"runs": self.runs, "specialised": self.specialised}
-        exec(source, scope)
-        call: Any = scope["call"]
-        call.compiled, call.source = self, self.source
-        return call  # type: ignore[no-any-return]
+        def call(*handles: Any) -> Any:
+            if len(handles) == inputs:
+                for run in runs:
+                    found = run(*handles)
+                    if found is not None:
+                        return found
+            return specialised(handles)
+
+        made: Any = call
+        made.compiled, made.source = self, self.source
+        return made  # type: ignore[no-any-return]
 
     def source(self) -> str:
         """LLVM IR of the nests for contiguous inputs; calls of kernels are not part of it."""
         planned = plan(self.program, [Layout.contiguous(shape) for shape, _ in self.expected], covers)
         return module([step.nest for step in planned.steps if isinstance(step, Run)])
 
-    def specialised(self, handles: Sequence[Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The function for inputs that look new, and the inputs as it wants them."""
+    def specialised(self, handles: Sequence[Any]) -> tuple[Any, ...]:
+        """The same of inputs that look new."""
         if len(handles) != self.inputs:
             raise TypeError(f"the program takes {self.inputs} handles; got {len(handles)}")
         arrays = tuple([_whole(x) for x in handles])
@@ -115,22 +112,23 @@ class Compiled:
                 arrays = tuple([as_half(np.array(x, order="C")) for x in arrays])
                 layouts = tuple([Layout.contiguous(x.shape) for x in arrays])
             if layouts not in self.plans:
-                self.plans[layouts] = self.printed(plan(self.program, layouts, covers))
+                self.plans[layouts] = self.printed(plan(self.program, layouts, covers), layouts)
+                self.runs.append(self.plans[layouts])
             run = self.plans[layouts]
-            if all(x is y for x, y in zip(arrays, handles, strict=True)):
-                seen = [each for x in arrays for each in (x.strides, x.shape, x.__class__, x.dtype.num)]
-                self.runs[tuple(seen)] = run
-        return run, arrays
+        found: tuple[Any, ...] = run(*arrays)
+        return found
 
-    def printed(self, plan: Plan) -> Callable[..., Any]:
-        """A plan as a Python function."""
-        if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
+    def printed(self, plan: Plan, layouts: Sequence[Layout]) -> Callable[..., Any]:
+        """A plan as a Python function, which returns ``None`` where its inputs are others than it is for."""
+        dumps = os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0")
+        if dumps:
             print(f"# nests\n{plan}", file=sys.stderr)
+        steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "shared": shared}
-        nests = [step.nest for step in plan.steps if isinstance(step, Run)]
-        functions = iter(_functions(nests))
-        lines, last = list[str](), _last_uses(plan)
-        for i, step in enumerate(plan.steps):
+        functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
+        lines, last = list[str](), _last_uses(steps, plan)
+        inputs = [f"v{n}" for n in range(self.inputs)]
+        for i, step in enumerate(steps):
             if isinstance(step, Call):
                 scope[f"k{i}"] = self.kernel(step)
                 operands = [f"v{x.number}" if isinstance(x, Ref) else repr_of(x, scope) for x in step.operands]
@@ -138,30 +136,40 @@ class Compiled:
                 lines.append(f"{results}{',' * (operation(step.op).parts is not None)} = k{i}({', '.join(operands)})")
                 lines += [f"v{n} = contiguous(v{n})" for n in step.results if n in plan.contiguous]
             else:
-                scope[f"n{i}"], parts = next(functions)
-                for n, x in zip(step.outputs, step.types, strict=True):
-                    scope[f"s{n}"], scope[f"d{n}"] = x.shape, self.backend.dtypes[x.dtype.name]
-                    text = f"empty(s{n}, d{n})"
-                    lines.append(
-                        f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}"
-                    )
-                given = ", ".join(f"v{n}" for n in (*step.inputs, *step.outputs))
-                count = units(step.nest)
-                if count and not all(math.prod(x.shape) == 0 for x in step.types):
-                    if count > 1 and work(step.nest) >= LARGE:
-                        scope[f"p{i}"] = parts
-                        lines.append(f"shared(p{i}, {count}, {given})")
-                    else:
-                        lines.append(f"n{i}({given})")
+                lines += self.called(i, step, next(functions), scope, inputs if i == 0 else [])
             gone = [f"v{n}" for n in last.get(i, ()) if n >= self.inputs]
             if gone:
                 lines.append(f"del {', '.join(gone)}")
         outputs = [f"v{x.number}" if isinstance(x, Ref) else repr_of(x, scope) for x in plan.outputs]
         lines.append(f"return ({''.join(x + ', ' for x in outputs)})")
-        head = f"def run({', '.join(f'v{n}' for n in range(self.inputs))}):"
-        exec("\n    ".join([head, *lines]), scope)
-        found: Callable[..., Any] = scope["run"]
+        source = "\n    ".join([f"def run({', '.join(inputs)}):", *lines])
+        if dumps:
+            print(f"# program\n{source}", file=sys.stderr)
+        exec(source, scope)
+        found: Callable[..., Any] = scope.pop("run")
         return found
+
+    def called(self, i: int, step: Run | Segment, function: Any, scope: dict[str, Any], inputs: list[str]) -> list[str]:
+        """The call of a segment, or of a nest that threads share, as Python; `inputs` are looked at, too."""
+        lines = []
+        for n, x in zip(makes(step), types_of(step), strict=True):
+            scope[f"s{n}"], scope[f"d{n}"] = x.shape, self.backend.dtypes[x.dtype.name]
+            text = f"empty(s{n}, d{n})"
+            lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
+        given = [f"v{n}" for n in (*reads(step), *makes(step))]
+        scope[f"n{i}"] = function
+        if isinstance(step, Run):
+            return [*lines, f"shared(n{i}, {units(step.nest)}, {', '.join(given)})"]
+        if step.size > STACK:
+            scope["bytes"] = np.dtype("uint8")
+            scope[f"arenas{i}"] = list[Any]()  # those that no call has at the moment
+            lines.append(f"arena = arenas{i}.pop() if arenas{i} else empty({step.size}, bytes)")
+            given.append("arena")
+        text = f"n{i}({', '.join([*inputs, *given])})"
+        lines.append(f"if {text}: return None" if inputs else text)
+        if step.size > STACK:
+            lines.append(f"arenas{i}.append(arena)" if step.size <= KEPT else "del arena")
+        return lines
 
     def kernel(self, step: Call) -> Callable[..., Any]:
         """A kernel with its parameters, and the composition for what it declines."""
@@ -208,17 +216,9 @@ def contiguous(x: Any) -> Any:
     return as_half(np.array(x, order="C"))
 
 
-def _last_uses(plan: Plan) -> dict[int, list[int]]:
+def _last_uses(steps: Sequence[Step], plan: Plan) -> dict[int, list[int]]:
     """The values that nobody reads after a step."""
-    last: dict[int, int] = {}
-    for i, step in enumerate(plan.steps):
-        if isinstance(step, Call):
-            read = [x.number for x in step.operands if isinstance(x, Ref)]
-            made: Sequence[int] = step.results
-        else:
-            read, made = list(step.inputs), step.outputs
-        for n in (*read, *made):
-            last[n] = i
+    last = {n: i for i, step in enumerate(steps) for n in (*reads(step), *makes(step))}
     kept = {x.number for x in plan.outputs if isinstance(x, Ref)}
     found: dict[int, list[int]] = {}
     for n, i in last.items():
@@ -230,48 +230,36 @@ def _last_uses(plan: Plan) -> dict[int, list[int]]:
 # ── functions of nests ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _functions(nests: Sequence[Nest]) -> Sequence[tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Of each nest, a function of its arrays, and one of a range of its units and its arrays."""
-    if not nests:
-        return []
+def _multiplied(x: Outline) -> bool:
+    """Whether BLAS is called for a product."""
+    return blas.product(x.dtype.name) != 0
+
+
+def _shared(step: Run) -> bool:
+    """Whether threads share a nest."""
+    return units(step.nest) > 1 and work(step.nest) >= LARGE and not empty(step)
+
+
+def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+    """Of each segment, a function of arrays; of a nest that threads share, one of a range of its units, and arrays."""
     from micrograd_cpu.objects import library
 
-    names = [f"{kind}{i}" for i in range(len(nests)) for kind in ("all", "part")]
-    held = library("\n".join([module(nests), *[entries(i, nest) for i, nest in enumerate(nests)]]), names)
-    found = []
-    for i, nest in enumerate(nests):
-        arrays = [ctypes.py_object for x in nest.buffers if x.role != "scratch"]
-        whole = ctypes.CFUNCTYPE(None, *arrays)(held.address(f"all{i}"))
-        part = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, *arrays)(held.address(f"part{i}"))
-        for function in (whole, part):
-            function.library = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
-        found.append((whole, part))
-    return found
-
-
-def entries(i: int, nest: Nest, sizes: Sizes | None = None) -> str:
-    """``@part0(begin, end, arrays)`` and ``@all0(arrays)``, which take arrays as Python's objects.
-
-    To ask an array for its address from Python takes longer than to multiply small ones. Where there are `sizes`, the
-    first takes them before the arrays, and there is no second.
-    """
-    count = sum(x.role != "scratch" for x in nest.buffers)
-    objects = ", ".join(f"ptr %o{n}" for n in range(count))
-    addresses = "".join(
-        f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
-    )
-    given = "".join(f", ptr %d{n}" for n in range(count))
-    if sizes is not None:
-        objects, given = f"ptr %sizes, {objects}", f", ptr %sizes{given}"
-    whole = (
-        f"define void @all{i}({objects}) {{\n{addresses}"
-        f"  call void @nest{i}(i64 0, i64 {units(nest)}{given})\n  ret void\n}}\n"
-    )
-    part = (
-        f"define void @part{i}(i64 %begin, i64 %end, {objects}) {{\n{addresses}"
-        f"  call void @nest{i}(i64 %begin, i64 %end{given})\n  ret void\n}}\n"
-    )
-    return whole + part if sizes is None else part
+    runs = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,)) if isinstance(x, Run)]
+    numbers = {id(x): i for i, x in enumerate(runs)}
+    texts = {"": module([x.nest for x in runs])}
+    for i, step in enumerate(steps):
+        if isinstance(step, Segment):
+            entry = Entry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
+            texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
+        elif isinstance(step, Run):
+            texts[f"part{i}"] = entries.part(f"part{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
+    held = library("\n".join(texts.values()), [*texts][1:])
+    types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
+    for i, step in enumerate(steps):
+        if isinstance(step, Segment):
+            yield entries.function(held, f"call{i}", types if i == 0 else ())
+        elif isinstance(step, Run):
+            yield entries.function_of_range(held, f"part{i}", entries.arrays(step))
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────

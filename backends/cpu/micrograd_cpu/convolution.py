@@ -139,10 +139,11 @@ def _loops(dtype: Any) -> Loops | None:
     if dtype not in TYPES or not compiled.available():
         return None
     from micrograd_cpu.correlation import module
-    from micrograd_cpu.objects import library, opened, vector_bytes
+    from micrograd_cpu.entries import function_of_range
+    from micrograd_cpu.objects import library, vector_bytes
 
     held = library(module(TYPES[dtype], vector_bytes()), ["correlate_arrays", "weigh_arrays"])
-    functions = opened(held, "correlate_arrays", 6), opened(held, "weigh_arrays", 5)
+    functions = function_of_range(held, "correlate_arrays", 6), function_of_range(held, "weigh_arrays", 5)
     return Loops(*functions, vector_bytes() // dtype.itemsize)
 
 

@@ -158,7 +158,7 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     from micrograd_core.compiler.program import Ref
     from micrograd_core.compiler.writer import Unwritten, Writer
     from micrograd_core.layout import Layout
-    from micrograd_cpu.compiled import entries
+    from micrograd_cpu.entries import arrays, part
     from micrograd_cpu.llvm import Sizes, module, tiles
     from micrograd_cpu.scalars import covers
 
@@ -182,7 +182,12 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
         return None
     nests = [step.nest for step in runs]
     sizes = Sizes(tuple(primes.values()))
-    text = "\n".join([module(nests, sizes), *[entries(i, nest, sizes) for i, nest in enumerate(nests)]])
+    text = "\n".join(
+        [
+            module(nests, sizes),
+            *[part(f"part{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(planned.steps)],
+        ]
+    )
     types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
     return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
 
@@ -196,17 +201,15 @@ def _meaning(made: Made) -> list[Any]:
 
 def _functions(made: Made) -> list[Any]:
     """Of each nest, the function of a range of units, of sizes, and of its arrays."""
+    from micrograd_cpu.entries import arrays, function_of_range
     from micrograd_cpu.objects import library
 
     names = [f"part{i}" for i in range(len(made.plan.steps))]
     held = library(made.text, names)
-    found = []
-    for name, step in zip(names, made.plan.steps, strict=True):
-        arrays = [ctypes.py_object] * (len(step.inputs) + len(step.outputs))
-        function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, *arrays)(held.address(name))
-        function.library = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
-        found.append(function)
-    return found
+    return [
+        function_of_range(held, name, arrays(step), ctypes.c_void_p)
+        for name, step in zip(names, made.plan.steps, strict=True)
+    ]
 
 
 def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:

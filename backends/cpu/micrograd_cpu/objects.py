@@ -8,22 +8,18 @@ many bytes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
-
-from micrograd_cpu.compiled import DATA
 
 LIMIT: Final = 256 << 20
 """Bytes on disk."""
@@ -101,26 +97,6 @@ def compiled(ir: str) -> bytes:
     builder.getModulePassManager().run(module, builder)
     code: bytes = machine.emit_object(module)
     return code
-
-
-def entry(name: str, count: int) -> str:
-    """``@name_arrays(begin, end, arrays)``, for a function that takes a range and addresses."""
-    objects = "".join(f", ptr %o{n}" for n in range(count))
-    addresses = "".join(
-        f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
-    )
-    given = "".join(f", ptr %d{n}" for n in range(count))
-    return (
-        f"define void @{name}_arrays(i64 %begin, i64 %end{objects}) {{\n{addresses}"
-        f"  call void @{name}(i64 %begin, i64 %end{given})\n  ret void\n}}\n"
-    )
-
-
-def opened(held: Any, name: str, count: int) -> Callable[..., None]:
-    """An `entry` as a function of Python."""
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *[ctypes.py_object] * count)(held.address(name))
-    function.library = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
-    return function
 
 
 # ── on disk ──────────────────────────────────────────────────────────────────────────────────────────────────

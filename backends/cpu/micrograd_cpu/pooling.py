@@ -30,7 +30,7 @@ SHARED: Final = 2_000_000
 
 def _text(window: Window, type: str) -> str:
     """``@greatest(begin, end, sizes, out, x)`` and ``@spread(begin, end, sizes, out, x, g)``, of a range of planes."""
-    from micrograd_cpu.objects import entry
+    from micrograd_cpu.entries import part
 
     texts, declared = list[str](), set[str]()
     spread = partial(_spread, _overlapping(window))
@@ -38,7 +38,7 @@ def _text(window: Window, type: str) -> str:
         code = _over_windows(window, type, body)
         pointers = [f"ptr noalias {'' if each == 'out' else 'readonly '}%{each}" for each in ("sizes", *arrays)]
         texts += [
-            code.function(f"void @{name}", ["i64 %begin", "i64 %end", *pointers]), entry(name, 1 + len(arrays))
+            code.whole(f"void @{name}", ["i64 %begin", "i64 %end", *pointers]), part(f"{name}_arrays", name, 1 + len(arrays))
         ]  # fmt: skip
         declared |= code.declared
     return "\n\n".join([*texts, *sorted(declared), APART]) + "\n"
@@ -121,10 +121,11 @@ def _loops(window: Window, dtype: Any) -> tuple[Callable[..., None], Callable[..
 
     if dtype not in TYPES or math.prod(window[0]) > LARGEST or not available():
         return None
-    from micrograd_cpu.objects import library, opened
+    from micrograd_cpu.entries import function_of_range
+    from micrograd_cpu.objects import library
 
     held = library(_text(window, TYPES[dtype]), ["greatest_arrays", "spread_arrays"])
-    return opened(held, "greatest_arrays", 3), opened(held, "spread_arrays", 4)
+    return function_of_range(held, "greatest_arrays", 3), function_of_range(held, "spread_arrays", 4)
 
 
 def _prepared(x: Any, positions: Shape, kernel: Shape) -> tuple[Any, int, bool]:

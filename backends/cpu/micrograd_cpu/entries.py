@@ -1,0 +1,215 @@
+"""How Python calls compiled code: as one of its own functions, which gets arrays as objects.
+
+A call through ctypes takes ten times as long, and to ask an array for its address from Python as long again. So what
+is printed here has the signature of ``METH_FASTCALL``, and looks into the objects. What it needs of this process, such
+as functions and types of Python and NumPy, is in an array of addresses that Python hands it as ``self``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from micrograd_core.compiler.fusion import Run
+from micrograd_core.layout import Layout
+from micrograd_cpu import blas
+from micrograd_cpu.llvm import units
+from micrograd_cpu.segments import Product, Segment, empty
+
+DATA: Final = object.__basicsize__
+"""Where in an array's object the address of its elements stands: right after what all objects begin with."""
+TYPE: Final = DATA - 8
+NDIM, SHAPE, STRIDES, DTYPE = DATA + 8, DATA + 16, DATA + 24, DATA + 40
+"""Where the number of axes, their lengths, the steps in bytes, and the dtype stand."""
+HEAVY: Final = 100_000
+"""Elements, weighed, from which on other threads of Python may run meanwhile."""
+STACK: Final = 1 << 14
+"""Bytes of an arena that is on the stack."""
+
+_PYTHON: Final = ("Py_IncRef", "_Py_NoneStruct", "_Py_TrueStruct", "PyEval_SaveThread", "PyEval_RestoreThread")
+_GEMM: Final = {"float32": len(_PYTHON), "float64": len(_PYTHON) + 1}
+_INPUTS: Final = len(_PYTHON) + len(_GEMM)
+FASTCALL: Final = 0x80
+
+
+class Definition(ctypes.Structure):
+    """Python's ``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+class Addresses(np.ndarray):
+    """What compiled code refers to; with attributes for what must live as long as it does."""
+
+    library: Any
+    definition: Definition
+
+
+def available() -> bool:
+    """Whether arrays and functions look as they should."""
+    probe = np.zeros((3, 5), "float32")[:, ::2]
+    facts = probe.__array_interface__["data"][0], id(np.ndarray), id(probe.dtype)
+    found = tuple(ctypes.c_void_p.from_address(id(probe) + at).value for at in (DATA, TYPE, DTYPE))
+    if found != facts or ctypes.c_int.from_address(id(probe) + NDIM).value != 2:
+        return False
+    pairs = ctypes.c_int64 * 2
+    there = [
+        tuple(pairs.from_address(ctypes.c_void_p.from_address(id(probe) + at).value or 0)) for at in (SHAPE, STRIDES)
+    ]
+    return there == [probe.shape, probe.strides] and all(hasattr(ctypes.pythonapi, name) for name in _PYTHON)
+
+
+def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any:
+    """An entry as a function of Python, for inputs of these types and dtypes."""
+    addresses = [ctypes.cast(getattr(ctypes.pythonapi, each), ctypes.c_void_p).value or 0 for each in _PYTHON]
+    addresses += [blas.product(each) for each in _GEMM]
+    addresses += [id(each) for pair in inputs for each in pair]
+    held = np.array(addresses, "uint64").view(Addresses)
+    held.library, held.definition = library, Definition(name.encode(), library.address(name), FASTCALL, None)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return make(ctypes.addressof(held.definition), held, None)
+
+
+def arrays(step: Run) -> int:
+    """How many a nest takes."""
+    return len(step.inputs) + len(step.outputs)
+
+
+def part(name: str, function: str, count: int, more: str = "") -> str:
+    """The IR of ``@name(begin, end, arrays)``, for a range of what a function of addresses computes.
+
+    `more` is a pointer that both take before them, such as ``, ptr %sizes``.
+    """
+    objects = "".join(f", ptr %o{n}" for n in range(count))
+    addresses = "".join(
+        f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
+    )
+    given = "".join(f", ptr %d{n}" for n in range(count))
+    return (
+        f"define void @{name}(i64 %begin, i64 %end{more}{objects}) {{\n{addresses}"
+        f"  call void @{function}(i64 %begin, i64 %end{more}{given})\n  ret void\n}}\n"
+    )
+
+
+def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
+    """The same as a function of Python, during which other threads run."""
+    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
+    made.library = library  # the code lives as long as who calls it
+    return made
+
+
+class Entry:
+    """The IR of a segment: ``@name(self, arguments, their number)``, which returns None, or True where inputs differ.
+
+    Arguments are the inputs that it is to look at, the values that it is given, its results, and the arena, if any.
+    """
+
+    def __init__(self, name: str, segment: Segment, looked_at: Sequence[Layout], itemsizes: Sequence[int]) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self.do(f"define ptr @{name}(ptr %self, ptr %arguments, i64 %number) nounwind {{")
+        self.do("entry:")
+        self.addresses = self.load("ptr", "%self", DATA)
+        for i, layout in enumerate(looked_at):
+            self.look(i, layout, itemsizes[i])
+        self.segment, start = segment, len(looked_at)
+        self.pointers = {
+            n: self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
+            for i, n in enumerate((*segment.given, *segment.fresh), start)
+        }
+        if segment.places:
+            if segment.size > STACK:
+                count = start + len(self.pointers)
+                arena = self.load("ptr", self.load("ptr", "%arguments", 8 * count), DATA)
+            else:
+                arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
+            self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
+
+    def do(self, line: str) -> None:
+        """A line."""
+        self.lines.append(line)
+
+    def value(self, text: str) -> str:
+        """A line that makes a value; its name."""
+        self.count += 1
+        self.do(f"  %v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def moved(self, pointer: str, offset: int) -> str:
+        """An address so many bytes further."""
+        return self.value(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+
+    def load(self, type: str, pointer: str, offset: int) -> str:
+        """What stands so many bytes after an address."""
+        return self.value(f"load {type}, ptr {self.moved(pointer, offset)}")
+
+    def known(self, i: int) -> str:
+        """An address of this process."""
+        return self.load("ptr", self.addresses, 8 * i)
+
+    def look(self, i: int, layout: Layout, itemsize: int) -> None:
+        """Go elsewhere where an input has another type, dtype, shape, or lies in another way."""
+        x = self.load("ptr", "%arguments", 8 * i)
+        self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
+        self.expect("ptr", self.load("ptr", x, DTYPE), self.known(_INPUTS + 2 * i + 1))
+        self.expect("i32", self.load("i32", x, NDIM), str(len(layout.shape)))
+        shape, strides = (self.load("ptr", x, at) if layout.shape else "" for at in (SHAPE, STRIDES))
+        for axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+            self.expect("i64", self.load("i64", shape, 8 * axis), str(length))
+            if length != 1 and 0 not in layout.shape:
+                self.expect("i64", self.load("i64", strides, 8 * axis), str(stride * itemsize))
+
+    def expect(self, type: str, x: str, y: str) -> None:
+        """Go elsewhere unless two values are equal."""
+        same = self.value(f"icmp eq {type} {x}, {y}")
+        self.do(f"  br i1 {same}, label %next{self.count}, label %differs")
+        self.do(f"next{self.count}:")
+
+    def text(self, numbers: dict[int, int], work: int) -> str:
+        """The whole; `numbers` has, by identity of a nest, which one of the module it is."""
+        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY else ""
+        for step in self.segment.steps:
+            if isinstance(step, Product):
+                self.product(step)
+            elif not empty(step):
+                given = "".join(f", ptr {self.pointers[n]}" for n in (*step.inputs, *step.outputs))
+                self.do(f"  call void @nest{numbers[id(step)]}(i64 0, i64 {units(step.nest)}{given})")
+        if thread:
+            self.do(f"  call void {self.known(4)}(ptr {thread})")
+        self.answer(1)
+        self.do("differs:")
+        self.answer(2)
+        return "\n".join([*self.lines, "}"])
+
+    def answer(self, i: int) -> None:
+        """Return an object of Python's."""
+        found = self.known(i)
+        self.do(f"  call void {self.known(0)}(ptr {found})")
+        self.do(f"  ret ptr {found}")
+
+    def product(self, step: Product) -> None:
+        """A call of BLAS."""
+        name = step.type.dtype.name
+        type = "float" if name == "float32" else "double"
+        m, n, k = step.sizes
+        x, y = (
+            f"ptr {self.moved(self.pointers[each.value], each.offset * step.type.dtype.itemsize)}, i64 {each.step}"
+            for each in (step.left, step.right)
+        )
+        forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
+        self.do(
+            f"  call void {self.known(_GEMM[name])}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, "
+            f"i64 {k}, {type} 1.0, {x}, {y}, {type} 0.0, ptr {self.pointers[step.result]}, i64 {n})"
+        )
+
+
+def weight(step: Run | Product, of_nest: Any) -> int:
+    """How long a step takes, in elements of a sum."""
+    return math.prod(step.sizes) // 8 if isinstance(step, Product) else int(of_nest(step.nest))

@@ -1,0 +1,220 @@
+"""Steps of a plan that are one call: nests, and products of matrices by BLAS, in a row.
+
+What only they see of each other is in one piece of memory, the arena, where each value has a place for as long as it is
+needed. A transpose is no step: the product is told of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from micrograd_core.compiler.fusion import Call, Plan, Run, viewed
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.passes import VIEWS
+from micrograd_core.compiler.program import Ref
+from micrograd_core.layout import Layout
+from micrograd_cpu.llvm import units
+
+ALIGNED: Final = 64
+"""Bytes: where values in an arena begin."""
+
+
+class Matrix(NamedTuple):
+    """A value as BLAS takes it: from an element on; rows, or columns where it is `transposed`, are `step` apart."""
+
+    value: int
+    offset: int
+    transposed: bool
+    step: int
+
+
+class Product(NamedTuple):
+    """``result = left @ right``, with the sizes m, n, k."""
+
+    result: int
+    type: Outline
+    left: Matrix
+    right: Matrix
+    sizes: tuple[int, int, int]
+
+
+class Segment(NamedTuple):
+    """Steps that are one call. It takes the arrays of the values `given`, `fresh` ones for its results, the arena.
+
+    `types` are those of its results; `places` says where in the arena, of `size` bytes, values are.
+    """
+
+    steps: tuple[Run | Product, ...]
+    given: tuple[int, ...]
+    fresh: tuple[int, ...]
+    types: tuple[Outline, ...]
+    places: dict[int, int]
+    size: int
+
+
+Step = Call | Run | Segment
+
+
+def segments(
+    plan: Plan,
+    inputs: Sequence[tuple[Layout, Outline]],
+    alone: Callable[[Run], bool],
+    multiplies: Callable[[Outline], bool],
+) -> list[Step]:
+    """The steps of a plan, those in segments that may be.
+
+    Parameters
+    ----------
+    inputs : sequence of (Layout, Outline)
+        How they lie in memory, each from its own first element, and what they are.
+    alone : function
+        Whether a nest is to be called for itself: threads share it.
+    multiplies : function
+        Whether there is BLAS for a value.
+    """
+    lies = {n: (n, layout) for n, (layout, _) in enumerate(inputs)}  # whose memory a value is in, and where
+    types = {n: outline for n, (_, outline) in enumerate(inputs)}
+    steps: list[Call | Run | Product] = []
+    for step in plan.steps:
+        numbers = makes(step)
+        types.update(zip(numbers, step.types, strict=True))
+        product = _product(step, lies, types) if isinstance(step, Call) and multiplies(step.types[0]) else None
+        view = _view(step, lies) if isinstance(step, Call) else None
+        if view is not None:
+            lies[numbers[0]] = view
+        elif isinstance(step, Run) or product is not None or plan.contiguous.issuperset(numbers):
+            lies.update((n, (n, Layout.contiguous(types[n].shape))) for n in numbers)
+        steps.append(product or step)
+    return _grouped(_without_views(steps, plan, lies), plan, alone)
+
+
+def _view(step: Call, lies: dict[int, tuple[int, Layout]]) -> tuple[int, Layout] | None:
+    """Where the elements of a view lie, which a call would make."""
+    if step.op not in VIEWS or not isinstance(x := step.operands[0], Ref) or x.number not in lies:
+        return None
+    base, layout = lies[x.number]
+    found = viewed(layout, SimpleNamespace(op=step.op, shape=step.types[0].shape, params=step.params))  # type: ignore[arg-type]
+    return None if found is None else (base, found)
+
+
+def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, Outline]) -> Product | None:
+    """A call as a product that BLAS computes, if it is one."""
+    (made,) = step.types if len(step.types) == 1 else (None,)
+    if step.op != "matmul" or made is None or len(made.shape) != 2 or 0 in made.shape:
+        return None
+    found = []
+    for x in step.operands:
+        if not isinstance(x, Ref) or x.number not in lies or types[x.number].dtype is not made.dtype:
+            return None
+        base, layout = lies[x.number]
+        if len(layout.shape) != 2 or 0 in layout.shape:
+            return None
+        found.append((_matrix(base, layout), layout.shape))
+    (left, (m, k)), (right, (_, n)) = found
+    return Product(step.results[0], made, left, right, (m, n, k)) if left is not None and right is not None else None
+
+
+def _matrix(base: int, layout: Layout) -> Matrix | None:
+    (rows, columns), (down, across) = layout.shape, layout.strides
+    if (across == 1 or columns == 1) and (down >= columns or rows == 1):
+        return Matrix(base, layout.offset, False, max(down, columns) if rows > 1 else columns)
+    if (down == 1 or rows == 1) and (across >= rows or columns == 1):
+        return Matrix(base, layout.offset, True, max(across, rows) if columns > 1 else rows)
+    return None
+
+
+def reads(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+    """The values that a step takes."""
+    if isinstance(step, Run):
+        return step.inputs
+    if isinstance(step, Product):
+        return step.left.value, step.right.value
+    if isinstance(step, Segment):
+        return step.given
+    return tuple([x.number for x in step.operands if isinstance(x, Ref)])
+
+
+def makes(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+    """The values that a step gives."""
+    if isinstance(step, Product):
+        return (step.result,)
+    if isinstance(step, Segment):
+        return step.fresh
+    return step.outputs if isinstance(step, Run) else step.results
+
+
+def types_of(step: Call | Run | Product | Segment) -> tuple[Outline, ...]:
+    """Theirs."""
+    return (step.type,) if isinstance(step, Product) else step.types
+
+
+def _without_views(
+    steps: Sequence[Call | Run | Product], plan: Plan, lies: dict[int, tuple[int, Layout]]
+) -> list[Call | Run | Product]:
+    """The steps without the views that only products read, which know of them."""
+    wanted = {x.number for x in plan.outputs if isinstance(x, Ref)}
+    kept: list[Call | Run | Product] = []
+    for step in reversed(steps):
+        made = makes(step)
+        is_view = isinstance(step, Call) and lies.get(made[0], made)[0] != made[0]
+        if not is_view or not wanted.isdisjoint(made):
+            wanted.update(reads(step))
+            kept.append(step)
+    return kept[::-1]
+
+
+def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run], bool]) -> list[Step]:
+    groups: list[Any] = [[]]  # the first looks at the inputs, too
+    for step in steps:
+        if isinstance(step, Call) or (isinstance(step, Run) and alone(step)):
+            groups += [step, []]
+        else:
+            groups[-1].append(step)
+    groups[1:] = [each for each in groups[1:] if each != []]
+    wanted = {x.number for x in plan.outputs if isinstance(x, Ref)}
+    found: list[Step] = []
+    for group in reversed(groups):
+        found.append(_segment(group, wanted) if isinstance(group, list) else group)
+        wanted.update(reads(found[-1]))
+    return found[::-1]
+
+
+def _segment(steps: Sequence[Run | Product], wanted: set[int]) -> Segment:
+    """Steps in a row as one, of whose results others want some."""
+    types = {n: type for step in steps for n, type in zip(makes(step), types_of(step), strict=True)}
+    given = tuple(dict.fromkeys(n for step in steps for n in reads(step) if n not in types))
+    last = {n: i for i, step in enumerate(steps) for n in (*makes(step), *reads(step))}
+    places: dict[int, int] = {}
+    there: list[tuple[int, int, int]] = []  # from where to where, and until which step
+    whole = 0
+    for i, step in enumerate(steps):
+        there = [each for each in there if each[2] >= i]
+        for n in makes(step):
+            if n not in wanted:
+                size = -(-math.prod(types[n].shape) * types[n].dtype.itemsize // ALIGNED) * ALIGNED
+                places[n] = start = _gap(there, size)
+                whole = max(whole, start + size)
+                there = sorted([*there, (start, start + size, last[n])])
+    fresh = {n: type for n, type in types.items() if n in wanted}
+    return Segment(tuple(steps), given, tuple(fresh), tuple(fresh.values()), places, whole)
+
+
+def _gap(there: Sequence[tuple[int, int, int]], size: int) -> int:
+    """The first place that is free."""
+    start = 0
+    for begin, end, _ in there:
+        if begin - start >= size:
+            break
+        start = max(start, end)
+    return start
+
+
+def empty(step: Run) -> bool:
+    """Whether a nest has nothing to do."""
+    return not units(step.nest) or all(math.prod(x.shape) == 0 for x in step.types)
+
+
+__all__ = ["Product", "Segment", "empty", "makes", "reads", "segments", "types_of"]
