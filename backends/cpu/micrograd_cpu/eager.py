@@ -182,12 +182,8 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
         return None
     nests = [step.nest for step in runs]
     sizes = Sizes(tuple(primes.values()))
-    text = "\n".join(
-        [
-            module(nests, sizes),
-            *[part(f"part{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(planned.steps)],
-        ]
-    )
+    ranges = [part(f"part{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(runs)]
+    text = "\n".join([module(nests, sizes), *ranges])
     types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
     return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
 
