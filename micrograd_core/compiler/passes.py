@@ -222,3 +222,22 @@ def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] |
         for name, stage in after.items():
             print(f"# {name}\n{stage}", file=sys.stderr)
     return found
+
+
+def written(compose: Callable[..., Any], operands: Sequence[Any], params: dict[str, Any]) -> Program | None:
+    """What a composition does, as a program; ``None`` where one is not possible, or the composition refuses.
+
+    Parameters
+    ----------
+    compose : function
+        ``(k, *operands, **params)`` → a value or a tuple of them, as compositions in the op table.
+    operands : sequence
+        A pair of shape and dtype stands for an array; numbers are as they are.
+    """
+    k = Writer(lambda name, operands: True)
+    given = [k.input(Outline(*x)) if isinstance(x, tuple) else x for x in operands]
+    try:
+        found = compose(k, *given, **params)
+    except (Unwritten, LookupError, AttributeError, TypeError, ValueError, MicrogradError):
+        return None
+    return k.program(found if type(found) is tuple else (found,))

@@ -396,7 +396,9 @@ def test_without_any_plugin_the_error_says_what_to_install(tmp_path: Path) -> No
     code = "import micrograd_core as mg\ntry: mg.Tensor([1.0])\nexcept mg.MicrogradError as e: print(e)"
     for off in ("cpu", "*"):
         assert "MICROGRAD_DISABLE_PLUGINS; unset it" in python(code, tmp_path, MICROGRAD_DISABLE_PLUGINS=off)
-    none = "from importlib import metadata\nmetadata.entry_points = lambda group: ()\n"
+    none = (
+        "import os\nseen = os.listdir\nos.listdir = lambda x: [each for each in seen(x) if 'micrograd' not in each]\n"
+    )
     assert "installed: none. To add it: pip install micrograd-cpu" in python(none + code, tmp_path)
 
 
@@ -424,6 +426,36 @@ def test_importing_the_core_leaves_slow_modules_for_when_they_are_needed() -> No
         "assert not early, early\n"
     )
     python(code, Path())
+
+
+def test_the_first_tensor_leaves_slow_modules_for_when_they_are_needed() -> None:
+    """Reading the metadata of all that is installed takes half as long as NumPy, array-api-compat as long."""
+    code = (
+        "import sys, micrograd_core as mg\n"
+        "x = mg.Tensor([[1.0, 2.0]], requires_grad=True)\n"
+        "(x * x + mg.relu(x @ x.mT)).sum().backward()\n"
+        "slow = {'array_api_compat', 'importlib.metadata', 'llvmlite', 'numpy.testing', 'unittest'}\n"
+        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
+        "assert mg.unique_values(x).tolist() == [1.0, 2.0]\n"
+    )
+    python(code, Path())
+
+
+def test_a_known_device_is_found_without_the_metadata_of_others(tmp_path: Path) -> None:
+    """What is simple is read at once; anything else by importlib, with the same outcome."""
+    said = "import micrograd_core as mg\ntry: print(mg.Tensor([1.0]).device)\nexcept mg.MicrogradError as e: print(e)"
+    simple = tmp_path / "simple"
+    simple.mkdir()
+    install(simple, "cpu", "own_cpu", "raise ImportError('the first on the path')", "micrograd-cpu")
+    assert "its import raised ImportError: the first on the path" in python(said, simple)
+    texts = {"cpu = own_cpu:plugin": "cpu", "other = own_cpu": "installed", "": "installed"}
+    for number, (text, outcome) in enumerate(texts.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        install(folder, "cpu", "own_cpu", "from micrograd_cpu import plugin", "micrograd-cpu")
+        (folder / "micrograd_cpu-1.2.dist-info" / "entry_points.txt").write_text(f"[micrograd.backends]\n{text}\n")
+        quick = f"from micrograd_core import plugins\nassert plugins._provided('cpu') == ''\n{said}"
+        assert outcome in python(quick, folder), text
 
 
 # ── the doctor ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,9 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.errors import MicrogradError
 
 Kernel = Callable[..., Any]
 Compose = Callable[..., Any]
@@ -104,7 +102,7 @@ class Made(NamedTuple):
     sizes: Any
     widths: tuple[int, ...]
     """Of the tiles of each nest."""
-    types: dict[int, Outline]
+    types: dict[int, Any]
     """Of what the nests store."""
 
 
@@ -154,29 +152,25 @@ def _laid(x: Any) -> str:
 
 def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], primes: dict[int, int]) -> Made | None:
     from micrograd_core.compiler.fusion import Run, plan
-    from micrograd_core.compiler.passes import optimized
+    from micrograd_core.compiler.passes import optimized, written
     from micrograd_core.compiler.program import Ref
-    from micrograd_core.compiler.writer import Unwritten, Writer
     from micrograd_core.layout import Layout
     from micrograd_cpu.entries import arrays, part
     from micrograd_cpu.llvm import Sizes, module, tiles
     from micrograd_cpu.scalars import covers
 
-    k = Writer(lambda name, operands: True)
-    layouts, given = [], []
+    layouts, given = list[Layout](), list[Any]()
     for x in operands:
         if isinstance(x, np.ndarray):
             shape = tuple([primes.get(n, 1) for n in x.shape])
-            given.append(k.input(Outline(shape, DTYPES[x.dtype.name])))
+            given.append((shape, DTYPES[x.dtype.name]))
             layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
         else:
             given.append(x)
-    try:
-        found = compose(k, *given, **params)
-        program = optimized(k.program(found if isinstance(found, tuple) else (found,)), covers)
-    except (Unwritten, LookupError, AttributeError, TypeError, ValueError, MicrogradError):  # which the kernel words
+    program = written(compose, given, params)
+    if program is None:
         return None
-    planned = plan(program, layouts, covers)
+    planned = plan(optimized(program, covers), layouts, covers)
     runs = [step for step in planned.steps if isinstance(step, Run)]
     if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
         return None
