@@ -314,8 +314,10 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
 
 def _copy_ceiling(peers: dict[str, Any], x: Any, budget: float) -> float:
     """Bytes read and written per second by a copy on the device, by whoever is fastest at it."""
-    return 2 * x.nbytes / min(
-        seconds(peer.copying(peer.array(x, "float32")), peer.wait, budget) for peer in peers.values()
+    return (
+        2
+        * x.nbytes
+        / min(seconds(peer.copying(peer.array(x, "float32")), peer.wait, budget) for peer in peers.values())
     )
 
 

@@ -115,7 +115,9 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "ones": frozenset(ALGORITHMS),
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
-    "small": frozenset(["silu", "silu_gradient", "standardize_gradient", "layer_norm", "rms_norm_gradient", *ALGORITHMS]),
+    "small": frozenset(
+        ["silu", "silu_gradient", "standardize_gradient", "layer_norm", "rms_norm_gradient", *ALGORITHMS]
+    ),
     "huge": frozenset(
         (
             "mean var std matmul linear log_softmax softmax_gradient cross_entropy cross_entropy_gradient nll_loss "
@@ -133,8 +135,8 @@ OPEN: Final[dict[str, frozenset[str]]] = {
 
 Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities,
 and shifts by more bits than there are; sums of NaN and infinities with 0 between them; sums, powers and products that
-leave the dtype's range on the way, or cancel; positions in what is not sorted; what the algorithms of linear algebra and Fourier
-transforms make of NaN, of what overflows, of singular and defective matrices.
+leave the dtype's range on the way, or cancel; positions in what is not sorted; what the algorithms of linear algebra
+and Fourier transforms make of NaN, of what overflows, of singular and defective matrices.
 """
 
 

@@ -50,9 +50,7 @@ class Reductions:
 
         return kernel
 
-    def columns(
-        self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0
-    ) -> Any:
+    def columns(self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0) -> Any:
         """Of the columns of a (rows, columns) matrix, in one launch or two."""
         launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
         if launch.bands > 1:
