@@ -120,7 +120,7 @@ class CuPyRuntime:
         return launch
 
     def compiled(self, source: str) -> Any:
-        """A module for the current device. CuPy itself compiles with ``-ftz=true``, which makes small numbers 0."""
+        """A module for the current device. CuPy's own way to one has ``-ftz=true``: small numbers become 0."""
         compiler = self.cupy.cuda.compiler
         capability = self.cupy.cuda.Device().compute_capability
         facts = source, OPTIONS, capability, self.cupy.__version__, self.cupy.cuda.nvrtc.getVersion()

@@ -77,7 +77,7 @@ def test_contiguous_operands_become_one_axis_of_packs() -> None:
     found = geometry.elementwise("Add", "float32", "NEITHER", (same, same))
     assert found is not None
     assert found.walk == geometry.Walk("int", 4, 24, (6,), ((4,), (4,)), (4, 4))
-    assert found.unit.arguments == ("Add", "float", "NEITHER", "int", "1", "4", "4", "4")
+    assert found.unit.arguments == ("Add", "float", "float", "NEITHER", "int", "1", "4", "4", "4")
 
 
 def test_a_bias_is_read_in_packs_and_a_column_once_per_pack() -> None:

@@ -40,8 +40,9 @@ def table(version: int, asked: list[str]) -> dict[str, linalg.Kernel]:
     own = SimpleNamespace(**(names | {"solve": solve, "eig": eig, "eigvals": eigvals}))
     cuda = SimpleNamespace(get_local_runtime_version=lambda: version)
     xp = SimpleNamespace(
-        linalg=own, cuda=cuda, broadcast_to=np.broadcast_to, result_type=np.result_type, complex64=np.complex64
-    )
+        linalg=own, cuda=cuda, broadcast_to=np.broadcast_to, result_type=np.result_type, complex64=np.complex64,
+        zeros=np.zeros,
+    )  # fmt: skip
     return linalg.table(xp, errstate)
 
 

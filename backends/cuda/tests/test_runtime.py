@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,14 +31,20 @@ class CPointer:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A runtime on a CuPy that writes down what it is asked for."""
-    found = SimpleNamespace(kernels=[], launches=[], products=[])
+    found = SimpleNamespace(compiled=[], loaded=[], launches=[], products=[], folder=tmp_path)
 
-    class RawKernel:
-        def __init__(self, code: str, name: str, options: tuple[str, ...]) -> None:
-            found.kernels.append((code, name, options))
-            self.kernel = lambda *arguments: found.launches.append(arguments)
+    class Module:
+        def load(self, binary: bytes) -> None:
+            found.loaded.append(binary)
+
+        def get_function(self, name: str) -> Any:
+            return lambda *arguments: found.launches.append((name, *arguments))
+
+    def compile_using_nvrtc(code: str, options: tuple[str, ...], capability: str) -> tuple[bytes, None]:
+        found.compiled.append((code, options, capability))
+        return b"machine code", None
 
     def writes_down(parameters: str) -> Any:
         return lambda *given: found.products.append(dict(zip(parameters.split(), given, strict=True)))
@@ -46,10 +53,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setitem(sys.modules, "cupy_backends", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", SimpleNamespace(cublas=cublas))
-    cuda = SimpleNamespace(
-        function=SimpleNamespace(CPointer=CPointer), device=SimpleNamespace(get_cublas_handle=lambda: 7)
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    found.cupy = SimpleNamespace(
+        __version__="14.2.0",
+        ndarray=np.ndarray,
+        cuda=SimpleNamespace(
+            function=SimpleNamespace(CPointer=CPointer, Module=Module),
+            device=SimpleNamespace(get_cublas_handle=lambda: 7),
+            compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc),
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 2)),
+            Device=lambda: SimpleNamespace(compute_capability="90"),
+        ),
     )
-    found.runtime = CuPyRuntime(SimpleNamespace(RawKernel=RawKernel, cuda=cuda, ndarray=np.ndarray))
+    found.runtime = CuPyRuntime(found.cupy)
     return found
 
 
@@ -61,8 +77,32 @@ def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamesp
     unit = Unit("marked", (), 256)
     for _ in range(2):
         asked.runtime.bind(unit)((3, 1), (1, 2))
-    assert asked.kernels == [(units.text(unit), "kernel", OPTIONS)]
-    assert asked.launches == [((3, 1), (256,), (1, 2))] * 2
+    assert asked.compiled == [(units.text(unit), OPTIONS, "90")]
+    assert asked.launches == [("kernel", (3, 1), (256,), (1, 2))] * 2
+
+
+def test_what_is_compiled_stays_on_disk_and_what_is_cut_off_there_is_not_taken(asked: SimpleNamespace) -> None:
+    unit = Unit("marked", (), 256)
+    for _ in range(2):
+        CuPyRuntime(asked.cupy).bind(unit)
+    assert len(asked.compiled) == 1
+    assert asked.loaded == [b"machine code"] * 2
+    (kept,) = asked.folder.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1])
+    CuPyRuntime(asked.cupy).bind(unit)
+    assert len(asked.compiled) == 2
+    asked.cupy.cuda.nvrtc.getVersion = lambda: (13, 3)
+    CuPyRuntime(asked.cupy).bind(unit)
+    assert len(asked.compiled) == 3
+
+
+def test_a_folder_that_nobody_can_write_to_is_no_obstacle(
+    asked: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(asked.folder / "file" / "below"))
+    (asked.folder / "file").write_text("")
+    CuPyRuntime(asked.cupy).bind(Unit("marked", (), 256))
+    assert asked.loaded == [b"machine code"]
 
 
 def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None:
