@@ -227,7 +227,7 @@ class Trace(Recorder):
         try:
             out = f(*args, **kwargs)
         except (GraphError, TraceError) as error:
-            raise with_line(error)
+            raise with_line(error) from None
         except DeviceMismatch as error:
             if len(error.devices) == 1:
                 raise TraceError(unseen("an operation") + where()) from error
