@@ -39,6 +39,18 @@ def where() -> str:
     return f" (in {frame.f_code.co_filename}, line {frame.f_lineno})" if frame is not None else ""
 
 
+def with_line(error: Exception) -> Exception:
+    """An error that was raised inside a traced function, with the user's line in its sentence."""
+    line, trace = "", error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(ROOM):
+            line = f" (in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    if line and ", line " not in str(error):
+        error.args = (f"{error}{line}",)
+    return error
+
+
 class Traced:
     """A handle of the device, and which value of the program it is."""
 
@@ -230,4 +242,4 @@ def _refuse_shapes(name: str, *operands: Any, **params: Any) -> Any:
     )
 
 
-__all__ = ["Recorder", "Traced", "TracedTable", "unseen", "where"]
+__all__ = ["Recorder", "Traced", "TracedTable", "unseen", "where", "with_line"]

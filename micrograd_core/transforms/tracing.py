@@ -17,12 +17,12 @@ from micrograd_core.device import default_device
 from micrograd_core.engine.array import Storage
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.sweep import sweep
-from micrograd_core.errors import DeviceMismatch, TraceError
+from micrograd_core.errors import DeviceMismatch, GraphError, TraceError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import generators, programs
 from micrograd_core.random import Generator, default_generator
 from micrograd_core.tables.host import Host, HostNumber, Position
-from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where
+from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where, with_line
 from micrograd_core.transforms.closures import PLAIN, Reach, same
 from micrograd_core.transforms.foreign_random import Streams
 
@@ -226,6 +226,8 @@ class Trace(Recorder):
         programs.set(self)
         try:
             out = f(*args, **kwargs)
+        except (GraphError, TraceError) as error:
+            raise with_line(error) from None
         except DeviceMismatch as error:
             if len(error.devices) == 1:
                 raise TraceError(unseen("an operation") + where()) from error

@@ -722,3 +722,68 @@ def test_what_an_optimiser_kept_before_a_call_stays_as_it_was() -> None:
     assert [state["step"] for state in rule.state] == [4]
     for state, was in zip(before, held, strict=True):
         assert all(state[name] is was[name] for name in was)
+
+
+# ── gradients of what is returned ────────────────────────────────────────────────────────────────────────────
+
+
+def spun(x: Any, y: Any) -> Any:
+    return x * x * (1 + 2j) + mg.conj(x) * y
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_of_complex_results_are_those_without_jit(create_graph: bool) -> None:
+    def gradients(f: Any) -> list[Any]:
+        x = Tensor([1.0 + 2.0j, -0.5 + 0.25j], dtype="complex128")
+        y = Tensor([0.5 - 1.5j, 2.0 + 1.0j], dtype="complex128")
+        mg.real(f(x, y) * (0.5 - 3j)).sum().backward(create_graph=create_graph)
+        return [x.grad.tolist(), y.grad.tolist()]
+
+    found, expected = gradients(jit(spun)), gradients(spun)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert abs(np.imag(expected)).min() > 0.1, "a conjugate shows"
+
+
+def test_second_gradients_of_complex_results_are_those_without_jit() -> None:
+    def gradients(f: Any) -> list[Any]:
+        x = Tensor([1.0 + 2.0j, -0.5 + 0.25j], dtype="complex128")
+        y = Tensor([0.5 - 1.5j, 2.0 + 1.0j], dtype="complex128")
+        mg.real(f(x, y) * f(x, y) * (0.5 - 3j)).sum().backward(create_graph=True)
+        first, x.grad = x.grad, None
+        mg.imag(first * first * (2 + 1j)).sum().backward()
+        return [first.tolist(), x.grad.tolist(), y.grad.tolist()]
+
+    np.testing.assert_allclose(gradients(jit(spun)), gradients(spun), rtol=1e-12)
+
+
+def test_a_gradient_that_is_recorded_leads_on_to_every_argument() -> None:
+    def gradients(f: Any) -> list[Any]:
+        x, y = (Tensor(numbers, dtype="float64") for numbers in ([0.3, -1.2, 2.0], [1.5, 0.5, -0.7]))
+        a, b = f(x, y)
+        (a * mg.sin(b)).sum().backward(create_graph=True)
+        dx, dy, x.grad, y.grad = x.grad, y.grad, None, None
+        (dx * dx + mg.cos(dy) * x).sum().backward()
+        return [dx.tolist(), dy.tolist(), x.grad.tolist(), y.grad.tolist()]
+
+    def two(x: Any, y: Any) -> Any:
+        return x * mg.exp(y), x**3 * y
+
+    np.testing.assert_allclose(gradients(jit(two)), gradients(two), rtol=1e-12)
+
+
+def test_views_of_memory_that_a_tensor_was_given_as_its_data_see_writes() -> None:
+    def scene(wrap: Any) -> list[Any]:
+        base = mg.zeros((4,))
+        early = base[:2]
+        base.data = mg.zeros((4,))
+        view = base[1:3]
+
+        @wrap
+        def fill(x: Any) -> Any:
+            view[...] = view * 2.0 + x[1:3]
+            return base * 1.0, view + early.sum()
+
+        found = [[each.tolist() for each in fill(mg.asarray([1.0, 2.0, 3.0, 4.0]))] for _ in range(3)]
+        return [found, base.tolist(), view.tolist(), early.tolist()]
+
+    assert scene(jit) == scene(lambda f: f)
