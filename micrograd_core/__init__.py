@@ -11,6 +11,7 @@ from typing import Any
 
 from micrograd_core import errors
 from micrograd_core.array import creation, functions, namespace
+from micrograd_core.array.elsewhere import PACKAGE
 from micrograd_core.array.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
 from micrograd_core.array.operators import VERSION
 from micrograd_core.array.tensor import Tensor, shares_memory
@@ -78,7 +79,8 @@ def __getattr__(name: str) -> Any:
     if name in MODULES:
         return import_module(f"micrograd_core.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}")
+        advice = PACKAGE.get(name)
+        raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}" + (f": {advice}" if advice else ""))
     globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
     return globals()[name]
 

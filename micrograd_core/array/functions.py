@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
@@ -218,13 +218,16 @@ def linear(x: Any, weight: Any, bias: Any = None, /) -> Tensor:
     return apply(TABLE["linear"], (asarray(x), weight, 0.0 if bias is None else bias))
 
 
-def both_spellings(function: Callable[..., Any]) -> Callable[..., Any]:
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def both_spellings(function: Function) -> Function:
     """The function, which takes `dim` and `keepdim` for `axis` and `keepdims` too."""
 
     def either(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **(respelled(function.__name__, kwargs) if kwargs else kwargs))
 
-    return wraps(function)(either)
+    return wraps(function)(either)  # type: ignore[return-value]
 
 
 # ── bools and numbers, where NumPy takes either ──────────────────────────────────────────────────────────────
@@ -276,7 +279,7 @@ def _of_one_axis(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-for name in ("softmax", "log_softmax", "sort", "argsort"):
+for name in ("softmax", "log_softmax"):
     FUNCTIONS[name] = _of_one_axis(FUNCTIONS[name])
 for name, op in TABLE.items():
     if op.kind == "elementwise" and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from micrograd_core.array.elsewhere import ELSEWHERE
 from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
@@ -454,47 +455,6 @@ NUMPY: Final = {
     "true_divide": "divide", "mod": "remainder",
 }  # fmt: skip
 """NumPy's names of operations that the standard calls otherwise."""
-
-ELSEWHERE: Final = {
-    "sort": "use mg.sort(x) for the values, and mg.argsort(x) for where they were",
-    "repeat": "PyTorch's x.repeat(2, 3) is x.tile((2, 3)); NumPy's x.repeat(2) is x.repeat_interleave(2)",
-    "unique": "use mg.unique_values(x), or mg.unique_all(x)",
-    "index_put_": "write x[indices] = values",
-    "index_add": "use mg.index_add(x, index, source, axis=dim)",
-    "addmm": "write b + x @ y",
-    "baddbmm": "write b + x @ y",
-    "addcmul": "write x + value * y * z",
-    "addcdiv": "write x + value * y / z",
-    "equal": "write x == y, element by element, or bool((x == y).all())",
-    "nanmean": "write mg.where(mg.isnan(x), 0, x).sum() / (~mg.isnan(x)).sum()",
-    "nansum": "write mg.where(mg.isnan(x), 0, x).sum()",
-    "retain_grad": "use x.register_hook(print), or mg.grad(f)(x)",
-    "grad_fn": "use x.is_leaf; mg.draw(x) draws what it was computed by",
-    "is_sparse": "there are no sparse tensors",
-    "to_sparse": "there are no sparse tensors",
-    "data_ptr": "memory is the device's; use x.__dlpack__()",
-    "storage": "memory is the device's; use mg.shares_memory(x, y)",
-    "untyped_storage": "memory is the device's; use mg.shares_memory(x, y)",
-    "pin_memory": "leave it out: the host's memory is not pinned",
-    "share_memory_": "leave it out: processes share no tensors",
-    "stride": "use x.strides",
-    "get_device": "use x.device",
-    "normal_": "write x[...] = mg.random.normal(x.shape)",
-    "uniform_": "write x[...] = mg.random.uniform(x.shape)",
-    "random_": "write x[...] = mg.random.randint(x.shape, low, high)",
-    "multinomial": "compare mg.random.uniform(shape) with p.cumsum(-1)",
-    "apply_": "write the function over tensors, or mg.vmap(f)(x)",
-    "map_": "write the function over tensors, or mg.vmap(f)(x, y)",
-    "unfold": "use micrograd_core.nn.functional.unfold",
-    "std_mean": "use x.std() and x.mean()",
-    "var_mean": "use x.var() and x.mean()",
-    "svd": "use mg.linalg.svd(x)",
-    "inverse": "use mg.linalg.inv(x)",
-    "det": "use mg.linalg.det(x)",
-    "cholesky": "use mg.linalg.cholesky(x)",
-    "qr": "use mg.linalg.qr(x)",
-}
-"""Names that PyTorch's tensors have, and what to use in their place."""
 
 for _name, _instead in ELSEWHERE.items():
     setattr(Methods, _name, Elsewhere(_name, _instead))

@@ -264,6 +264,7 @@ LISTS = {
     "adapters/array_api.py": "how libraries spell functions, and which of theirs hand back their operand",
     "adapters/integers.py": "what the host computes in the place of a flat device",
     "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
+    "array/methods.py": "the operators of a tensor that NumPy's functions stand for",
     "compiler/assembly.py": "which primitives of a nest take longer than a look into memory",
     "compiler/nests.py": "how a nest shows its primitives",
     "compiler/passes.py": "the primitives of nests, and what is better left to a kernel",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 LARGE = 8  # from where on the series of Stirling has the digits of float64
-BERNOULLI = [
-    Fraction(*each)
-    for each in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798))
-]
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 """The second, fourth, sixth … of Bernoulli's numbers (DLMF 24.2)."""
 
 
@@ -61,7 +57,7 @@ def _lgamma(k: Table, x: Any) -> Any:
     for i in range(1, LARGE):
         product = k.multiply(product, k.add(low, i))
     inverse = k.divide(1, large)
-    series = [float(b / (2 * n * (2 * n - 1))) for n, b in enumerate(BERNOULLI, 1)]
+    series = [b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1)]
     tail = k.multiply(inverse, _horner(k, k.multiply(inverse, inverse), series))
     # infinity less infinity would be NaN
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
@@ -92,7 +88,7 @@ def _digamma(k: Table, x: Any) -> Any:
     for i in range(1, LARGE):
         total = k.add(total, k.divide(1, k.add(low, i)))
     square = k.multiply(inverse, inverse)
-    series = [float(-b / (2 * n)) for n, b in enumerate(BERNOULLI, 1)]
+    series = [-b / (2 * n) for n, b in enumerate(BERNOULLI, 1)]
     tail = k.multiply(square, _horner(k, square, series))
     above = k.add(k.subtract(k.log(large), k.multiply(inverse, 0.5)), tail)
     above = k.subtract(above, k.where(small, total, 0))
@@ -116,7 +112,7 @@ def _polygamma(k: Table, x: Any, *, n: int) -> Any:
     series, factor = [], float(order)  # order (order + 1) … (order + 2 m - 2) / (2 m)!
     for m, b in enumerate(BERNOULLI, 1):
         factor = factor if m == 1 else factor * (order + 2 * m - 3) * (order + 2 * m - 2)
-        series.append(float(b) * factor / math.factorial(2 * m))
+        series.append(b * factor / math.factorial(2 * m))
     square = k.multiply(inverse, inverse)
     inner = k.add(k.multiply(square, _horner(k, square, series)), k.add(k.multiply(inverse, 0.5), 1 / n))
     above = k.add(k.multiply(k.pow(inverse, float(n)), inner), k.where(small, total, 0))
@@ -151,7 +147,7 @@ def _erfinv(k: Table, x: Any) -> Any:
         step = k.multiply(k.multiply(k.subtract(k.erfc(y), rest), k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
         step = k.where(k.less(z, 0.5), _near(k, y, z), step)
         y = k.add(y, k.divide(step, k.subtract(1, k.multiply(y, step))))
-    y = k.where(inside, y, k.where(k.equal(size, 1), math.inf, math.nan))
+    y = k.where(k.equal(size, 1), math.inf, k.where(inside, y, math.nan))
     return k.where(k.less(x, 0), k.negative(y), y)
 
 
