@@ -364,7 +364,9 @@ TABLE = (
             perceptron,
             batch_and_parameters(batch, 784, 512, 256, 10),
             optimizer=optimizer,
-            tolerance=1e-3,  # Adam divides by the size of gradients: the rounding of the smallest shows
+            # Adam divides by the size of gradients, so that the rounding of the smallest shows; and of half a million
+            # activations one may be so near 0 that it is rounded to the other side.
+            tolerance=1e-3 if batch == 128 else 1e-2,
         )
         for suffix, batch in (("", 128), ("-large", 1024))
         for optimizer, title in OPTIMIZERS
