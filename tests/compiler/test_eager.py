@@ -82,7 +82,7 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
     many = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
     compared = 0
     for i, (n, dtype, kind) in enumerate(product(LENGTHS, eager.FLOATS, KINDS)):
-        if not many and (i + len(name)) % 11:
+        if not many and (i + len(name)) % 17:
             continue
         shape = (int(rng.integers(1, 40)), n)
         for full, vectors, params in calls(name, shape):
@@ -104,7 +104,7 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
                 near = np.isclose(x, y, rtol=0, atol=tolerance(y, dtype, kind), equal_nan=True)
                 assert near.all(), (name, shape, kind, params, x[~near][:4], y[~near][:4])
             compared += 1
-    assert compared >= 5
+    assert compared >= 3
 
 
 def found_in(name: str) -> Any:
