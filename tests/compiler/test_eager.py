@@ -191,10 +191,10 @@ def test_small_arrays_load_no_compiler(tmp_path: Path) -> None:
 import sys
 import numpy as np
 import micrograd_core as mg
-x = mg.Tensor(np.ones((4, 8), "float32"), requires_grad=True)
+x = mg.Tensor(np.ones((100, 100), "float32"), requires_grad=True)
 mg.gelu(mg.softmax(mg.layer_norm(x))).sum().backward()
 print("llvmlite" in sys.modules)
-mg.gelu(mg.asarray(np.ones((64, 64), "float32")))
+mg.gelu(mg.asarray(np.ones((128, 128), "float32")))
 print("llvmlite" in sys.modules)
 """
     environment = os.environ | {"MICROGRAD_CACHE": str(tmp_path)}
