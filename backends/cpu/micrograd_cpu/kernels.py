@@ -19,6 +19,7 @@ from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import COMPOSED, NETWORKS
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
+from micrograd_cpu.products import matmul
 
 Shape = tuple[int, ...]
 
@@ -78,11 +79,6 @@ def floor_divide(x: Any, y: Any) -> Any:
 def clip(x: Any, low: Any, high: Any) -> Any:
     """NaN wherever one of the three is; NumPy's converts scalars slowly."""
     return np.minimum(np.maximum(x, low), high)
-
-
-def matmul(x: Any, y: Any) -> Any:
-    """``ndarray.dot`` has less overhead where it means the same."""
-    return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:

@@ -256,11 +256,11 @@ class Printer(Loops):
         """An element, a row, or a tile of rows."""
         kept, nest = self.nest.kept, self.nest
         if nest.reduced and not self.tile:
-            self.counters = [*self.unravelled(counter, list(map(self.size, kept))), *["0"] * len(nest.reduced)]
+            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
             self.parts()
         elif nest.reduced:
             count = self.times(kept[-1], self.tile)
-            *outer, tile = self.unravelled(counter, [*map(self.size, kept[:-1]), count])
+            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
             first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
             left = self.emit(f"sub nsw i64 {self.size(kept[-1])}, {first}")
             lanes = self.intrinsic("smin", "i64", left, str(self.tile))
@@ -271,7 +271,7 @@ class Printer(Loops):
             self.counters = [counter] * len(kept)
             self.line_by_line(nest.parts[0].lines)
         else:
-            outer = self.unravelled(counter, list(map(self.size, kept[:-1])))
+            outer = self.unravelled(counter, kept[:-1])
 
             def along(last: str) -> None:
                 self.counters = [*outer, last]
@@ -287,16 +287,14 @@ class Printer(Loops):
             return str(-(-length // step))
         return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {text}, {step - 1}')}, {step}")
 
-    def unravelled(self, counter: str, lengths: Sequence[str]) -> list[str]:
+    def unravelled(self, counter: str, lengths: Sequence[int | str]) -> list[str]:
         """The counters of several axes from that of all."""
         found: list[str] = []
-        for i, length in enumerate(reversed(lengths)):
-            if i == len(lengths) - 1:
-                found.append(counter)
-            else:
-                found.append(self.emit(f"urem i64 {counter}, {length}"))
-                counter = self.emit(f"udiv i64 {counter}, {length}")
-        return found[::-1]
+        for each in reversed(lengths[1:]):
+            length = each if isinstance(each, str) else self.size(each)
+            found.append(self.emit(f"urem i64 {counter}, {length}"))
+            counter = self.emit(f"udiv i64 {counter}, {length}")
+        return [*found, counter][::-1] if lengths else []
 
     def parts(self) -> None:
         """What happens in a row, or in a tile of rows."""

@@ -1,0 +1,84 @@
+"""Matrix products: NumPy's, of which those that are too small to share get one thread of OpenBLAS.
+
+Two threads wait for each other at the end of each product. Where another program has one of the cores that takes a
+slice of the scheduler's time, thousands of times as long as a small product. So for as long as small ones are computed
+OpenBLAS is told to use one thread, and then what it was told before. NumPy with another library is left as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+TINY: Final = 512
+"""Elements of the first operand below which nothing is looked at."""
+ALONE: Final = (1 << 18, 1 << 20)
+"""Multiplications between which one thread computes a product: for fewer OpenBLAS itself takes one."""
+SPELLINGS: Final = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
+
+
+class Alone:
+    """Computes products with one thread of OpenBLAS, in however many threads of Python."""
+
+    def __init__(self, told: Callable[[], int], tell: Callable[[int], None]) -> None:
+        self.told, self.tell = told, tell
+        self.lock = threading.Lock()
+        self.inside, self.before = 0, 1
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def __call__(self, product: Callable[[Any], Any], y: Any) -> Any:
+        """``product(y)``; who comes first tells OpenBLAS, and who leaves last tells it what it was told before."""
+        with self.lock:
+            if not self.inside:
+                self.before = self.told()
+                if self.before > 1:
+                    self.tell(1)
+            self.inside += 1
+        try:
+            return product(y)
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if not self.inside and self.before > 1:
+                    self.tell(self.before)
+
+    def forget(self) -> None:
+        """In a forked child, in which none of the other threads goes on."""
+        self.lock = threading.Lock()
+        if self.inside and self.before > 1:
+            self.tell(self.before)
+        self.inside = 0
+
+
+@cache
+def alone() -> Alone | None:
+    """For OpenBLAS; ``None`` where NumPy's products are another library's."""
+    try:
+        # Which has the symbols of what it is linked to, but on Windows.
+        library = ctypes.PyDLL(str(import_module("numpy._core._multiarray_umath").__file__))
+    except (ImportError, OSError):
+        return None
+    for each in SPELLINGS:
+        if hasattr(library, each.format("set_num_threads")):
+            told, tell = (getattr(library, each.format(f"{verb}_num_threads")) for verb in ("get", "set"))
+            told.argtypes, tell.argtypes, tell.restype = [], [ctypes.c_int], None
+            return Alone(told, tell)
+    return None
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """``ndarray.dot`` has less overhead where it means the same."""
+    if x.size < TINY or x.ndim < 2 or y.ndim < 2:
+        return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
+    product = x.dot if x.ndim == 2 == y.ndim else partial(np.matmul, x)
+    if ALONE[0] < x.shape[-1] * x.shape[-2] * y.shape[-1] <= ALONE[1] and (single := alone()) is not None:
+        return single(product, y)
+    return product(y)
