@@ -15,9 +15,9 @@ from typing import Any, Final
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
-from micrograd_core.dtypes import bool_
+from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
-from micrograd_core.layout import broadcast_shapes
+from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.core import matmul
 from micrograd_core.ops.linalg import matrices, products
@@ -69,6 +69,9 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
         if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
+        if name == "scatter" and primitive("where", operands[::-1]):
+            k.kept = lambda name, operands: True
+            return _placed(k, operands, step.params["key"], types[0].shape)
         if name in WHOLE and not calls:
             return None
 
@@ -87,6 +90,22 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
         return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
 
     return rewritten(program, rule)
+
+
+def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape) -> Any:
+    """A write at one place of an axis, and all of others, as a choice by counters, which fuses with what comes next."""
+    x, values = operands
+    counters = [(axis, each) for axis, (each, n) in enumerate(zip(key, shape, strict=True)) if each != slice(0, n, 1)]
+    if not isinstance(values, Written) or not counters or any(isinstance(each, slice) for _, each in counters):
+        return None
+    chosen: Any = None
+    for axis, place in counters:
+        along = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        counter = k.broadcast_to(k.reshape(k.arange(shape[axis], dtype=int64), shape=along), shape=shape)
+        here = k.equal(counter, place)
+        chosen = here if chosen is None else k.bitwise_and(chosen, here)
+    whole = k.broadcast_to(k.expand_dims(values, axis=tuple(axis for axis, _ in counters)), shape=shape)
+    return k.where(chosen, whole, x)
 
 
 def simplify(program: Program) -> Program:

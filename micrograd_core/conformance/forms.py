@@ -116,11 +116,11 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
     "small": frozenset(["silu", "silu_gradient", "standardize_gradient", *ALGORITHMS]),
-    "huge": frozenset([
-        *"mean avg_pool1d avg_pool2d var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split(),
-        *(name for name in TABLE if name.startswith("conv")),
-        *ALGORITHMS,
-    ]),
+    "huge": frozenset(
+        [name for name in TABLE if name.startswith(("conv", "avg_pool"))]
+        + "mean var std matmul linear log_softmax cross_entropy cross_entropy_gradient nll_loss".split()
+        + ALGORITHMS
+    ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     TWICE: frozenset({"cross_entropy_gradient"}),
     "tiled": frozenset(ALGORITHMS),

@@ -116,6 +116,22 @@ def test_a_step_that_changes_nothing_goes(step: Step, dtype: DType, same: bool) 
         np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
+@pytest.mark.parametrize("key", [
+    (slice(0, 3, 1), 2), (1, 2), (0, slice(0, 4, 1)), (slice(0, 3, 1), slice(0, 4, 1)), (slice(1, 2, 1), 1),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [float32, int32, bool_])
+def test_a_write_at_one_place_is_a_choice(key: Any, dtype: DType) -> None:
+    x = np.arange(12).reshape(3, 4).astype(dtype.name)
+    values = np.asarray(x[key] + np.ones((), dtype.name), order="C")
+    types = Outline((3, 4), dtype), Outline(values.shape, dtype)
+    program = traced(Step("scatter", (Ref(0), Ref(1)), {"key": key}), types=types)
+    found = expand(program)
+    whole = all(isinstance(each, slice) for each in key)
+    assert (steps(found) == steps(program)) == (whole or any(each == slice(1, 2, 1) for each in key))
+    (expected,), (numbers,) = run(program, x, values), run(found, x, values)
+    assert np.array_equal(numbers, expected)
+
+
 def test_what_is_undone_goes() -> None:
     twice = traced(Step("negative", (Ref(0),), {}), Step("negative", (Ref(1),), {}))
     assert simplify(twice).steps == ()

@@ -29,7 +29,7 @@ class Code(Loops):
         super().__init__()
         self.type, self.width, self.vector = type, width, f"<{width} x {type}>"
 
-    def function(self, head: str, arguments: Sequence[str]) -> str:
+    def whole(self, head: str, arguments: Sequence[str]) -> str:
         """The whole."""
         body = "\n".join([*self.allocas, *self.lines])
         return f"define {head}({', '.join(arguments)}) nounwind {{\nentry:\n{body}\n  ret void\n}}"
@@ -156,7 +156,7 @@ def _copy(c: Code) -> str:
 
     c.loop("0", "%channels", lambda channel: c.loop("0", "%rows", lambda counter: row(channel, counter)))
     sizes = "to_channel to_row to_step from_channel from_row from_step channels rows columns".split()
-    return c.function(
+    return c.whole(
         "internal void @copy", ["ptr noalias %to", "ptr noalias readonly %from", *[f"i64 %{n}" for n in sizes]]
     )
 
@@ -187,7 +187,7 @@ def _products(c: Code) -> str:
     c.by_size("%channels", "%wide", tile)
     pointers = [f"ptr noalias readonly %{n}" for n in ("image", "offsets", "weight", "bias")]
     sizes = [f"i64 %{n}" for n in ("seen", "length", "channels", "wide")]
-    return c.function("internal void @products", ["ptr noalias %to", *pointers, *sizes])
+    return c.whole("internal void @products", ["ptr noalias %to", *pointers, *sizes])
 
 
 def _sums(c: Code) -> str:
@@ -227,7 +227,7 @@ def _sums(c: Code) -> str:
     c.by_size("%channels", "%wide", tile)
     pointers = [f"ptr noalias readonly %{n}" for n in ("image", "offsets", "cotangent")]
     sizes = [f"i64 %{n}" for n in "image_size cotangent_size length images seen channels wide".split()]
-    return c.function("internal void @sums", ["ptr noalias %to", *pointers, *sizes])
+    return c.whole("internal void @sums", ["ptr noalias %to", *pointers, *sizes])
 
 
 def _call(c: Code, name: str, pointers: Sequence[str], sizes: Sequence[str]) -> None:
@@ -287,7 +287,7 @@ def _correlate(c: Code) -> str:
 
     c.loop("%begin", "%end", unit)
     pointers = [f"ptr %{n}" for n in ("sizes", "to", "image", "weight", "bias", "scratch")]
-    return c.function("void @correlate", ["i64 %begin", "i64 %end", *pointers])
+    return c.whole("void @correlate", ["i64 %begin", "i64 %end", *pointers])
 
 
 def _weigh(c: Code) -> str:
@@ -332,7 +332,7 @@ def _weigh(c: Code) -> str:
 
     c.loop("0", groups, group)
     pointers = [f"ptr %{n}" for n in ("sizes", "to", "image", "cotangent", "scratch")]
-    return c.function("void @weigh", ["i64 %begin", "i64 %end", *pointers])
+    return c.whole("void @weigh", ["i64 %begin", "i64 %end", *pointers])
 
 
 def module(type: str, bytes: int) -> str:

@@ -81,8 +81,15 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 
 def matmul(x: Any, y: Any) -> Any:
-    """``ndarray.dot`` has less overhead where it means the same."""
-    return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
+    """``ndarray.dot`` has less overhead where it means the same; many matrices times one are one product."""
+    if y.ndim != 2 or x.ndim < 2:
+        return np.matmul(x, y)
+    if x.ndim == 2:
+        return x.dot(y)
+    if not x.flags.c_contiguous:
+        return np.matmul(x, y)
+    rows = math.prod(x.shape[:-1])
+    return x.reshape(rows, x.shape[-1]).dot(y).reshape(*x.shape[:-1], y.shape[1])
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
