@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from math import copysign
+from math import copysign, prod
 from typing import Any, Final
 
 from micrograd_core.compiler.outlines import Outline
@@ -199,6 +199,30 @@ def _with_numbers(op: str, operands: tuple[Any, ...], numbers: dict[Ref, Any]) -
     return tuple(chosen)
 
 
+LARGE: Final = 500_000
+"""Elements from which on a reduction of everything goes by rows first: threads share rows."""
+ROWS: Final = 16
+"""How many there are at least."""
+
+
+def by_rows(program: Program) -> Program:
+    """A reduction of all of a large array is one of each row, and one of the rows' results."""
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+        if step.op not in REDUCTIONS or prod(operands[0].shape) < LARGE:
+            return None
+        (x,), axis = operands, step.params["axis"]
+        outer = next((i for i in range(1, len(x.shape)) if prod(x.shape[:i]) >= ROWS), 0)
+        everything = tuple(range(len(x.shape)))
+        if not outer or (axis is not None and tuple(sorted(axis)) != everything) or prod(x.shape[outer:]) < ROWS:
+            return None
+        reduce = getattr(k, step.op)
+        rows = reduce(x, axis=everything[outer:], keepdims=True)
+        return reduce(rows, axis=everything, keepdims=step.params["keepdims"])
+
+    return rewritten(program, rule)
+
+
 def apart(program: Program, original: Program) -> Program:
     """Outputs that were memory of their own in `original` are so again: not an input, and not each other."""
     owner = [*range(program.inputs)]
@@ -227,7 +251,7 @@ def _is_view(program: Program, number: int) -> bool:
     return next(TABLE[step.op].view for step, made in program.numbered() if number in made)
 
 
-PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify)
+PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
 
 
 def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device
+from micrograd_core.compiler import passes
 from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.passes import FUSIBLE, apart, constants, expand, optimized, simplify
+from micrograd_core.compiler.passes import FUSIBLE, apart, by_rows, constants, expand, optimized, simplify
 from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
 from micrograd_core.dtypes import DType, bool_, float32, float64, int32
 
@@ -159,6 +161,27 @@ def test_a_tensor_of_one_value_is_a_number() -> None:
     assert steps(constants(program)) == ["bitwise_or(%0, False)"]
 
 
+@pytest.mark.parametrize(("shape", "axis", "rows"), [
+    ((4, 5, 3), None, (4,)), ((2, 10, 3), (2, 1, 0), (2, 10)), ((5, 3, 4), (0, 1), ()), ((60,), None, ()),
+    ((30, 2), None, ()), ((3, 2, 2), None, ()),
+])  # fmt: skip
+@pytest.mark.parametrize(("op", "keepdims"), [("sum", False), ("max", True)])
+def test_a_reduction_of_everything_goes_by_rows(
+    shape: tuple[int, ...], axis: Any, rows: Any, op: str, keepdims: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "LARGE", 60)
+    monkeypatch.setattr(passes, "ROWS", 3)
+    program = traced(Step(op, (Ref(0),), {"axis": axis, "keepdims": keepdims}), types=(Outline(shape, float32),))
+    found = by_rows(program)
+    assert len(found.steps) == (2 if rows else 1)
+    if rows:
+        assert found.types[1].shape == (*rows, *(1,) * (len(shape) - len(rows)))
+    x = np.arange(math.prod(shape), dtype="float32").reshape(shape)
+    (expected,), (numbers,) = run(program, x), run(found, x)
+    assert np.shape(numbers) == np.shape(expected)
+    assert np.array_equal(numbers, expected)
+
+
 def test_outputs_are_memory_of_their_own_where_they_were() -> None:
     program = typed(
         Program(
@@ -209,7 +232,7 @@ def test_programs_are_printed_after_each_pass(
     optimized(traced(Step("silu", (Ref(0),), {})))
     shown = capsys.readouterr().err
     assert [line for line in shown.splitlines() if line.startswith("#")] == [
-        "# as traced", "# expand", "# constants", "# simplify", "# apart",
+        "# as traced", "# expand", "# constants", "# simplify", "# by_rows", "# apart",
     ]  # fmt: skip
     assert "= silu(%0)" in shown
     assert "= exp(" in shown
