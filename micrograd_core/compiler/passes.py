@@ -95,6 +95,8 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
 def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape) -> Any:
     """A write at one place of an axis, and all of others, as a choice by counters, which fuses with what comes next."""
     x, values = operands
+    if len(key) != len(shape) or not all(type(each) in (int, slice) for each in key):
+        return None
     counters = [(axis, each) for axis, (each, n) in enumerate(zip(key, shape, strict=True)) if each != slice(0, n, 1)]
     if not isinstance(values, Written) or not counters or any(isinstance(each, slice) for _, each in counters):
         return None
@@ -104,8 +106,9 @@ def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape
         counter = k.broadcast_to(k.reshape(k.arange(shape[axis], dtype=int64), shape=along), shape=shape)
         here = k.equal(counter, place)
         chosen = here if chosen is None else k.bitwise_and(chosen, here)
-    whole = k.broadcast_to(k.expand_dims(values, axis=tuple(axis for axis, _ in counters)), shape=shape)
-    return k.where(chosen, whole, x)
+    at = tuple(axis for axis, _ in counters)
+    values = k.broadcast_to(values, shape=tuple(n for i, n in enumerate(shape) if i not in at))
+    return k.where(chosen, k.broadcast_to(k.expand_dims(values, axis=at), shape=shape), x)
 
 
 def simplify(program: Program) -> Program:

@@ -120,16 +120,19 @@ def test_a_step_that_changes_nothing_goes(step: Step, dtype: DType, same: bool) 
 
 @pytest.mark.parametrize("key", [
     (slice(0, 3, 1), 2), (1, 2), (0, slice(0, 4, 1)), (slice(0, 3, 1), slice(0, 4, 1)), (slice(1, 2, 1), 1),
+    (None, slice(0, 3, 1), 2),
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", [float32, int32, bool_])
-def test_a_write_at_one_place_is_a_choice(key: Any, dtype: DType) -> None:
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_write_at_one_place_is_a_choice(repeated: bool, key: Any, dtype: DType) -> None:
     x = np.arange(12).reshape(3, 4).astype(dtype.name)
     values = np.asarray(x[key] + np.ones((), dtype.name), order="C")
+    values = values.reshape(-1)[:1].reshape(()) if repeated else values
     types = Outline((3, 4), dtype), Outline(values.shape, dtype)
     program = traced(Step("scatter", (Ref(0), Ref(1)), {"key": key}), types=types)
     found = expand(program)
     whole = all(isinstance(each, slice) for each in key)
-    assert (steps(found) == steps(program)) == (whole or any(each == slice(1, 2, 1) for each in key))
+    assert (steps(found) == steps(program)) == (whole or len(key) > 2 or any(each == slice(1, 2, 1) for each in key))
     (expected,), (numbers,) = run(program, x, values), run(found, x, values)
     assert np.array_equal(numbers, expected)
 
