@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from math import copysign
+from math import copysign, prod
 from typing import Any, Final
 
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
-from micrograd_core.dtypes import bool_
+from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
-from micrograd_core.layout import broadcast_shapes
+from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.core import matmul
 from micrograd_core.ops.linalg import matrices, products
@@ -69,6 +69,9 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
         if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
+        if name == "scatter" and primitive("where", operands[::-1]):
+            k.kept = lambda name, operands: True
+            return _placed(k, operands, step.params["key"], types[0].shape)
         if name in WHOLE and not calls:
             return None
 
@@ -87,6 +90,25 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
         return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
 
     return rewritten(program, rule)
+
+
+def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape) -> Any:
+    """A write at one place of an axis, and all of others, as a choice by counters, which fuses with what comes next."""
+    x, values = operands
+    if len(key) != len(shape) or not all(type(each) in (int, slice) for each in key):
+        return None
+    counters = [(axis, each) for axis, (each, n) in enumerate(zip(key, shape, strict=True)) if each != slice(0, n, 1)]
+    if not isinstance(values, Written) or not counters or any(isinstance(each, slice) for _, each in counters):
+        return None
+    chosen: Any = None
+    for axis, place in counters:
+        along = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        counter = k.broadcast_to(k.reshape(k.arange(shape[axis], dtype=int64), shape=along), shape=shape)
+        here = k.equal(counter, place)
+        chosen = here if chosen is None else k.bitwise_and(chosen, here)
+    at = tuple(axis for axis, _ in counters)
+    values = k.broadcast_to(values, shape=tuple(n for i, n in enumerate(shape) if i not in at))
+    return k.where(chosen, k.broadcast_to(k.expand_dims(values, axis=at), shape=shape), x)
 
 
 def simplify(program: Program) -> Program:
@@ -180,6 +202,30 @@ def _with_numbers(op: str, operands: tuple[Any, ...], numbers: dict[Ref, Any]) -
     return tuple(chosen)
 
 
+LARGE: Final = 500_000
+"""Elements from which on a reduction of everything goes by rows first: threads share rows."""
+ROWS: Final = 16
+"""How many there are at least."""
+
+
+def by_rows(program: Program) -> Program:
+    """A reduction of all of a large array is one of each row, and one of the rows' results."""
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+        if step.op not in REDUCTIONS or prod(operands[0].shape) < LARGE:
+            return None
+        (x,), axis = operands, step.params["axis"]
+        outer = next((i for i in range(1, len(x.shape)) if prod(x.shape[:i]) >= ROWS), 0)
+        everything = tuple(range(len(x.shape)))
+        if not outer or (axis is not None and tuple(sorted(axis)) != everything) or prod(x.shape[outer:]) < ROWS:
+            return None
+        reduce = getattr(k, step.op)
+        rows = reduce(x, axis=everything[outer:], keepdims=True)
+        return reduce(rows, axis=everything, keepdims=step.params["keepdims"])
+
+    return rewritten(program, rule)
+
+
 def apart(program: Program, original: Program) -> Program:
     """Outputs that were memory of their own in `original` are so again: not an input, and not each other."""
     owner = [*range(program.inputs)]
@@ -208,7 +254,7 @@ def _is_view(program: Program, number: int) -> bool:
     return next(TABLE[step.op].view for step, made in program.numbered() if number in made)
 
 
-PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify)
+PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
 
 
 def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:

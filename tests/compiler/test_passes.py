@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device
+from micrograd_core.compiler import passes
 from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.passes import FUSIBLE, apart, constants, expand, optimized, simplify
+from micrograd_core.compiler.passes import FUSIBLE, apart, by_rows, constants, expand, optimized, simplify
 from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
 from micrograd_core.dtypes import DType, bool_, float32, float64, int32
 
@@ -116,6 +118,25 @@ def test_a_step_that_changes_nothing_goes(step: Step, dtype: DType, same: bool) 
         np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
+@pytest.mark.parametrize("key", [
+    (slice(0, 3, 1), 2), (1, 2), (0, slice(0, 4, 1)), (slice(0, 3, 1), slice(0, 4, 1)), (slice(1, 2, 1), 1),
+    (None, slice(0, 3, 1), 2),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [float32, int32, bool_])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_write_at_one_place_is_a_choice(repeated: bool, key: Any, dtype: DType) -> None:
+    x = np.arange(12).reshape(3, 4).astype(dtype.name)
+    values = np.asarray(x[key] + np.ones((), dtype.name), order="C")
+    values = values.reshape(-1)[:1].reshape(()) if repeated else values
+    types = Outline((3, 4), dtype), Outline(values.shape, dtype)
+    program = traced(Step("scatter", (Ref(0), Ref(1)), {"key": key}), types=types)
+    found = expand(program)
+    whole = all(isinstance(each, slice) for each in key)
+    assert (steps(found) == steps(program)) == (whole or len(key) > 2 or any(each == slice(1, 2, 1) for each in key))
+    (expected,), (numbers,) = run(program, x, values), run(found, x, values)
+    assert np.array_equal(numbers, expected)
+
+
 def test_what_is_undone_goes() -> None:
     twice = traced(Step("negative", (Ref(0),), {}), Step("negative", (Ref(1),), {}))
     assert simplify(twice).steps == ()
@@ -141,6 +162,27 @@ def test_a_tensor_of_one_value_is_a_number() -> None:
     no = Step("full", (), {"shape": (), "fill_value": 0, "dtype": bool_})
     program = traced(no, Step("bitwise_or", (Ref(0), Ref(1)), {}), types=(Outline((3,), bool_),))
     assert steps(constants(program)) == ["bitwise_or(%0, False)"]
+
+
+@pytest.mark.parametrize(("shape", "axis", "rows"), [
+    ((4, 5, 3), None, (4,)), ((2, 10, 3), (2, 1, 0), (2, 10)), ((5, 3, 4), (0, 1), ()), ((60,), None, ()),
+    ((30, 2), None, ()), ((3, 2, 2), None, ()),
+])  # fmt: skip
+@pytest.mark.parametrize(("op", "keepdims"), [("sum", False), ("max", True)])
+def test_a_reduction_of_everything_goes_by_rows(
+    shape: tuple[int, ...], axis: Any, rows: Any, op: str, keepdims: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "LARGE", 60)
+    monkeypatch.setattr(passes, "ROWS", 3)
+    program = traced(Step(op, (Ref(0),), {"axis": axis, "keepdims": keepdims}), types=(Outline(shape, float32),))
+    found = by_rows(program)
+    assert len(found.steps) == (2 if rows else 1)
+    if rows:
+        assert found.types[1].shape == (*rows, *(1,) * (len(shape) - len(rows)))
+    x = np.arange(math.prod(shape), dtype="float32").reshape(shape)
+    (expected,), (numbers,) = run(program, x), run(found, x)
+    assert np.shape(numbers) == np.shape(expected)
+    assert np.array_equal(numbers, expected)
 
 
 def test_outputs_are_memory_of_their_own_where_they_were() -> None:
@@ -193,7 +235,7 @@ def test_programs_are_printed_after_each_pass(
     optimized(traced(Step("silu", (Ref(0),), {})))
     shown = capsys.readouterr().err
     assert [line for line in shown.splitlines() if line.startswith("#")] == [
-        "# as traced", "# expand", "# constants", "# simplify", "# apart",
+        "# as traced", "# expand", "# constants", "# simplify", "# by_rows", "# apart",
     ]  # fmt: skip
     assert "= silu(%0)" in shown
     assert "= exp(" in shown

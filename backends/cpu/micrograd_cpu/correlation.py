@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from micrograd_cpu.convolution import FIELDS, PHASE
-from micrograd_cpu.llvm import Loops
 from micrograd_cpu.entries import part
+from micrograd_cpu.llvm import Loops
 
 CHANNELS: Final = 4
 WIDE: Final = 3

@@ -444,6 +444,18 @@ class Printer(Loops):
             return self.rounded(self.emit(f"sitofp i64 {self.size(value)} to {type}"), dtype)
         return self.size(value) if type == "i64" else self.emit(f"trunc i64 {self.size(value)} to {type}")
 
+    def chosen(self, x: Ref | Number) -> str:
+        """An operand of `where`. An infinity is one that LLVM cannot see.
+
+        For a maximum of what a mask chooses, or minus infinity, it would take a branch where the mask is false.
+        """
+        if isinstance(x, Number) and x.dtype.is_floating and math.isinf(x.value):
+            type, infinity = TYPES[x.dtype.name], constant(math.inf, x.dtype)
+            self.declared.add(f"@infinite_{type} = global {type} {infinity}")
+            found = self.emit(f"load {type}, ptr @infinite_{type}")
+            return found if x.value > 0 else self.emit(f"fneg {type} {found}")
+        return self.operand(x)
+
     def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
         """The lines of a part."""
         types = self.nest.types
@@ -452,7 +464,8 @@ class Printer(Loops):
                 self.values[line.result.number] = self.loaded(line)
             elif isinstance(line, Compute):
                 dtypes = [x.dtype if isinstance(x, Number) else types[x.number] for x in line.operands]
-                operands = [self.operand(x) for x in line.operands]
+                operand = self.chosen if line.op == "where" else self.operand
+                operands = [operand(x) for x in line.operands]
                 n = line.result.number
                 self.values[n] = self.compute(line.op, operands, dtypes, types[n])
             elif isinstance(line, Store):

@@ -38,7 +38,8 @@ def _text(window: Window, type: str) -> str:
         code = _over_windows(window, type, body)
         pointers = [f"ptr noalias {'' if each == 'out' else 'readonly '}%{each}" for each in ("sizes", *arrays)]
         texts += [
-            code.whole(f"void @{name}", ["i64 %begin", "i64 %end", *pointers]), part(f"{name}_arrays", name, 1 + len(arrays))
+            code.whole(f"void @{name}", ["i64 %begin", "i64 %end", *pointers]),
+            part(f"{name}_arrays", name, 1 + len(arrays)),
         ]  # fmt: skip
         declared |= code.declared
     return "\n\n".join([*texts, *sorted(declared), APART]) + "\n"

@@ -8,6 +8,7 @@ OpenBLAS is told to use one thread, and then what it was told before. NumPy with
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -75,7 +76,9 @@ def alone() -> Alone | None:
 
 
 def matmul(x: Any, y: Any) -> Any:
-    """``ndarray.dot`` has less overhead where it means the same."""
+    """``ndarray.dot`` has less overhead where it means the same; many matrices times one are one product."""
+    if y.ndim == 2 < x.ndim and x.flags.c_contiguous:
+        return matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
     if x.size < TINY or x.ndim < 2 or y.ndim < 2:
         return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
     product = x.dot if x.ndim == 2 == y.ndim else partial(np.matmul, x)

@@ -9,6 +9,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
+from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.tangents import affine, product
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
         )
 
 
+def _linear(k: Table, x: Any, weight: Any, bias: Any) -> Any:
+    product = k.matmul(x, _swap(k, weight))
+    return product if is_scalar(bias) and bias == 0 else k.add(product, bias)
+
+
 def _linear_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
     return k.matmul(_swap(k, _as_matrix(k, g)), _as_matrix(k, x))
@@ -137,7 +143,7 @@ OPS = (
             lambda k, g, out, x, weight, bias: g,
         ),
         gradient_aliases=(2,),
-        compose=lambda k, x, weight, bias: k.add(k.matmul(x, _swap(k, weight)), bias),
+        compose=_linear,
         samples=(
             Sample(Array((4, 3)), Array((2, 3)), Array((2,))),
             Sample(Array((2, 2, 3)), Array((2, 3)), Array((2,))),
