@@ -24,12 +24,12 @@ from collections.abc import Iterable, Iterator
 from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 import micrograd_core
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.module import Call
-from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops import TABLE, Op, shared
 
 ROOT = Path(micrograd_core.__file__).parent.parent
 HEAD = "# Made by docs/stubs.py from the source and the op table.\n"
@@ -56,6 +56,8 @@ KNOWN = {
 }
 """Where names in annotations come from that have no module of their own."""
 
+SPELLINGS: dict[str, str] = getattr(shared, "SPELLINGS", {})
+"""Other names that arguments may be given by, and their own."""
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 COMPARISONS = "lt le gt ge eq ne".split()
 SIGNS = "neg pos abs invert".split()
@@ -129,6 +131,24 @@ def typed(op: Op, parameters: Iterable[Parameter]) -> list[Parameter]:
     return found
 
 
+def bound(parameters: list[Parameter]) -> list[Parameter]:
+    """The parameters of a method."""
+    alone = parameters and parameters[0].kind is Parameter.POSITIONAL_ONLY
+    return [SELF.replace(kind=Parameter.POSITIONAL_ONLY) if alone else SELF, *parameters]
+
+
+def spelled(parameters: Iterable[Parameter]) -> list[Parameter]:
+    """Parameters with the other spellings of their names, one of which is to be given."""
+    found = list(parameters)
+    names = {each.name: each for each in found}
+    others = [(other, names[own]) for other, own in SPELLINGS.items() if own in names and other not in names]
+    kept = [each.replace(default=...) if each in [own for _, own in others] and each.default is each.empty else each
+            for each in found]  # fmt: skip
+    last = [kept.pop()] if kept and kept[-1].kind is Parameter.VAR_KEYWORD else []
+    more = [own.replace(name=other, kind=Parameter.KEYWORD_ONLY, default=...) for other, own in others]
+    return [*kept, *more, *last]
+
+
 def result(op: Op) -> str:
     """What an operation gives."""
     return "Tensor" if op.parts is None else str(op.parts.__name__)
@@ -136,7 +156,7 @@ def result(op: Op) -> str:
 
 def function(op: Op) -> str:
     """The function of an operation."""
-    return written(typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values()), result(op))
+    return written(spelled(typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values())), result(op))
 
 
 def method(op: Op, running: Any) -> str:
@@ -149,9 +169,10 @@ def method(op: Op, running: Any) -> str:
         if each.kind is each.VAR_KEYWORD:
             parameters += [x for x in list(whole.values())[op.operands :] if x.name not in named]
         else:
-            like = whole.get(each.name, each)
-            parameters.append(each.replace(annotation=like.annotation))
-    return written(parameters, result(op))
+            annotation = str(whole.get(each.name, each).annotation)
+            may = "" if each.default is not None or annotation == "Any" or "None" in annotation else " | None"
+            parameters.append(each.replace(annotation=f"{annotation}{may}"))
+    return written(spelled(parameters), result(op))
 
 
 # ── a module ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,9 +219,12 @@ class Stub:
                 self.imports |= {each.asname or each.name: (home, each.name) for each in names}
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 for each in node.body:
-                    self.take(each)
+                    if not (isinstance(each, ast.FunctionDef) and each.name == "__getattr__"):
+                        self.take(each)
+            case ast.FunctionDef(name="__getattr__"):
+                self.needed = True  # to checkers it would say that any name is there
             case ast.FunctionDef(name=name):
-                if name not in ("__getattr__", "__dir__") and (name in self.public or not name.startswith("_")):
+                if name not in ("__dir__",) and (name in self.public or not name.startswith("_")):
                     self.bound.add(name)
                     self.lines += ["", emptied(node)]
             case ast.ClassDef(name=name) if name in vars(self.module):
@@ -213,6 +237,9 @@ class Stub:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
                 self.bound.add(name)
                 self.lines.append(ast.unparse(node))
+            case ast.Assign(targets=[ast.Name(id=name)]) if get_origin(vars(self.module).get(name)):  # a type
+                self.bound.add(name)
+                self.lines.append(f"{name}: TypeAlias = {ast.unparse(node.value)}")
             case ast.Assign(targets=[ast.Name(id=name)]) if name != "__all__" and name in vars(self.module):
                 value = vars(self.module)[name]
                 if not callable(value) and (name in self.public or not self.public):
@@ -227,14 +254,16 @@ class Stub:
             return
         self.needed = True
         value = getattr(self.module, name)
-        home = getattr(value, "__module__", None)
+        home, decorated = getattr(value, "__module__", None), hasattr(value, "__wrapped__")
         self.bound.add(name)
         if isinstance(value, ModuleType):
             self.imports[name] = (value.__name__.rpartition(".")[0], name)
         elif FUNCTIONS.get(name) is value:
             self.lines += ["", *self.operation(TABLE[name])]
-        elif home and getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value:
+        elif home and getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value and not decorated:
             self.imports[name] = (home, value.__name__)
+        elif inspect.isfunction(value):
+            self.lines += ["", *self.untyped(name, value)]
         else:
             self.lines.append(f"{name}: {of_constant(value)}")
 
@@ -244,6 +273,15 @@ class Stub:
             self.parts[op.parts.__name__] = op.parts
         return [f"def {op.name}{function(op)}:", documented(op.doc)]
 
+    def untyped(self, name: str, value: Any) -> list[str]:
+        """A function that a decorator, or another function, has made."""
+        inner = inspect.unwrap(value)
+        signature = inspect.signature(inner)
+        self.import_annotations(signature, inner)
+        gives = signature.return_annotation
+        text = written(spelled(signature.parameters.values()), "Any" if gives is signature.empty else str(gives))
+        return [f"def {name}{text}: ..."]
+
     # ── classes ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def take_class(self, node: ast.ClassDef, kind: type) -> None:
@@ -252,6 +290,7 @@ class Stub:
             self.needed = True
             self.lines += ["", *of_call(kind)]
             return
+        self.kind = "Value" if node.name == "Value" else "Operators"
         table = {**METHODS.get(node.name, {}), **(operators(node.name) if node.name in CLASSES else {})}
         decorators = [f"@{ast.unparse(each)}" for each in node.decorator_list]
         bases = ", ".join(map(ast.unparse, [*node.bases]))
@@ -278,12 +317,13 @@ class Stub:
                     seen |= {inner.name for inner in each.body if isinstance(inner, ast.FunctionDef)}
         members = {name: value for name, value in vars(kind).items() if name not in seen}
         for name, value in members.items():
-            text = self.member(name, value, table)
+            text = self.member(kind, name, value, table)
             self.needed = self.needed or bool(text)
             body += text
-        self.lines += [f"    {line}" for line in body or ["..."]]
+        inner = shadowed("\n".join(body or ["..."]), set(members) | seen)
+        self.lines += [f"    {line}" for line in inner.splitlines()]
 
-    def member(self, name: str, value: Any, table: dict[str, str]) -> list[str]:
+    def member(self, kind: type, name: str, value: Any, table: dict[str, str]) -> list[str]:
         """What only the running class has."""
         if isinstance(value, property) and inspect.isclass(value.fget):
             self.imports[value.fget.__name__] = (value.fget.__module__, value.fget.__name__)
@@ -292,19 +332,50 @@ class Stub:
             return []
         if name in table:
             return [f"def {name}{table[name]}: ...{override(name)}"]
-        if name in TABLE:
-            if TABLE[name].name in FUNCTIONS and list(inspect.signature(value).parameters)[1:]:
-                return [f"def {name}{method(TABLE[name], value)}: ..."]
-            gives = result(TABLE[name]) if self.module.__name__.startswith("micrograd_core.array") else "Value"
-            return [f"def {name}(self) -> {gives}:", documented(TABLE[name].doc)]
+        own = list(inspect.signature(value).parameters.values())[1:]
+        gives = CLASSES[self.kind][1] if self.kind in CLASSES else "Tensor"
+        if value.__qualname__ == f"{kind.__name__}.{value.__name__}":  # another name of a method
+            signature = inspect.signature(value)
+            self.import_annotations(signature, value)
+            return [f"def {name}{written(bound(own), str(signature.return_annotation))}: ..."]
+        if not own:
+            text = TABLE[name].doc if name in TABLE else value.__doc__ or ""
+            return [f"def {name}(self) -> {gives}:", documented(text)]
+        if name in TABLE and own[0].kind is not Parameter.VAR_POSITIONAL:
+            return [f"def {name}{method(TABLE[name], value)}: ..."]
+        if (
+            own[0].kind is Parameter.VAR_POSITIONAL
+        ):  # the function or the method of that name, with the rest of its arguments
+            return self.forwarded(name, value, gives)
         signature = inspect.signature(value)
-        parameters = [SELF, *list(signature.parameters.values())[1:]]
-        annotations = [each.annotation for each in parameters if each.annotation is not each.empty]
-        for each in [*annotations, signature.return_annotation]:
-            self.import_names(str(each), value)
-        return [f"def {name}{written(parameters, str(signature.return_annotation))}: ..."]
+        self.import_annotations(signature, value)
+        return [f"def {name}{written(bound(own), str(signature.return_annotation))}: ..."]
+
+    def forwarded(self, name: str, value: Any, gives: str) -> list[str]:
+        """A method that hands its arguments on: to the function of the package that it is named after, or a method."""
+        target = value.__name__
+        if target.endswith("_"):  # in place
+            return self.member(micrograd_core.Tensor, name, getattr(micrograd_core.Tensor, target[:-1]), {})
+        behind = getattr(micrograd_core, target)
+        if FUNCTIONS.get(target) is behind:
+            op = TABLE[target]
+            if op.parts is not None:
+                self.parts[op.parts.__name__] = op.parts
+            parameters, gives = typed(op, inspect.signature(behind).parameters.values()), result(op)
+        else:
+            signature = inspect.signature(inspect.unwrap(behind))
+            self.import_annotations(signature, inspect.unwrap(behind))
+            parameters, gives = list(signature.parameters.values()), str(signature.return_annotation)
+        return [f"def {name}{written(bound(spelled(parameters)[1:]), gives)}: ..."]
 
     # ── imports ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def import_annotations(self, signature: inspect.Signature, used_by: Any) -> None:
+        """What the annotations of a function of another module name."""
+        for each in [*signature.parameters.values(), signature]:
+            annotation = each.return_annotation if isinstance(each, inspect.Signature) else each.annotation
+            if annotation is not inspect.Parameter.empty:
+                self.import_names(str(annotation), used_by)
 
     def import_names(self, annotation: str, used_by: Any) -> None:
         """What an annotation of another module names."""

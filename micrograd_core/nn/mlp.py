@@ -308,9 +308,7 @@ class Pass(Block):
         self.found = gradients
         if self.nodes is not None:  # the sweep goes on through what is inside
             pairs = zip(gradients, self.nodes, strict=True)
-            return [
-                None if d is None else g * d for g, x in pairs for d in (x._da, x._db if x._b is not None else None)
-            ]
+            return [None if d is None else g * d for g, x in pairs for d in (x._da, x._db)]
         k, steps = self.kernels, self.steps
         g = upload(k, gradients, (self.width,), self.dtype)
         found = []

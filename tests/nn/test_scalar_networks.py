@@ -261,6 +261,27 @@ def test_a_network_whose_parameters_were_exchanged_opens_into_numbers() -> None:
     assert x[0].grad != 0.0
 
 
+def test_an_opened_layer_has_the_numbers_that_its_device_computed() -> None:
+    layer = Layer(9, 6, generator=random.Random(3), dtype="float32")
+    for y in layer([Value(0.1 * i) for i in range(9)]):
+        (total,) = y._prev
+        assert total.relu().data == y.data
+        assert total.data == float(np.float32(total.data))
+
+
+def test_a_result_that_nobody_looked_at_goes_through_what_was_opened() -> None:
+    found = []
+    for look in (False, True):
+        layer, x = Layer(3, 8, generator=random.Random(1)), [Value(0.5), Value(-1.0), Value(2.0)]
+        outputs = layer(x)
+        if look:
+            assert outputs[0]._prev
+        sum(y * (i + 1.0) for i, y in enumerate(outputs)).backward()
+        assert {y.data > 0 for y in outputs[1:]} == {True, False}
+        found.append([*gradients(layer), *(v.grad for v in x)])
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
 def test_a_hook_cannot_open_what_the_sweep_around_it_is_on_its_way_to() -> None:
     model, x = seeded(2, 1, [1]), Value(1.0)
     y = model([x])

@@ -163,8 +163,9 @@ def test_signatures_are_those_of_the_running_functions() -> None:
     for name, args in found.items():
         exec(f"def f({ast.unparse(bare(args))}): ...", scope)
         ours, theirs = (inspect.signature(f).parameters.values() for f in (scope["f"], getattr(mg, name)))
-        assert [(p.name, p.kind) for p in ours] == [(p.name, p.kind) for p in theirs], name
-        pairs = [(a.default, b.default) for a, b in zip(ours, theirs, strict=True) if a.default is not ...]
+        same = [each for each in ours if each.name not in stubs.SPELLINGS]
+        assert [(p.name, p.kind) for p in same] == [(p.name, p.kind) for p in theirs], name
+        pairs = [(a.default, b.default) for a, b in zip(same, theirs, strict=True) if a.default is not ...]
         assert all(a == b for a, b in pairs), name
 
 
