@@ -23,7 +23,7 @@ FAST = {
     name: getattr(math, name) for name, op in TABLE.items() if op.scalar.startswith(f"{name}(") and hasattr(math, name)
 }
 CONSTANTS = {"inf": math.inf, "nan": math.nan}
-FEW, MANY = 100, 20_000
+FEW, MANY = 100, 100_000
 """Steps between which machine code pays: a call of it takes longer than fewer, and to compile more takes too long."""
 KEPT = 128
 """Programs that are kept, of one function."""

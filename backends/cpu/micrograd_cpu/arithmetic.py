@@ -83,7 +83,7 @@ def arithmetic(
         pointer = entry.load("ptr", entry.load("ptr", "%arguments", 8 * i), entries.DATA)
         for element in range(int(np.prod(shape))):
             entry.do(f"  store double {text(next(outputs))}, ptr {entry.moved(pointer, 8 * element)}")
-    held = library(entry.whole(), ["scalars"])
+    held = library(entry.whole(), ["scalars"], quickly=True)
     types = [(float, None) if shape is None else (np.ndarray, _FLOAT64) for shape in given]
     machine = entries.function(held, "scalars", types)
 
