@@ -140,11 +140,14 @@ class Peers:
                 return a.grad
 
             return run
-        if case not in ("mlp-backward", "mlp-step"):
+        if case not in ("mlp", "mlp-backward", "mlp-step"):
             return None
         random.seed(0)
         model = library.MLP(SIZES[0], list(SIZES[1:]))
         inputs = [library.Value(each) for each in self.x]
+        if case == "mlp":
+            forward = library.jit(lambda x: model(x))
+            return lambda: forward(inputs)
 
         @library.jit
         def step(x: Any, rate: Any) -> Any:

@@ -16,6 +16,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.compiler.builder import INPUT
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.python import name
+from micrograd_core.dtypes import float64
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.ground import trees
@@ -336,7 +337,9 @@ class Traced:
             roots = {row: trace.expression(x) for row, x in enumerate(outputs.values()) if self.results[row]}
             self.reverse = Reverse(trace.k, roots, [trace.known[each] for each in inputs])  # type: ignore[misc]
             wanted += self.reverse.saved
-        self.state = State(trace)
+        self.state = State(trace, self.single > 2)
+        self._inputs_now = [inside for _, inside in self.inputs]
+        self._moving = [(i, at) for i, (at, _) in enumerate(self.inputs) if at is not None]
         positions = (trace.position(x) for x, _ in trace.slopes.values())
         self.takes_gradients = [position for position in positions if position is not None]
         touched = {id(value) for _, value, _, _ in self.state.writes if value is not None}
@@ -363,7 +366,8 @@ class Traced:
             if self.single == 1:
                 return node("jit", found[0], a, found[1])
             if self.single > 2:
-                return node("jit", found[0], Slopes(self._inputs(flat), found[1:]), 0)
+                slopes = found[1:] if len(found) > 2 else memoryview(found[1])  # which machine code has filled
+                return node("jit", found[0], Slopes(self._inputs(flat), slopes), 0)
             at, b = self.inputs[1]
             return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
         return self._assemble(found, flat)
@@ -384,7 +388,10 @@ class Traced:
                 )
 
     def _inputs(self, flat: list[Any]) -> list[Any]:
-        return [inside if at is None else flat[at] for at, inside in self.inputs]
+        inputs = self._inputs_now.copy()
+        for i, at in self._moving:
+            inputs[i] = flat[at]
+        return inputs
 
     def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
         """The results in the shape in which the function returned them."""
@@ -402,8 +409,8 @@ class Traced:
 class State:
     """How the compiled function reads and writes values: as lines of Python, and the names they use."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.k = trace.k
+    def __init__(self, trace: Trace, single: bool) -> None:
+        self.k, self.single = trace.k, single
         self.names: dict[str, Any] = {}
         self._named: dict[int, str] = {}
         assigned = {"_data": trace.written, "_grad": trace.slopes}
@@ -444,6 +451,70 @@ class State:
             else:
                 lines.append(f"{local} = {self._name(what)}.{'_data' if kind == 'data' else '_gradient()'}")
         return lines
+
+    def at_once(self, inputs: list[Ref], width: int) -> Any:
+        """The same for machine code, which takes and gives whole matrices; ``None`` where there are other cells.
+
+        Returns
+        -------
+        tuple
+            The outputs in the order in which the machine gives them, what it takes, what the program reads of that,
+            what it gives, and the lines of Python around it.
+        """
+        given: dict[str, tuple[int, ...] | None] = {}  # by expression: of a matrix the shape
+        reads = list[tuple[int, int]]()
+        for x in inputs:
+            kind, what = self.k.steps[x.number].operands
+            if isinstance(what, Parameter):
+                if what._a.tensor.dtype is not float64:
+                    return None
+                text = f"{self._name(what._a)}.handle_of_{'data' if kind == 'data' else 'slopes'}()"
+                given.setdefault(text, what._a.shape)
+                reads.append(([*given].index(text), what._da))
+                continue
+            if kind in ("argument", "number"):
+                text = f"flat[{what}]" if kind == "number" else f"flat[{what}]._data"
+            elif kind == "argument grad":
+                text = f"flat[{what}]._gradient()"
+            else:
+                text = f"{self._name(what)}.{'_data' if kind == 'data' else '_gradient()'}"
+            given.setdefault(text, None)
+            reads.append(([*given].index(text), 0))
+        matrices = dict[tuple[Matrix, str], dict[int, int]]()
+        loose, assigned = [*range(width)], list[str]()
+        for i, (slot, value, position, _) in enumerate(self.writes, width):
+            if isinstance(value, Parameter):
+                matrices.setdefault((value._a, slot), {})[value._da] = i
+                continue
+            way = "_assign" if slot == "_data" else "_assign_gradient"
+            target = f"{self._name(value)}.{slot} = " if position is None else f"flat[{position}].{way}("
+            at = len(loose) if not self.single else len(loose) - width + 1
+            assigned.append(f"{target}loose[{at}]{')' * (position is not None)}")
+            loose.append(i)
+        together = loose[1:width] if self.single else []
+        loose = [loose[0], *loose[width:]] if self.single else loose
+        shapes: list[tuple[int, ...]] = [(len(loose),)]
+        order = loose
+        for n, ((matrix, slot), cells) in enumerate(matrices.items()):
+            if len(cells) < matrix.width or matrix.tensor.dtype is not float64:
+                return None
+            shapes.append(matrix.shape)
+            order += [cells[i] for i in range(matrix.width)]
+            part = "data" if slot == "_data" else "slopes"
+            assigned.append(f"{self._name(matrix)}.set_handle_of_{part}(m{n})")
+        returned = "loose" if shapes[0] == (width,) else f"loose[:{width}]"
+        if self.single:
+            returned = f"loose[0], m{len(shapes) - 1}"
+            shapes.append((len(together),))
+            order = [*order, *together]
+        lines = [
+            f"found = machine({', '.join(given)})",
+            "if found is None: return otherwise(flat)",
+            f"loose, {''.join(f'm{n}, ' for n in range(len(shapes) - 1))}= found",
+            *assigned,
+            f"return {returned}",
+        ]
+        return order, list(given.values()), reads, shapes, lines
 
     def write(self, texts: list[str]) -> list[str]:
         """Lines that carry out what the function assigned: `texts` is what was `written`."""

@@ -124,6 +124,25 @@ class Matrix(Elements):
             Tensor, upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None
         )
 
+    def handle_of_data(self) -> Any:
+        """The same as the device has it."""
+        return self.tensor._handle
+
+    def set_handle_of_data(self, handle: Any) -> None:
+        """Replace it."""
+        self.tensor._handle, self.tensor._storage = handle, None
+
+    def handle_of_slopes(self) -> Any:
+        """The gradient, likewise; zeros where there is none."""
+        grad, tensor = self.tensor.grad, self.tensor
+        zeros = grad is None and tensor._kernels.full(shape=tensor.shape, fill_value=0, dtype=tensor.dtype)
+        return zeros if grad is None else grad._handle
+
+    def set_handle_of_slopes(self, handle: Any) -> None:
+        """Replace it."""
+        tensor = self.tensor
+        tensor.grad = wrap(Tensor, handle, tensor._kernels, tensor.dtype, None)
+
     # one by one
 
     def slope(self, i: int) -> float:

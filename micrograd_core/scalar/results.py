@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.python import name, source
+from micrograd_core.device import default_device
 from micrograd_core.ops import TABLE
 from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.tables.expressions import Expressions, Operand
@@ -22,6 +23,8 @@ FAST = {
     name: getattr(math, name) for name, op in TABLE.items() if op.scalar.startswith(f"{name}(") and hasattr(math, name)
 }
 CONSTANTS = {"inf": math.inf, "nan": math.nan}
+FEW, MANY = 100, 100_000
+"""Steps between which machine code pays: a call of it takes longer than fewer, and to compile more takes too long."""
 KEPT = 128
 """Programs that are kept, of one function."""
 
@@ -35,7 +38,7 @@ class Compiled:
     def __init__(self, k: Expressions, wanted: list[Operand], state: Any) -> None:
         self.program, self.inputs = k.program([*wanted, *state.written], state.has)
         self._state, self._width = state, len(wanted)
-        self.source, self._fast = self._compile(False)
+        self.source, self._fast = self._machine_code() or self._compile(False)
         self._exact: Callable[[list[Any]], Any] | None = None
 
     def _compile(self, exact: bool) -> tuple[str, Callable[[list[Any]], Any]]:
@@ -45,6 +48,30 @@ class Compiled:
         scope = {**CONSTANTS, **functions, **self._state.names}
         exec(compile(text, "<jit>", "exec"), scope)
         return text, scope.pop("run")  # which refers to the scope
+
+    def _machine_code(self) -> tuple[str, Callable[[list[Any]], Any]] | None:
+        """The same through a device's ``scalars``, where that pays: Python reads arrays, calls that, and assigns."""
+        if not FEW < len(self.program.steps) < MANY:
+            return None
+        made = self._state.at_once(self.inputs, self._width)
+        kernel = default_device().kernels.backend.kernel("scalars") if made and default_device().is_cpu() else None
+        if made is None or kernel is None:
+            return None
+        order, given, reads, shapes, lines = made
+        chosen = [self.program.outputs[i] for i in order]
+        program = Program(self.program.inputs, self.program.steps, chosen)
+        machine = kernel(program, given, reads, shapes)
+        if machine is None:
+            return None
+        scope = {**self._state.names, "machine": machine, "otherwise": self._in_python}
+        text = "\n    ".join(["def run(flat):", *lines]) + "\n"
+        exec(compile(text, "<jit>", "exec"), scope)
+        return text, scope.pop("run")
+
+    def _in_python(self, flat: list[Any]) -> Any:
+        """An argument is not what machine code takes, such as a number of another class."""
+        self.source, self._fast = self._compile(False)
+        return self(flat)
 
     def __call__(self, flat: list[Any]) -> Any:
         """Run it."""
@@ -61,7 +88,7 @@ class Slopes(Block):
 
     __slots__ = ("slopes",)
 
-    def __init__(self, inputs: list[Any], slopes: tuple[float, ...]) -> None:
+    def __init__(self, inputs: list[Any], slopes: Iterable[float]) -> None:
         super().__init__("jit", inputs, 1)
         self.slopes = slopes
 
@@ -133,6 +160,9 @@ class Given:
     def write(self, texts: list[str]) -> list[str]:
         """No lines: nothing is assigned."""
         return []
+
+    def at_once(self, inputs: list[Ref], width: int) -> None:
+        """A sweep runs as Python."""
 
 
 class Call:

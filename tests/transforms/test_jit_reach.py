@@ -621,3 +621,67 @@ def test_an_interrupt_of_a_printed_call_leaves_all_of_a_step_or_nothing() -> Non
         assert number > 30
     assert found == {"before", "after"}
     assert f.traces <= 3
+
+
+# ── calls in turns ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_calls_of_all_kinds_in_turns_are_told_apart() -> None:
+    def f(tree: Any, scale: Any = 2.0, *, more: Any = None) -> Any:
+        parts = [*tree.values()] if isinstance(tree, dict) else [*tree]
+        total = parts[0]
+        for i, x in enumerate(parts[1:], 2):
+            total = total * i - x
+        words = [type(tree).__name__, type(scale).__name__, [*tree] if isinstance(tree, dict) else "", more]
+        return total * scale, total @ total if total.ndim == 2 else total, words
+
+    rng = python_random.Random(0)
+
+    def tensor(shape: Any, dtype: str, records: bool) -> Tensor:
+        values = np.reshape([rng.randint(-3, 3) for _ in range(int(np.prod(shape)))], shape)
+        return Tensor(values.tolist(), dtype=dtype, requires_grad=records)
+
+    def tree() -> Any:
+        shape = rng.choice([(2, 2), (3, 3), (2,), (3,)])
+        dtype = rng.choice(["float32", "float64"])
+        x, y = (tensor(shape, dtype, rng.random() < 0.5) for _ in range(2))
+        pair = rng.choice([(x, y), (x, x), (y, x, y)])
+        names = rng.choice([("a", "b", "c"), ("b", "a", "c")])
+        return rng.choice([pair, list(pair), dict(zip(names, pair, strict=False))])
+
+    compiled = jit(f)
+    for _ in range(300 if EXHAUSTIVE else 12):
+        trees = [tree() for _ in range(3)]
+        for _ in range(4):
+            args = [rng.choice(trees), *rng.choice([[], [1], [1.0], [0.0], [-0.0], [2.0]])]
+            kwargs = rng.choice([{}, {"more": None}, {"more": "x"}, {"more": ("x", 1)}, {"more": ["x", 1]}])
+            with rng.choice([no_grad(), mg.enable_grad()]):
+                expected, found = f(*args, **kwargs), compiled(*args, **kwargs)
+            assert numbers(found) == numbers(expected), (args, kwargs)
+
+
+def test_what_is_given_by_default_and_the_end_of_a_list_are_looked_at() -> None:
+    def scene(wrap: Any) -> Iterator[Any]:
+        held = [fixed(1.0)]
+
+        def inner(x: Any, n: float = 2.0, *, m: float = 3.0) -> Any:
+            return x * n + m + sum(held, fixed(0.0))
+
+        f = wrap(lambda x: inner(x))
+        x = fixed(1.0)
+        yield f(x)
+        yield f(x)
+        inner.__defaults__ = (5.0,)
+        yield f(x)
+        inner.__kwdefaults__["m"] = 7.0
+        yield f(x)
+        inner.__kwdefaults__ = {"m": 8.0}
+        yield f(x)
+        held.append(fixed(10.0))
+        yield f(x)
+        held.pop()
+        yield f(x)
+        held.clear()
+        yield f(x)
+
+    stepwise(scene)

@@ -29,7 +29,7 @@ from micrograd_core.compiler.program import Program, Ref, native, operation, str
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries
-from micrograd_cpu.entries import STACK, Entry, weight
+from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, units
 from micrograd_cpu.scalars import covers
@@ -249,7 +249,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
     texts = {"": module([x.nest for x in runs])}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
-            entry = Entry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
+            entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
             texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
         elif isinstance(step, Run):
             texts[f"part{i}"] = entries.part(f"part{i}", f"nest{numbers[id(step)]}", entries.arrays(step))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +51,12 @@ class Addresses(np.ndarray):
 
     library: Any
     definition: Definition
+
+
+@cache
+def compiles() -> bool:
+    """Whether programs can be compiled: llvmlite is there, and arrays and functions look as they should."""
+    return find_spec("llvmlite") is not None and available()
 
 
 def available() -> bool:
@@ -106,31 +114,14 @@ def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
 
 
 class Entry:
-    """The IR of a segment: ``@name(self, arguments, their number)``, which returns None, or True where inputs differ.
+    """The IR of ``@name(self, arguments, their number)``, which returns None, or True where inputs differ."""
 
-    Arguments are the inputs that it is to look at, the values that it is given, its results, and the arena, if any.
-    """
-
-    def __init__(self, name: str, segment: Segment, looked_at: Sequence[Layout], itemsizes: Sequence[int]) -> None:
+    def __init__(self, name: str) -> None:
         self.lines: list[str] = []
         self.count = 0
         self.do(f"define ptr @{name}(ptr %self, ptr %arguments, i64 %number) nounwind {{")
         self.do("entry:")
         self.addresses = self.load("ptr", "%self", DATA)
-        for i, layout in enumerate(looked_at):
-            self.look(i, layout, itemsizes[i])
-        self.segment, start = segment, len(looked_at)
-        self.pointers = {
-            n: self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
-            for i, n in enumerate((*segment.given, *segment.fresh), start)
-        }
-        if segment.places:
-            if segment.size > STACK:
-                count = start + len(self.pointers)
-                arena = self.load("ptr", self.load("ptr", "%arguments", 8 * count), DATA)
-            else:
-                arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
-            self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def do(self, line: str) -> None:
         """A line."""
@@ -166,11 +157,59 @@ class Entry:
             if length != 1 and 0 not in layout.shape:
                 self.expect("i64", self.load("i64", strides, 8 * axis), str(stride * itemsize))
 
+    def array(self, i: int, layout: Layout, itemsize: int) -> str:
+        """Where the elements of an array are, that lies so."""
+        self.look(i, layout, itemsize)
+        return self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
+
+    def number(self, i: int) -> str:
+        """A float of Python's."""
+        x = self.load("ptr", "%arguments", 8 * i)
+        self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
+        return self.load("double", x, DATA)
+
     def expect(self, type: str, x: str, y: str) -> None:
         """Go elsewhere unless two values are equal."""
         same = self.value(f"icmp eq {type} {x}, {y}")
         self.do(f"  br i1 {same}, label %next{self.count}, label %differs")
         self.do(f"next{self.count}:")
+
+    def answer(self, i: int) -> None:
+        """Return an object of Python's."""
+        found = self.known(i)
+        self.do(f"  call void {self.known(0)}(ptr {found})")
+        self.do(f"  ret ptr {found}")
+
+    def whole(self) -> str:
+        """The text, with what comes at the end."""
+        self.answer(1)
+        self.do("differs:")
+        self.answer(2)
+        return "\n".join([*self.lines, "}"])
+
+
+class SegmentEntry(Entry):
+    """That of a segment.
+
+    Arguments are the inputs that it is to look at, the values that it is given, its results, and the arena, if any.
+    """
+
+    def __init__(self, name: str, segment: Segment, looked_at: Sequence[Layout], itemsizes: Sequence[int]) -> None:
+        super().__init__(name)
+        for i, layout in enumerate(looked_at):
+            self.look(i, layout, itemsizes[i])
+        self.segment, start = segment, len(looked_at)
+        self.pointers = {
+            n: self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
+            for i, n in enumerate((*segment.given, *segment.fresh), start)
+        }
+        if segment.places:
+            if segment.size > STACK:
+                count = start + len(self.pointers)
+                arena = self.load("ptr", self.load("ptr", "%arguments", 8 * count), DATA)
+            else:
+                arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
+            self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def text(self, numbers: dict[int, int], work: int) -> str:
         """The whole; `numbers` has, by identity of a nest, which one of the module it is."""
@@ -183,16 +222,7 @@ class Entry:
                 self.do(f"  call void @nest{numbers[id(step)]}(i64 0, i64 {units(step.nest)}{given})")
         if thread:
             self.do(f"  call void {self.known(4)}(ptr {thread})")
-        self.answer(1)
-        self.do("differs:")
-        self.answer(2)
-        return "\n".join([*self.lines, "}"])
-
-    def answer(self, i: int) -> None:
-        """Return an object of Python's."""
-        found = self.known(i)
-        self.do(f"  call void {self.known(0)}(ptr {found})")
-        self.do(f"  ret ptr {found}")
+        return self.whole()
 
     def product(self, step: Product) -> None:
         """A call of BLAS."""

@@ -180,6 +180,13 @@ def relu(x: Any) -> Any:
     return np.maximum(x, _zero(x.dtype))
 
 
+def scalars(*facts: Any) -> Any:
+    """A program of scalars as machine code, see `arithmetic`."""
+    from micrograd_cpu.arithmetic import arithmetic  # which most programs need not wait for
+
+    return arithmetic(*facts)
+
+
 _INTEGER: Final = {np.dtype("float32"): np.dtype("int32"), np.dtype("float64"): np.dtype("int64")}
 
 
@@ -322,6 +329,7 @@ def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "scalars": scalars,
     "add": np.add,
     "subtract": np.subtract,
     "multiply": np.multiply,

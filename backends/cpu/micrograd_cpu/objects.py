@@ -27,13 +27,13 @@ _LOCK: Final = threading.Lock()  # LLVM's objects here are shared
 
 
 @cache
-def _machine() -> Any:
+def _machine(opt: int = 3) -> Any:
     """The processor that runs this, with all it can."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, features = _processor()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", jit=True
+        cpu=cpu, features=features, opt=opt, reloc="pic", jit=True
     )
 
 
@@ -71,13 +71,13 @@ class Library:
 _COUNT: Final = iter(range(sys.maxsize))
 
 
-def library(ir: str, names: list[str]) -> Library:
-    """The functions of a module."""
+def library(ir: str, names: list[str], quickly: bool = False) -> Library:
+    """The functions of a module; compiled `quickly`, they take a hundredth of the time, and run half as fast."""
     with _LOCK:
-        key = _key(ir)
+        key = _key(ir, quickly)
         code = _read(key)
         if code is None:
-            code = compiled(ir)
+            code = compiled(ir, quickly)
             _write(key, code)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in names:
@@ -85,11 +85,14 @@ def library(ir: str, names: list[str]) -> Library:
         return Library(builder.link(_linker(), f"micrograd{next(_COUNT)}"))
 
 
-def compiled(ir: str) -> bytes:
-    """Object code, optimised for this processor."""
-    machine = _machine()
+def compiled(ir: str, quickly: bool = False) -> bytes:
+    """Object code, optimised for this processor unless it is to be there `quickly`."""
+    machine = _machine(0 if quickly else 3)
     module = llvm.parse_assembly(ir)
     module.verify()
+    if quickly:
+        plain: bytes = machine.emit_object(module)
+        return plain
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization, options.slp_vectorization = True, False
     options.loop_unrolling = False  # twice the code, and the time to make it, for little
@@ -113,8 +116,8 @@ def folder() -> Path | None:
     return Path(base) / "micrograd"
 
 
-def _key(ir: str) -> str:
-    about = (llvmlite.__version__, llvm.llvm_version_info, *_processor(), sys.platform, ir)
+def _key(ir: str, quickly: bool = False) -> str:
+    about = (llvmlite.__version__, llvm.llvm_version_info, *_processor(), sys.platform, quickly, ir)
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
