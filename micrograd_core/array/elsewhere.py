@@ -50,7 +50,6 @@ PACKAGE: Final = {
     "hstack": "use mg.concat(tensors, axis=1)",
     "vstack": "use mg.concat(tensors, axis=0)",
     "tensor": "use mg.Tensor(data), or mg.asarray(data)",
-    "array": "use mg.asarray(data)",
     "from_numpy": "use mg.asarray(array)",
     "as_tensor": "use mg.asarray(data)",
     "unsqueeze": "use mg.expand_dims(x, axis)",
