@@ -131,7 +131,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
-    """``max(x, 0)``; the gradient at 0 is 0."""
+    """``x / (1 + |x|)``."""
     return input / (T["abs"](input) + 1)
 
 
@@ -163,7 +163,7 @@ _threshold = threshold
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """``x - tanh(x)``."""
+    """`threshold`, written into `input`."""
     return written(input, _threshold, threshold, value)
 
 

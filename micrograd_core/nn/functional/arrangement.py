@@ -129,6 +129,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle`, by its other name."""
     return channel_shuffle(input, groups)
 
 

@@ -59,7 +59,6 @@ def _classes(name: str, input: Any, target: Any, targets: int) -> tuple[Tensor, 
 def _reduced_batch(
     name: str, losses: Tensor, absent: bool, reduction: str, size_average: bool | None, reduce: bool | None
 ) -> Tensor:
-    """Minus the log-probability that logits (classes along axis 1) give to class indices or probabilities."""
     return reduced(name, losses[0] if absent else losses, reduction, size_average, reduce)
 
 

@@ -39,7 +39,6 @@ def _same(name: str, x: Tensor, reach: tuple[int, ...], stride: tuple[int, ...])
 def _convolution(
     name: str, rank: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """``input @ weight.T + bias``."""
     x, absent = with_batch(name, input, rank)
     weight = asarray(weight)
     if weight.ndim != rank + 2:
@@ -96,7 +95,7 @@ def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Cross-correlation of (batch, channels, length), or without the batch, with a weight (outputs, inputs / groups, *kernel)."""
+    """Cross-correlation of (batch, channels, length) with a weight (outputs, inputs / groups, *kernel)."""
     return _convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -104,7 +103,7 @@ def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Cross-correlation of (batch, channels, height, width), or without the batch, with a weight (outputs, inputs / groups, *kernel)."""
+    """Cross-correlation of (batch, channels, height, width) with a weight (outputs, inputs / groups, *kernel)."""
     return _convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -112,7 +111,7 @@ def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Cross-correlation of (batch, channels, depth, height, width), or without the batch, with a weight (outputs, inputs / groups, *kernel)."""
+    """Cross-correlation of (batch, channels, depth, height, width) with a weight (outputs, inputs / groups, *kernel)."""
     return _convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 

@@ -32,7 +32,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def _whole_channels(
     name: str, ranks: tuple[int, ...], input: Tensor, p: float, training: bool, inplace: bool, batch: bool
 ) -> Tensor:
-    """Zeros with probability `p`, all else times ``1 / (1 - p)`` (Srivastava et al. 2014)."""
     _check(name, p)
     if inplace:
         return written(input, _channels_function(name, ranks, batch), p, training)

@@ -80,7 +80,7 @@ def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Squared differences."""
+    """``target * (log(target) - input)`` of log-probabilities `input`: the Kullback-Leibler divergence."""
     word = chosen_reduction("kl_div", reduction, size_average, reduce)
     x, y = _pairs("kl_div", input, target)
     return T["kl_div"](x, y, log_target=log_target, reduction=word)
@@ -192,7 +192,6 @@ def triplet_margin_loss(
     """How far the negative is short of being `margin` further from the anchor than the positive."""
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
-    """`binary_cross_entropy` of ``sigmoid(input)``; `pos_weight` counts targets of 1."""
         return pairwise_distance(x, y, p, eps)
 
     word = chosen_reduction("triplet_margin_loss", reduction, size_average, reduce)
