@@ -27,8 +27,8 @@ from micrograd_core.nn.functional import (  # fmt: skip
 
 PAGE = Path(__file__).with_suffix(".md")
 FAMILIES = (
-    activations, convolution, pooling, arrangement, resampling, normalization, distances, dropouts, embeddings, attention,
-    losses, classes,
+    activations, convolution, pooling, arrangement, resampling, normalization, distances, dropouts, embeddings,
+    attention, losses, classes,
 )  # fmt: skip
 
 HEAD = """# What one types

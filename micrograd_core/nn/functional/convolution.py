@@ -111,7 +111,7 @@ def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Cross-correlation of (batch, channels, depth, height, width) with a weight (outputs, inputs / groups, *kernel)."""
+    """Cross-correlation of (batch, channels, depth, height, width) and (outputs, inputs / groups, *kernel)."""
     return _convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
