@@ -52,7 +52,7 @@ def _reflected(k: Table, x: Any) -> tuple[Any, Any, Any]:
 def _zeta_less_one(s: int) -> float:
     """Riemann's zeta function of an integer, less 1 (DLMF 25.2.9)."""
     a, factor = 40, s / 2  # s (s + 1) … (s + 2 m - 2) / (2 m)!
-    tail = a ** (1 - s) / (s - 1) - a**-s / 2
+    tail = float(a) ** (1 - s) / (s - 1) - float(a) ** -s / 2
     for m, b in enumerate(BERNOULLI[:4], 1):
         tail += b * factor * a ** (1.0 - s - 2 * m)
         factor *= (s + 2 * m - 1) * (s + 2 * m) / ((2 * m + 1) * (2 * m + 2))
