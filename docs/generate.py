@@ -2,7 +2,7 @@
 
 ::
 
-    python docs/generate.py               # the tables in protocol.md, operations.md and kernels.md: a second
+    python docs/generate.py               # protocol.md, operations.md, kernels.md, functional.md: a second
     python docs/generate.py conformance [FOLDER]   # conformance.md: runs the suite on each device, some minutes
 
 A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare it with what this makes.
@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import functional
 import kernels
 import operations
 
@@ -199,5 +200,5 @@ if __name__ == "__main__":
     else:
         protocol = DOCS / "protocol.md"
         protocol.write_text(filled(protocol.read_text(encoding="utf-8")), encoding="utf-8")
-        for each in (operations, kernels):
+        for each in (operations, kernels, functional):
             each.PAGE.write_text(each.page(), encoding="utf-8")

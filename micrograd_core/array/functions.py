@@ -16,7 +16,7 @@ from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
-from micrograd_core.ops.shared import respelled, to_bool, to_int64
+from micrograd_core.ops.shared import SPELLINGS, respelled, to_bool, to_int64
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
 
@@ -38,7 +38,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return run(*(_listed(x, operands) if isinstance(x, (list, tuple)) else x for x in operands))
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
-        if "dim" in kwargs or "keepdim" in kwargs:
+        if kwargs and not SPELLINGS.keys().isdisjoint(kwargs):
             kwargs = respelled(op.name, kwargs)
         if op.optional:
             args = _completed(op, args, kwargs)

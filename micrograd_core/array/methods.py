@@ -179,6 +179,8 @@ class Methods(Operators):
         """``mg.unstack(x, axis=dim)``."""
         return self.__array_namespace__().unstack(self, axis=dim)
 
+    squeeze = of_package("squeeze")
+    flip = of_package("flip")
     moveaxis = of_package("moveaxis")
     movedim = of_package("moveaxis")
     roll = of_package("roll")

@@ -42,8 +42,8 @@ def lerp(x: Any, end: Any, weight: Any, /) -> Tensor:
 
 def fmod(x1: Any, x2: Any, /) -> Tensor:
     """The rest of a division that rounds towards 0: it has the sign of ``x1``."""
-    rest = F["remainder"](F["abs"](x1), F["abs"](x2))
     x1 = asarray(x1)
+    rest = F["remainder"](F["abs"](x1), abs(x2))
     return F["where"](x1 < 0, -rest, rest) if not x1.dtype.is_floating else _signed(x1, rest, x2)
 
 

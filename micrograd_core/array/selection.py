@@ -212,8 +212,10 @@ def quantile(
     x, word = asarray(x), interpolation or method
     if word not in METHODS:
         raise ValueError(f"quantile: method is {one_of(map(repr, METHODS))}; got {word!r}")
-    shares = asarray(q)
-    listed: list[float] = shares.reshape(-1).tolist() if not isinstance(q, (int, float)) else [float(q)]
+    several = isinstance(q, (list, tuple)) or bool(getattr(q, "shape", ()))
+    if not isinstance(q, (list, tuple)):
+        q = asarray(q, dtype="float64" if isinstance(q, float) else None).reshape(-1).tolist()
+    listed: list[float] = list(q)
     if any(not 0 <= share <= 1 for share in listed):
         raise ValueError(f"quantile: q is between 0 and 1; got {q}")
     lane = x.reshape(-1) if axis is None or not x.ndim else x
@@ -238,4 +240,4 @@ def quantile(
         found.append(F["where"](bad, math.nan, out))
     shape = tuple(1 if axis is None or i == at else n for i, n in enumerate(x.shape))
     found = [each.reshape(shape) for each in found] if keepdims else found
-    return F["stack"](found) if shares.ndim else found[0]
+    return F["stack"](found) if several else found[0]

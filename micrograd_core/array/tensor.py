@@ -240,14 +240,6 @@ class Tensor(Methods):
         """Axes of length 1 inserted. A view."""
         return _call("expand_dims", self, axis=axis)
 
-    def squeeze(self, axis: Any = None) -> Tensor:
-        """Axes of length 1 dropped, by default all of them. A view."""
-        return _call("squeeze", self, axis)
-
-    def flip(self, axis: Any = None) -> Tensor:
-        """Elements in reverse order. A view."""
-        return _call("flip", self, axis=axis)
-
     __getitem__ = getitem
     __setitem__ = write
     at = property(At)

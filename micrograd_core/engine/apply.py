@@ -431,7 +431,7 @@ def accumulated(op: Op, x: Tensor, *axis: Any, dtype: Any, **params: Any) -> Ten
     """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
     if dtype is not None:
         x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))  # type: ignore[misc]
-    out = apply_single(op, x, op.parameters(x, *axis, **params))  # type: ignore[misc]
+    out = apply(op, (x,), op.parameters(x, *axis, **params))  # type: ignore[misc]
     return out if dtype is None else converted(out, x.dtype)
 
 

@@ -15,7 +15,7 @@ from micrograd_core.dtypes import bool_, fits
 from micrograd_core.engine.apply import SCALARS, apply, apply_single, converted
 from micrograd_core.engine.array import BaseTensor
 from micrograd_core.engine.ingest import as_array
-from micrograd_core.errors import DTypeError, IndexingError
+from micrograd_core.errors import DTypeError, IndexingError, ShapeError
 from micrograd_core.layout import Key, Shape, resolve_key
 from micrograd_core.ops import TABLE
 
@@ -135,13 +135,12 @@ class Selection(NamedTuple):
         sizes = tuple(length for _, length, _ in arrays)
         merged = (*(lengths[axis] for axis in others[:at]), math.prod(sizes), *(lengths[axis] for axis in others[at:]))
         indices = tuple(each for _, _, each in arrays)
-        return cls(
-            view,
-            order,
-            merged,
-            at,
-            indices[0] if len(indices) == 1 else apply(TABLE["linear_index"], indices, {"shape": sizes}),
-        )
+        if len(indices) == 1:
+            return cls(view, order, merged, at, indices[0])
+        try:
+            return cls(view, order, merged, at, apply(TABLE["linear_index"], indices, {"shape": sizes}))
+        except ShapeError as error:
+            raise IndexingError(f"getitem: the arrays of a key broadcast to one shape: {error}") from None
 
     def arranged(self, x: Tensor) -> Tensor:
         """The view of `x`, its axes in order, those that have arrays made one."""

@@ -92,7 +92,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return widened
 
 
-SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "dim1": "axis1", "dim2": "axis2"}
+SPELLINGS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "dim1": "axis1", "dim2": "axis2"}
 """What PyTorch calls arguments that NumPy and the array API standard have names for: both are taken."""
 
 

@@ -19,8 +19,11 @@ import pytest
 import micrograd_core
 from micrograd_core import Device, plugins
 from micrograd_core.adapters.array_api import ArrayAPIBackend
+from micrograd_core.array.elsewhere import ELSEWHERE, PACKAGE
 from micrograd_core.array.functions import FUNCTIONS, kernel_signature
 from micrograd_core.conformance.cases import cases, is_differentiable
+from micrograd_core.nn import functional
+from micrograd_core.nn.functional.absent import ABSENT
 from micrograd_core.ops import CORE_KERNELS, TABLE, Array
 from micrograd_core.plugins import hookimpl
 from micrograd_core.tools import doctor
@@ -217,6 +220,15 @@ def test_the_page_of_planted_faults_says_that_they_are_noticed() -> None:
     possible, noticed = (int(number.replace(",", "")) for number in found.groups())
     assert noticed >= 0.995 * possible
     assert "not looked into" not in page  # each one that is not has its reason
+
+
+def test_the_page_of_what_one_types_is_written_from_the_functions() -> None:
+    found = generate.functional.PAGE.read_text(encoding="utf-8")
+    assert found == generate.functional.page(), "a function has changed: python docs/generate.py"
+    for name in functional.__all__:
+        assert f"`{name}(" in found
+    for name in {**ABSENT, **ELSEWHERE, **PACKAGE}:
+        assert f"| `{name}` |" in found
 
 
 def test_the_page_of_operations_is_written_from_the_table() -> None:

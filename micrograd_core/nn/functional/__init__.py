@@ -82,7 +82,7 @@ from micrograd_core.nn.functional.convolution import (  # fmt: skip
     linear,
 )
 from micrograd_core.nn.functional.distances import cosine_similarity, pairwise_distance, pdist  # fmt: skip
-from micrograd_core.nn.functional.dropout import (  # fmt: skip
+from micrograd_core.nn.functional.dropouts import (  # fmt: skip
     alpha_dropout,
     dropout,
     dropout1d,
@@ -90,7 +90,7 @@ from micrograd_core.nn.functional.dropout import (  # fmt: skip
     dropout3d,
     feature_alpha_dropout,
 )
-from micrograd_core.nn.functional.embedding import embedding, embedding_bag  # fmt: skip
+from micrograd_core.nn.functional.embeddings import embedding, embedding_bag  # fmt: skip
 from micrograd_core.nn.functional.losses import (  # fmt: skip
     binary_cross_entropy,
     binary_cross_entropy_with_logits,

@@ -9,99 +9,117 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, along, chosen_axis, written
 from micrograd_core.random import uniform
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(x, 0)``; the gradient at 0 is 0."""
     return written(input, relu) if inplace else T["relu"](input)
 
 
 def relu_(input: Tensor) -> Tensor:
+    """`relu`, written into `input`."""
     return written(input, relu)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x`` between 0 and 6, else the nearer of the two."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` between `min_val` and `max_val`, else the nearer of the two."""
     if inplace:
         return written(input, hardtanh, min_val, max_val)
     return T["hardtanh"](input, min_val=min_val, max_val=max_val)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """`hardtanh`, written into `input`."""
     return written(input, hardtanh, min_val, max_val)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """``x`` where it is positive, else ``negative_slope * x``."""
     if inplace:
         return written(input, leaky_relu, negative_slope)
     return T["leaky_relu"](input, negative_slope=negative_slope)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`leaky_relu`, written into `input`."""
     return written(input, leaky_relu, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` where it is positive, else ``alpha * (exp(x) - 1)`` (Clevert et al. 2016)."""
     return written(input, elu, alpha) if inplace else T["elu"](input, alpha=alpha)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`elu`, written into `input`."""
     return written(input, elu, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`elu` with the two numbers that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     return written(input, selu) if inplace else T["elu"](input, alpha=SELU_ALPHA) * SELU_SCALE
 
 
 def selu_(input: Tensor) -> Tensor:
+    """`selu`, written into `input`."""
     return written(input, selu)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017)."""
     if inplace:
         return written(input, celu, alpha)
     return T["elu"](asarray(input) / alpha) * alpha
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`celu`, written into `input`."""
     return written(input, celu, alpha)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``x`` times the normal distribution function of ``x``; with ``approximate='tanh'`` by that formula."""
     return T["gelu"](input, approximate=approximate)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * sigmoid(x)``, also called swish."""
     return written(input, silu) if inplace else T["silu"](input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * tanh(softplus(x))`` (Misra 2020)."""
     return written(input, mish) if inplace else T["mish"](input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))``."""
     return T["sigmoid"](input)
 
 
 def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
     return T["tanh"](input)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
+    """``log(sigmoid(x))``."""
     return T["log_sigmoid"](input)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``relu6(x + 3) / 6``: a sigmoid of straight lines."""
     return written(input, hardsigmoid) if inplace else relu6(asarray(input) + 3) / 6
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * hardsigmoid(x)`` (Howard et al. 2019)."""
     return written(input, hardswish) if inplace else input * hardsigmoid(input)
 
 
@@ -113,20 +131,24 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
+    """``x / (1 + |x|)``."""
     return input / (T["abs"](input) + 1)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
+    """``x - tanh(x)``."""
     return input - T["tanh"](input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x`` brought nearer to 0 by `lambd`, and 0 within that."""
     if lambd < 0:
         raise ValueError(f"softshrink: lambd is at least 0; got {lambd}")
     return T["where"](T["abs"](input) > lambd, input - T["sign"](input) * lambd, 0)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x`` where its size is above `lambd`, else 0."""
     return T["where"](T["abs"](input) > lambd, input, 0)
 
 
@@ -141,6 +163,7 @@ _threshold = threshold
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`threshold`, written into `input`."""
     return written(input, _threshold, threshold, value)
 
 
@@ -177,6 +200,7 @@ def rrelu(
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """`rrelu`, written into `input`."""
     return written(input, rrelu, lower, upper, training)
 
 
@@ -184,15 +208,18 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along `dim`, of numbers of another `dtype` if one is named."""
     x = asarray(input) if dtype is None else asarray(input).astype(dtype)
     return T["softmax"](x, axis=chosen_axis("softmax", dim, x.ndim))
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``softmax(-x)``."""
     return softmax(-input, dim, _stacklevel, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``log(softmax(x))`` along `dim`."""
     x = asarray(input) if dtype is None else asarray(input).astype(dtype)
     return T["log_softmax"](x, axis=chosen_axis("log_softmax", dim, x.ndim))
 

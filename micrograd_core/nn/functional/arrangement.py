@@ -10,9 +10,6 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes of `pad`, and what NumPy, and the operation, call them."""
 
@@ -132,6 +129,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle`, by its other name."""
     return channel_shuffle(input, groups)
 
 

@@ -10,7 +10,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T
 from micrograd_core.nn.functional.convolution import linear
-from micrograd_core.nn.functional.dropout import dropout
+from micrograd_core.nn.functional.dropouts import dropout
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 

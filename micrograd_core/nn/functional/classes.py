@@ -10,9 +10,6 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, along, chosen_reduction, numbers, reduced
 from micrograd_core.nn.functional.convolution import linear
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
 
 
@@ -20,6 +17,7 @@ def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
+    """Minus the log-probability that logits (classes along axis 1) give to class indices or probabilities."""
     word = chosen_reduction("cross_entropy", reduction, size_average, reduce)
     return T["cross_entropy"](
         input, target, weight, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=word
@@ -30,6 +28,7 @@ def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
+    """`cross_entropy` of log-probabilities."""
     word = chosen_reduction("nll_loss", reduction, size_average, reduce)
     return T["nll_loss"](input, target, weight, ignore_index=ignore_index, reduction=word)
 

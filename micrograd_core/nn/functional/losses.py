@@ -14,9 +14,6 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, chosen_reduction, reduced
 from micrograd_core.nn.functional.distances import pairwise_distance
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 
 def _pairs(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
     """Predictions and targets broadcast to one shape."""
@@ -44,6 +41,7 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
+    """Squared differences."""
     word = chosen_reduction("mse_loss", reduction, size_average, reduce)
     return _weighted("mse_loss", "mse_loss", input, target, weight, word)
 
@@ -52,6 +50,7 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
+    """Absolute differences."""
     word = chosen_reduction("l1_loss", reduction, size_average, reduce)
     return _weighted("l1_loss", "l1_loss", input, target, weight, word)
 
@@ -59,6 +58,7 @@ def l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
+    """Half the squared difference up to `delta`, then straight on (Huber 1964)."""
     word = chosen_reduction("huber_loss", reduction, None, None)
     return _weighted("huber_loss", "huber_loss", input, target, weight, word, delta=delta)
 
@@ -80,6 +80,7 @@ def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
+    """``target * (log(target) - input)`` of log-probabilities `input`: the Kullback-Leibler divergence."""
     word = chosen_reduction("kl_div", reduction, size_average, reduce)
     x, y = _pairs("kl_div", input, target)
     return T["kl_div"](x, y, log_target=log_target, reduction=word)
@@ -107,6 +108,7 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
+    """`binary_cross_entropy` of ``sigmoid(input)``; `pos_weight` counts targets of 1."""
     word = chosen_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     return T["binary_cross_entropy_with_logits"](input, target, weight, pos_weight, reduction=word)
 

@@ -16,9 +16,6 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.nn.functional.common import T, numbers, per_axis
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights
 
 
@@ -184,14 +181,17 @@ def interpolate(
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
 ) -> Tensor:
+    """`interpolate`, by its old name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by the nearest element."""
     return interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by straight lines, with the corners aligned."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 

@@ -49,6 +49,20 @@ def _reflected(k: Table, x: Any) -> tuple[Any, Any, Any]:
 # ── the gamma function ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def _zeta_less_one(s: int) -> float:
+    """Riemann's zeta function of an integer, less 1 (DLMF 25.2.9)."""
+    a, factor = 40, s / 2  # s (s + 1) … (s + 2 m - 2) / (2 m)!
+    tail = float(a) ** (1 - s) / (s - 1) - float(a) ** -s / 2
+    for m, b in enumerate(BERNOULLI[:4], 1):
+        tail += b * factor * a ** (1.0 - s - 2 * m)
+        factor *= (s + 2 * m - 1) * (s + 2 * m) / ((2 * m + 1) * (2 * m + 2))
+    return math.fsum([n**-s for n in range(2, a + 1)]) + tail
+
+
+NEAR = [1 - 0.5772156649015329, *((-1) ** n * _zeta_less_one(n) / n for n in range(2, 28))]
+"""``lgamma(1 + t) + log1p(t)``, over `t`: a series (DLMF 5.7.3) that is exactly 0 where the function is, at 1 and 2."""
+
+
 @in_float32
 def _lgamma(k: Table, x: Any) -> Any:
     left, y, rest = _reflected(k, x)
@@ -63,19 +77,25 @@ def _lgamma(k: Table, x: Any) -> Any:
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
     above = k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail)
     above = k.subtract(above, k.where(small, k.log(product), 0))
+    lower, near = k.less(y, 1.5), k.less(y, 2.5)
+    t = k.where(near, k.subtract(y, k.where(lower, k.full(shape=(), fill_value=1.0, dtype=y.dtype), 2.0)), 0)
+    around = k.multiply(t, _horner(k, t, NEAR))
+    above = k.where(near, k.subtract(around, k.where(lower, k.log1p(t), 0)), above)
     sine = k.abs(k.sin(k.multiply(rest, math.pi)))
     mirrored = k.subtract(k.subtract(math.log(math.pi), k.log(k.where(left, sine, 1))), above)
-    return k.where(k.equal(x, -math.inf), math.inf, k.where(left, mirrored, above))
+    pole = k.logical_or(k.equal(rest, 0), k.equal(x, -math.inf))
+    return k.where(left, k.where(pole, math.inf, mirrored), above)
 
 
 def _cotangent(k: Table, rest: Any, left: Any, order: int) -> Any:
-    """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent, as its derivative is -(1 + c²)."""
+    """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent c, whose own is -(1 + c²)."""
     coefficients = [0, 1]
     for _ in range(order):
         slope = [n * c for n, c in enumerate(coefficients)][1:]
         coefficients = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
-    angle = k.multiply(k.where(left, rest, 0.25), math.pi)
-    c = k.divide(k.cos(angle), k.sin(angle))
+    rest = k.where(left, rest, 0.25)
+    cosine = k.sin(k.multiply(k.subtract(0.5, k.abs(rest)), math.pi))  # which keeps its digits where it is small
+    c = k.divide(cosine, k.sin(k.multiply(rest, math.pi)))
     return k.multiply(_horner(k, c, list(map(float, coefficients))), math.pi ** (order + 1))
 
 
@@ -84,13 +104,14 @@ def _digamma(k: Table, x: Any) -> Any:
     left, y, rest = _reflected(k, x)
     small, low, large = _shifted(k, y)
     inverse = k.divide(1, large)
-    total = k.divide(1, low)
-    for i in range(1, LARGE):
-        total = k.add(total, k.divide(1, k.add(low, i)))
+    total: Any = 0.0  # of 1 / (x + i) less its logarithm's share, so that there is little to cancel
+    for i in range(LARGE):
+        step = k.divide(1, k.add(low, i))
+        total = k.add(k.subtract(step, k.log1p(step)), total)
     square = k.multiply(inverse, inverse)
     series = [-b / (2 * n) for n, b in enumerate(BERNOULLI, 1)]
     tail = k.multiply(square, _horner(k, square, series))
-    above = k.add(k.subtract(k.log(large), k.multiply(inverse, 0.5)), tail)
+    above = k.add(k.subtract(k.log(y), k.multiply(inverse, 0.5)), tail)
     above = k.subtract(above, k.where(small, total, 0))
     mirrored = k.subtract(above, _cotangent(k, rest, left, 0))
     undefined = k.logical_and(k.equal(rest, 0), k.less(x, 0))
@@ -176,7 +197,7 @@ def _bessel(order: int) -> Any:
         close = _horner(k, k.multiply(k.multiply(near, near), 0.25), powers)
         if order:
             close = k.multiply(close, k.multiply(near, 0.5))
-        root = k.exp(k.subtract(away, k.multiply(k.log(k.multiply(away, 2 * math.pi)), 0.5)))
+        root = k.exp(k.subtract(away, k.multiply(k.add(k.log(away), math.log(2 * math.pi)), 0.5)))
         out = k.where(far, k.multiply(root, _horner(k, k.divide(1, away), inverse)), close)
         out = k.where(k.isinf(size), math.inf, out)
         return k.where(k.less(x, 0), k.negative(out), out) if order else out
@@ -203,25 +224,47 @@ def _each(function: Any) -> Any:
 
 
 def _polygamma_reference(x: float, n: int = 0) -> float:
-    """By recursion far up, and there by the first terms of the asymptotic series."""
+    """By recursion far up, and there by the first terms of the series; below 0 by reflection, up to n = 1."""
+    if x != x or x == -math.inf:
+        return math.nan
+    if x <= 0 and x == math.floor(x):
+        return math.inf if n else -math.copysign(math.inf, x) if x == 0 else math.nan
+    if x < 0:
+        angle = math.pi * (x - round(x))
+        above = _polygamma_reference(1 - x, n)
+        return above - math.pi / math.tan(angle) if n == 0 else (math.pi / math.sin(angle)) ** 2 - above
     if n == 0:
         a = x + 3000
         return math.log(a) - 0.5 / a - 1 / (12 * a * a) - math.fsum(1 / (x + i) for i in range(3000))
-    a = x + 3000
-    total = math.fsum((x + i) ** -(n + 1) for i in range(3000))
-    return (
-        (-1.0) ** (n + 1) * math.factorial(n) * (total + a**-n / n + a ** -(n + 1) / 2 + (n + 1) * a ** -(n + 2) / 12)
-    )
+    try:
+        a = x + 3000
+        total = math.fsum((x + i) ** -(n + 1) for i in range(3000)) + a**-n / n + a ** -(n + 1) / 2
+        return (-1.0) ** (n + 1) * math.factorial(n) * (total + (n + 1) * a ** -(n + 2) / 12)
+    except OverflowError:
+        return (-1.0) ** (n + 1) * math.inf
 
 
 def _erfinv_reference(x: float) -> float:
     from statistics import NormalDist
 
-    return NormalDist().inv_cdf((x + 1) / 2) / 2**0.5
+    if not abs(x) < 1:
+        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
+    return NormalDist().inv_cdf((x + 1) / 2) / 2**0.5 if abs(x) > 1e-9 else x * math.pi**0.5 / 2
 
 
 def _i1_reference(x: float) -> float:
-    return math.fsum((x / 2) ** (2 * i + 1) / (math.factorial(i) * math.factorial(i + 1)) for i in range(60))
+    total = term = x / 2
+    for i in range(1, 60 + int(min(abs(x), 800.0)) if x == x else 0):
+        term *= x / (2 * i) * (x / (2 * (i + 1)))
+        total += term
+    return total
+
+
+def _lgamma_reference(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # a pole, or too large a number
+        return math.inf
 
 
 _FUNCTION = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
@@ -238,7 +281,7 @@ OPS = (
         gradient=(lambda k, g, out, x: k.multiply(g, k.digamma(x)),),
         compose=_lgamma,
         samples=_samples(0.2, 9.0),
-        reference=_each(math.lgamma),
+        reference=_each(_lgamma_reference),
     ),
     _FUNCTION(
         "digamma",
@@ -271,7 +314,7 @@ OPS = (
         gradient=(lambda k, g, out, x: k.multiply(g, k.i1(x)),),
         compose=_bessel(0),
         samples=_samples(-4.0, 4.0),
-        reference=lambda np, x: np.i0(x).reshape(x.shape),
+        reference=lambda np, x: np.where(np.isinf(x), np.inf, np.i0(x).reshape(x.shape)),
     ),
     _FUNCTION(
         "i1",

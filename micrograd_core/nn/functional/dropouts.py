@@ -8,9 +8,6 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.activations import SELU_ALPHA, SELU_SCALE
 from micrograd_core.nn.functional.common import T, written
 
-# What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-# ruff: noqa: D103
-
 
 def _kept(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
     """1 where an element stays, else 0, with probability `p` of a 0."""
@@ -24,6 +21,7 @@ def _check(name: str, p: float) -> None:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeros with probability `p`, all else times ``1 / (1 - p)`` (Srivastava et al. 2014)."""
     _check("dropout", p)
     if inplace:
         return written(input, dropout, p, training)
@@ -77,6 +75,7 @@ def _alpha(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Selu's least value with probability `p`; mean and variance stay (Klambauer et al. 2017)."""
     _check("alpha_dropout", p)
     if inplace:
         return written(input, alpha_dropout, p, training)
