@@ -22,8 +22,8 @@ from micrograd_cuda.units import Unit, name_of_kernel, text
 Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
 
 OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
-"""Of NVRTC, beside the architecture of the device. Without the second, which not every CuPy adds, NVRTC before 13.2 takes
-generic lambdas for functions of the host."""
+"""Of NVRTC, beside the architecture of the device. Without the second, which not every CuPy adds, NVRTC before 13.2
+takes generic lambdas for functions of the host."""
 
 
 class Runtime(Protocol):

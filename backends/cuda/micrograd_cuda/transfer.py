@@ -1,7 +1,8 @@
 """Transfer: host bytes to the GPU and back, and from GPU to GPU.
 
 Copies go through page-locked ("pinned") host memory, which the GPU reads by itself: an upload returns before it has
-arrived, and its pinned memory is kept until an event says that it has. Small downloads, which are waited for, do without.
+arrived, and its pinned memory is kept until an event says that it has. Small downloads, which Python waits for, do
+without.
 """
 
 from __future__ import annotations
