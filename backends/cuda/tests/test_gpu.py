@@ -216,6 +216,7 @@ def test_large_copies_to_the_gpu_and_back(gpu: Device) -> None:
 
 def test_a_lack_of_memory_has_figures(gpu: Device) -> None:
     pool = gpu.kernels.backend.pool
+    gpu.release_memory()  # what other tests left would be enough
     limit = pool.get_limit()
     pool.set_limit(size=gpu.memory()["reserved"] + (1 << 24))
     try:
