@@ -14,6 +14,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -235,6 +236,50 @@ class Jax:
 PEERS = {"micrograd": Micrograd, "torch": Torch, "jax": Jax}
 
 
+# ── what the device does ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def activity(run: Run, wait: Callable[[Any], None], calls: int = 5) -> dict[str, Any]:
+    """Of one call: kernels and copies on the device, the seconds they take, and those that take most.
+
+    CUPTI sees those of the whole process, through torch's profiler; without it, or without a GPU, nothing is known.
+    """
+    try:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return {}
+    if not torch.cuda.is_available():
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            for _ in range(calls):
+                result = run()
+            wait(result)
+    spent: dict[str, list[float]] = {}
+    for event in seen.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            spent.setdefault(event.name, []).append(event.device_time_total * 1e-6)
+    return summary(spent, calls)
+
+
+def summary(spent: dict[str, list[float]], calls: int) -> dict[str, Any]:
+    """Of the seconds of each launch, by kernel: how many there were in one call, their sum, and the five longest.
+
+    >>> summary({"a": [1.0, 2.0], "b": [4.0, 4.0]}, 2)
+    {'launches': 2.0, 'device_seconds': 5.5, 'longest': {'b': [1.0, 4.0], 'a': [1.0, 1.5]}}
+    """
+    if not spent:
+        return {}
+    longest = sorted(spent, key=lambda name: -sum(spent[name]))[:5]
+    return {
+        "launches": sum(map(len, spent.values())) / calls,
+        "device_seconds": sum(map(sum, spent.values())) / calls,
+        "longest": {name[:80]: [len(spent[name]) / calls, sum(spent[name]) / calls] for name in longest},
+    }
+
+
 # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -268,8 +313,12 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
 
     def put(case: str, name: str, run: Run | None, **facts: float) -> None:
         if run is not None:
-            row = found.setdefault(case, {"seconds": {}, **facts})
+            row = found.setdefault(case, {"seconds": {}, "activity": {}, **facts})
             row["seconds"][name] = seconds(run, peers[name].wait, budget)
+            try:
+                row["activity"][name] = activity(run, peers[name].wait)
+            except RuntimeError as error:  # the profiler's: the figures without it are still worth having
+                row["activity"][name], left_out["the profiler"] = {}, str(error)
 
     shape = (sizes.elements // sizes.columns, sizes.columns)
     x, y = (rng.standard_normal(shape, "float32") for _ in range(2))
@@ -336,6 +385,22 @@ def table(figures: dict[str, Any]) -> str:
         elif ours and "operations" in row:
             cells.append(f"{row['operations'] / ours / 1e12:8.0f} TF/s")
         lines.append(case.ljust(46) + "".join(cells))
+    lines += ["", "launches, and µs on the device".ljust(46) + "".join(name.rjust(20) for name in PEERS)]
+    for case, row in figures["cases"].items():
+        seen = {name: facts for name, facts in row["activity"].items() if facts}
+        cells = [
+            f"{seen[name]['launches']:8.0f}{seen[name]['device_seconds'] * 1e6:12,.1f}"
+            if name in seen
+            else "–".rjust(20)
+            for name in PEERS
+        ]
+        lines += [case.ljust(46) + "".join(cells)] if seen else []
+        if "MLP" in case:
+            lines += [
+                f"    {name}: {count:g} × {kernel}, {spent * 1e6:,.1f}"
+                for name in seen
+                for kernel, (count, spent) in seen[name]["longest"].items()
+            ]
     return "\n".join([*lines, *(f"{name} is left out: {why}" for name, why in figures["left_out"].items())])
 
 

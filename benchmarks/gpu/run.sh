@@ -63,7 +63,7 @@ step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep
 step kernels 120 "${pytest[@]}" "${own[@]}" "${parallel[@]}"
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
-LINES_SHOWN=60 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
+LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
 for tool in memcheck racecheck synccheck; do # of memory without a pool, where each array has bounds of its own

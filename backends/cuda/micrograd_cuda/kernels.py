@@ -44,6 +44,9 @@ RELATIONS: Final = {
 }  # fmt: skip
 """Operation to its functor in ``elementwise.cuh``; predicates and relations give bools."""
 
+OF_HALVES: Final = {"Gelu": "GeluOfHalves", "GeluGradient": "GeluGradientOfHalves"}
+"""Functors for which float16 and bfloat16 have cheaper ones, with as many digits as they need."""
+
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
@@ -106,6 +109,7 @@ class Elementwise:
         self, key: Any, functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
     ) -> Any:
         """(function, grid, shape of the result, struct); the function is ``None`` for an empty result."""
+        functor = OF_HALVES.get(functor, functor) if dtype in ("float16", "bfloat16") else functor
         found = geometry.elementwise(functor, dtype, scalar, places, result)
         if found is None:
             return None

@@ -39,7 +39,9 @@ class Reductions:
                 return x.copy()
             if name_of(x.dtype) not in ELEMENT or not x.size:
                 options = {"dtype": x.dtype} if name in ("sum", "prod") else {}  # else small integers grow
-                return otherwise(x, axis=axis, keepdims=keepdims, **options)
+                if name == "prod" and name_of(x.dtype) == "complex64":
+                    options["dtype"] = self.xp.complex128  # parts of a long product overflow where all of it does not
+                return otherwise(x, axis=axis, keepdims=keepdims, **options).astype(x.dtype, copy=False)
             length = math.prod(x.shape[each] for each in axes)
             others, divisor = x.size // length, float(length) if name == "mean" else 1.0
             if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:

@@ -17,12 +17,13 @@ from typing import Any, Final, Protocol
 
 from micrograd_core.layout import Shape
 from micrograd_cuda.gemm import TYPE, Product
-from micrograd_cuda.units import NAME, Unit, text
+from micrograd_cuda.units import Unit, name_of_kernel, text
 
 Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
 
-OPTIONS: Final = ("-std=c++17",)
-"""Of NVRTC, beside the architecture of the device."""
+OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
+"""Of NVRTC, beside the architecture of the device. Without the second, which not every CuPy adds, NVRTC before 13.2
+takes generic lambdas for functions of the host."""
 
 
 class Runtime(Protocol):
@@ -110,7 +111,7 @@ class CuPyRuntime:
         """Compiled for the current device, which is that of all its launches."""
         launch = self._units.get(unit)
         if launch is None:
-            function = self.compiled(text(unit)).get_function(NAME)
+            function = self.compiled(text(unit)).get_function(name_of_kernel(unit))
             block = (unit.block,)
 
             def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
@@ -153,6 +154,8 @@ class CuPyRuntime:
         one, zero, _ = factors
         kind, a, b = TYPE[dtype], call.first, call.second
         handle = self.cupy.cuda.device.get_cublas_handle()
+        if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
+            self.cublas.setMathMode(handle, FULL_SUMS)
         head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
         if call.batches == 1:
             self.cublas.gemmEx(
@@ -167,3 +170,5 @@ class CuPyRuntime:
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT
+FULL_SUMS: Final = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are not rounded to halves
+HALVES: Final = (TYPE["float16"], TYPE["bfloat16"])

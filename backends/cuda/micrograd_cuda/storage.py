@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from threading import get_ident
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
 from micrograd_core.backend import matmul_precision
@@ -43,6 +44,9 @@ class Guarded(ArrayAPIBackend):
     exhausted: tuple[type[Exception], ...] = ()
     """What the array library raises for a lack of memory."""
 
+    holding: Mapping[int, Any] = {}
+    """Threads for which `hold` is to be called after each kernel."""
+
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of the kernels, or the namespace's function."""
         found = super().kernel(op)
@@ -50,19 +54,41 @@ class Guarded(ArrayAPIBackend):
 
     def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """`kernel`, and our words for a lack of memory."""
-        exhausted = self.exhausted
+        exhausted, holding = self.exhausted, self.holding
 
         def guarded(*operands: Any, **params: Any) -> Any:
             try:
-                return kernel(*operands, **params)
+                result = kernel(*operands, **params)
             except exhausted as error:
                 raise self.out_of_memory(error) from error
+            if holding:
+                self.hold(operands)
+            return result
 
         return guarded
+
+    def hold(self, operands: tuple[Any, ...]) -> None:
+        """Keep what a kernel reads that may not have run yet."""
 
     def out_of_memory(self, error: Exception) -> OutOfMemory:
         """With what was asked."""
         return OutOfMemory(self.device, asked_bytes(str(error)))
+
+
+MOST_HELD: Final = 256
+"""Calls whose operands a stream of its own keeps before the streams around it are told to wait for them."""
+
+
+class Level(NamedTuple):
+    """A stream within another, and what its work reads: the pool may give that to the other as soon as it is freed."""
+
+    outer: Any
+    inner: Any
+    held: list[Any]
+
+    def join(self) -> None:
+        """The outer stream waits; then what is freed is so for both."""
+        self.outer.wait_event(self.inner.record())
 
 
 class CUDABackend(Guarded):
@@ -75,6 +101,7 @@ class CUDABackend(Guarded):
 
     def __init__(self, cupy: Any, xp: Any, errstate: Callable[..., Any], index: int) -> None:
         self.cupy, self.index = cupy, index
+        self.holding: dict[int, list[Level]] = {}  # streams of their own by thread, the innermost last
         self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
         dtypes = {name: cupy.dtype(name) for name in NAMES}
@@ -165,9 +192,12 @@ class CUDABackend(Guarded):
         """Assignment; what repeats one element cannot be assigned to. Values that overlap are copied first."""
         if any(not stride and length > 1 for stride, length in zip(x.strides, x.shape, strict=True)):
             return False
-        if hasattr(values, "shape") and self.shares_memory(x, values):
-            values = values.copy()
-        self.guarded(put)(self.xp, x, values, key)
+        overlaps = hasattr(values, "shape") and self.shares_memory(x, values)
+
+        def assigned(x: Any, values: Any) -> None:
+            put(self.xp, x, values.copy() if overlaps else values, key)
+
+        self.guarded(assigned)(x, values)
         return True
 
     def memory(self) -> dict[str, int]:
@@ -195,9 +225,29 @@ class CUDABackend(Guarded):
             outer = self.cupy.cuda.get_current_stream()
             inner = self._idle.pop() if self._idle else self.cupy.cuda.Stream(non_blocking=True)
             inner.wait_event(outer.record())
+            thread = get_ident()
+            levels = self.holding.setdefault(thread, [])
+            levels.append(Level(outer, inner, []))
             try:
                 with inner:
                     yield inner
             finally:
-                outer.wait_event(inner.record())
+                left = levels.pop()
+                left.join()
+                if levels:
+                    levels[-1].held.extend(left.held)  # it may be older than that stream too
+                else:
+                    del self.holding[thread]
                 self._idle.append(inner)
+
+    def hold(self, operands: tuple[Any, ...]) -> None:
+        """Until the streams around this thread's wait for it: the pool takes what is freed for theirs."""
+        levels = self.holding.get(get_ident())
+        if not levels:
+            return
+        held = levels[-1].held
+        held.append([list(x) if isinstance(x, list) else x for x in operands])
+        if len(held) >= MOST_HELD:
+            for level in reversed(levels):
+                level.join()
+                level.held.clear()

@@ -1,7 +1,8 @@
 """Transfer: host bytes to the GPU and back, and from GPU to GPU.
 
-Large copies go through page-locked ("pinned") host memory, which the GPU reads by itself: an upload returns before it
-has arrived, and its pinned memory is kept until an event says that it has. Small ones are taken along by the driver.
+Copies go through page-locked ("pinned") host memory, which the GPU reads by itself: an upload returns before it has
+arrived, and its pinned memory is kept until an event says that it has. Small downloads, which Python waits for, do
+without.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 
 SMALL: Final = 64 * 1024
-"""Bytes up to which a plain copy is faster than finding pinned memory for it."""
+"""Bytes up to which a plain copy to the host is faster than finding pinned memory for it."""
 
 
 class Uploads:
@@ -40,9 +41,6 @@ class Uploads:
             return out
         flat = np.frombuffer(data, np.uint8)
         stream = self.cupy.cuda.get_current_stream()
-        if flat.nbytes <= SMALL:  # from memory that is not pinned, the driver takes a copy before it returns
-            out.data.copy_from_host_async(flat.ctypes.data, flat.nbytes, stream)
-            return out
         self._collect()
         staged = self.pinned.malloc(flat.nbytes)
         np.frombuffer(staged, np.uint8, flat.nbytes)[:] = flat

@@ -114,22 +114,23 @@ def source(name: str) -> str:
     return re.sub(r'^#include "(\w+)\.cuh"$', lambda found: source(found[1]), text, flags=re.MULTILINE)
 
 
-NAME: Final = "kernel"
-"""Of the one kernel in a unit's text."""
-
-
 def call(unit: Unit) -> str:
     """The instance as an expression: ``softmax<float, 32, 1, 4>``."""
     return f"{unit.family}<{', '.join(unit.arguments)}>" if unit.arguments else unit.family
 
 
-def text(unit: Unit, name: str = NAME, *, with_source: bool = True) -> str:
+def name_of_kernel(unit: Unit) -> str:
+    """What profilers show: ``micrograd_softmax_float_32_1_4``."""
+    return "micrograd_" + re.sub(r"\W+", "_", call(unit)).strip("_")
+
+
+def text(unit: Unit, name: str = "", *, with_source: bool = True) -> str:
     """The translation unit: the sources, then the instance as a kernel without a mangled name."""
     family = FAMILIES[unit.family]
     body = source(family.file) if with_source else ""
     return (
         f'{body}\nextern "C" __global__ void __launch_bounds__({unit.block})\n'
-        f"{name}({unit.parameters}) {{ {call(unit)}({', '.join(family.names)}); }}\n"
+        f"{name or name_of_kernel(unit)}({unit.parameters}) {{ {call(unit)}({', '.join(family.names)}); }}\n"
     )
 
 

@@ -71,11 +71,11 @@ def siblings(unit: Unit) -> list[Unit]:
     if unit.family == "unary" and truth:
         functors = {*kernels.PREDICATES.values(), "Copy"}
     elif unit.family == "unary" and unit.arguments[1] == unit.arguments[2]:
-        functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "Copy"}
+        functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "GeluOfHalves", "Copy"}
     elif unit.family == "binary" and truth:
         functors = {*kernels.RELATIONS.values()}
     elif unit.family == "binary":
-        functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}
+        functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient", "GeluGradientOfHalves"}
     else:
         return [unit]
     return [unit._replace(arguments=(each, *unit.arguments[1:])) for each in sorted(functors)]

@@ -6,10 +6,12 @@ Left out but in the environment that backends/cuda/tests/emulated/build.py makes
 from __future__ import annotations
 
 import importlib
+import itertools
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor
+from micrograd_core import Device, Tensor, autocast, nn, optim
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 
@@ -52,6 +54,39 @@ def test_training_neither_copies_nor_waits(gpu: Device, counted: Callable[[str],
     assert after["launch"] > 0
     loss.item()
     assert counted("device to host") == before["device to host"] + 1
+
+
+# Of a network with one hidden layer and one with two, in float32 and with autocast to bfloat16: forward, backward, Adam.
+# Products are cuBLAS's, and not among them.
+MOST_LAUNCHES = {(1, False): 11, (2, False): 15, (2, True): 30}
+
+
+@pytest.mark.parametrize(("hidden", "half"), MOST_LAUNCHES)
+def test_a_step_takes_no_more_launches_than_it_did(
+    hidden: int, half: bool, gpu: Device, counted: Callable[[str], int]
+) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [20, *[32] * hidden, 10]
+    layers: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1]).to(gpu)
+    rule = optim.Adam(model.parameters())
+    x = Tensor(rng.normal(size=(16, 20)).astype("float32"), device=gpu, requires_grad=False)
+    targets = Tensor(rng.integers(10, size=16), device=gpu)
+
+    def step() -> None:
+        rule.zero_grad()
+        with autocast("bfloat16") if half else nullcontext():
+            loss = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+
+    for _ in range(2):
+        step()
+    before = counted("launch")
+    step()
+    assert counted("launch") - before <= MOST_LAUNCHES[hidden, half]
 
 
 def test_a_device_without_enough_memory_says_so_and_goes_on(gpu: Device) -> None:

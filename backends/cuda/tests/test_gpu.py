@@ -136,6 +136,46 @@ def test_work_in_a_stream_is_in_order_with_what_is_around_it(gpu: Device) -> Non
         assert (z + x).sum().item() == 4.0 * (1 << 22)
 
 
+def test_what_a_stream_reads_is_freed_when_the_stream_around_it_waits(gpu: Device) -> None:
+    """Else another thread may be given its memory, and write there before it is read."""
+    gpu.synchronize()
+    with no_grad():
+        x = asarray(np.ones(1 << 20, "float32"), device=gpu)
+        before = gpu.memory()["in_use"]
+        with gpu.stream():
+            y = x * 2.0
+            with gpu.stream():
+                z = x.sum()
+            del x
+            assert gpu.memory()["in_use"] >= before + y.size * 4
+        assert gpu.memory()["in_use"] <= before + 4096
+        assert (y.sum() + z).item() == 3.0 * (1 << 20)
+        with gpu.stream():
+            for _ in range(600):
+                y = y * 1.0
+            assert gpu.memory()["in_use"] < before + (300 << 22)  # what is held is bounded
+    assert gpu.memory()["in_use"] <= before + 4096
+
+
+def test_an_assignment_is_made_on_the_device_of_its_tensor(gpu: Device) -> None:
+    cupy = gpu.kernels.backend.cupy
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    x = asarray(np.arange(1 << 20, dtype="float32"), device="cuda:1")
+    allocated = []
+
+    class Hook(cupy.cuda.memory_hook.MemoryHook):
+        name = "devices"
+
+        def malloc_preprocess(self, **facts: Any) -> None:
+            allocated.append(cupy.cuda.runtime.getDevice())
+
+    with Hook():
+        x[1:] = x[:-1]  # overlapping, and therefore copied first
+    assert set(allocated) == {1}
+    assert x[:3].tolist() == [0.0, 0.0, 1.0]
+
+
 def test_dlpack_shares_memory_with_torch(gpu: Device) -> None:
     torch = pytest.importorskip("torch")
     backend = gpu.kernels.backend
@@ -176,6 +216,7 @@ def test_large_copies_to_the_gpu_and_back(gpu: Device) -> None:
 
 def test_a_lack_of_memory_has_figures(gpu: Device) -> None:
     pool = gpu.kernels.backend.pool
+    gpu.release_memory()  # what other tests left would be enough
     limit = pool.get_limit()
     pool.set_limit(size=gpu.memory()["reserved"] + (1 << 24))
     try:

@@ -33,7 +33,7 @@ class CPointer:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A runtime on a CuPy that writes down what it is asked for."""
-    found = SimpleNamespace(compiled=[], loaded=[], launches=[], products=[], folder=tmp_path)
+    found = SimpleNamespace(compiled=[], loaded=[], launches=[], products=[], modes=[], folder=tmp_path)
 
     class Module:
         def load(self, binary: bytes) -> None:
@@ -49,7 +49,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     def writes_down(parameters: str) -> Any:
         return lambda *given: found.products.append(dict(zip(parameters.split(), given, strict=True)))
 
-    cublas = SimpleNamespace(gemmEx=writes_down(GEMM), gemmStridedBatchedEx=writes_down(BATCHED))
+    cublas = SimpleNamespace(
+        gemmEx=writes_down(GEMM),
+        gemmStridedBatchedEx=writes_down(BATCHED),
+        setMathMode=lambda handle, mode: found.modes.append((handle, mode)),
+    )
     monkeypatch.setitem(sys.modules, "cupy_backends", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", SimpleNamespace(cublas=cublas))
@@ -78,7 +82,7 @@ def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamesp
     for _ in range(2):
         asked.runtime.bind(unit)((3, 1), (1, 2))
     assert asked.compiled == [(units.text(unit), OPTIONS, "90")]
-    assert asked.launches == [("kernel", (3, 1), (256,), (1, 2))] * 2
+    assert asked.launches == [("micrograd_marked", (3, 1), (256,), (1, 2))] * 2
 
 
 def test_what_is_compiled_stays_on_disk_and_what_is_cut_off_there_is_not_taken(asked: SimpleNamespace) -> None:
@@ -103,6 +107,21 @@ def test_a_folder_that_nobody_can_write_to_is_no_obstacle(
     (asked.folder / "file").write_text("")
     CuPyRuntime(asked.cupy).bind(Unit("marked", (), 256))
     assert asked.loaded == [b"machine code"]
+
+
+@pytest.mark.parametrize(("dtype", "modes"), [("float16", [(7, 16)]), ("bfloat16", [(7, 16)]), ("float32", [])])
+def test_sums_of_halves_are_never_rounded_on_the_way(dtype: str, modes: list[Any], asked: SimpleNamespace) -> None:
+    call = gemm.product(Place((5, 7), (7, 1), 16), Place((7, 3), (3, 1), 16))
+    assert isinstance(call, gemm.Product)
+    asked.runtime.gemm(call, dtype, gemm.COMPUTE_32F, handle(100), handle(200), handle(300))
+    assert asked.modes == modes
+
+
+def test_a_kernel_is_named_by_its_family_and_what_it_is_an_instance_of() -> None:
+    units_ = [Unit("unary", (functor, "float", "float", "int", "1", "4", "4"), 256) for functor in ("Exp", "Log")]
+    assert [units.name_of_kernel(unit) for unit in units_] == [
+        "micrograd_unary_Exp_float_float_int_1_4_4", "micrograd_unary_Log_float_float_int_1_4_4",
+    ]  # fmt: skip
 
 
 def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None:

@@ -19,14 +19,23 @@ ARCHITECTURES = ("sm_80", "sm_90")
 REPORT: list[str] = []
 
 
+FUNCTIONS = [  # functor, operands, dtype of the result
+    *((functor, 1, "") for functor in (*kernels.UNARY.values(), "Gelu", "GeluTanh")),
+    *((functor, 2, "") for functor in (*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient")),
+    *((functor, 1, "bool") for functor in kernels.PREDICATES.values()),
+    *((functor, 2, "bool") for functor in kernels.RELATIONS.values()),
+]
+
+
 def elementwise_units(dtype: str) -> Iterator[Unit]:
-    """Each function in packs; each way of walking with one function."""
+    """Each function in packs, of float32 and of one other dtype; each way of walking with one function."""
     matrix, across = Place((64, 64), (64, 1), 16), Place((64, 64), (1, 64), 16)
     apart, anywhere = Place((2,) * 8, tuple(3**i << 30 for i in range(8)), 16), Place((64, 63), (64, 1), 16)
-    for functor in {*kernels.UNARY.values(), "Gelu", "GeluTanh"}:
-        yield _elementwise(functor, dtype, "", matrix)
-    for functor in {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient"}:
-        yield _elementwise(functor, dtype, "NEITHER", matrix, matrix)
+    others = sorted(ELEMENT.keys() - {"float32"})
+    for number, (functor, operands, result) in enumerate(FUNCTIONS):
+        if dtype in ("float32", others[number % 3]):
+            places = (matrix,) * operands
+            yield _elementwise(functor, dtype, "NEITHER" if operands == 2 else "", *places, result=result)
     for place in (across, apart, anywhere, matrix._replace(alignment=geometry.ITEMSIZE[dtype])):
         yield _elementwise("Exp", dtype, "", place)
         yield _elementwise("Add", dtype, "NEITHER", place, Place(place.shape[-1:], (1,), 16))
@@ -80,6 +89,8 @@ def other_units(dtype: str) -> Iterator[Unit]:
         ):
             launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
             yield geometry.column_unit(launch, ELEMENT[kind], ELEMENT[result])
+            pieces = geometry.piece_launch(100, rows, geometry.ITEMSIZE[kind], 16, whole=whole)
+            yield geometry.piece_unit(pieces, ELEMENT[kind], ELEMENT[result], "Max" if columns == 4096 else "Product")
 
 
 UNTYPED = {

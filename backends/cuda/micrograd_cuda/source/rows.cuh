@@ -32,6 +32,13 @@ template <class T, int G, int ITEMS, int V, int N> struct Share {
                 if (column(item) < columns) fetch(column(item), kept[item]);
         }
     }
+    // Each element of what is kept becomes f of itself.
+    template <class F> __device__ __forceinline__ void change(F f) {
+#pragma unroll
+        for (int item = 0; item < ITEMS; ++item)
+            if (column(item) < columns)
+                for (A& value : kept[item][0]) value = f(value);
+    }
     // f(item, column, the operands of its V elements)
     template <class F> __device__ __forceinline__ void each_item(F f) const {
         if constexpr (ITEMS > 0) {
@@ -82,19 +89,33 @@ template <int G, class S, class A> __device__ __forceinline__ A sum_of_exponenti
     });
     return reduce<Sum, G>(total);
 }
+// The same of what is kept, which becomes those exponentials; of rows that are not kept it stays as it is.
+template <int G, int ITEMS, class S, class A> __device__ __forceinline__ A to_exponentials(S& share, A top) {
+    if constexpr (ITEMS == 0) return sum_of_exponentials<G>(share, top);
+    A total = 0;
+    share.change([&](A value) {
+        const A e = exponential(value - top);
+        total += e;
+        return e;
+    });
+    return reduce<Sum, G>(total);
+}
+template <int ITEMS, class A> __device__ __forceinline__ A exponential_of(A value, A top) {
+    return ITEMS == 0 ? exponential(value - top) : value;
+}
 
 // ── softmax, its logarithm, and the logarithm of its denominator ────────────────────────────────────────────────
 
 template <class T, int G, int ITEMS, int V>
 __device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, auto& share) {
         const A top = maximum_of<G>(share);
-        const A scale = A(1) / sum_of_exponentials<G>(share, top);
+        const A scale = A(1) / to_exponentials<G, ITEMS>(share, top);
         share.each([&](Long column, const auto& values) {
             Pack<T, V> pack;
 #pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(exponential(values[0][v] - top) * scale);
+            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(exponential_of<ITEMS>(values[0][v], top) * scale);
             store<T, V>(out + row * columns + column, pack);
         });
     });
@@ -215,9 +236,9 @@ template <class T, class I, int G, int ITEMS, int V>
 __device__ __forceinline__ void cross_entropy_gradient(
     T* to, const Wide<T>* g, const T* x, const I* targets, Long stride, Long ignored, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, auto& share) {
         const A top = maximum_of<G>(share);
-        const A scale = A(1) / sum_of_exponentials<G>(share, top);
+        const A scale = A(1) / to_exponentials<G, ITEMS>(share, top);
         const Long target = row < rows ? static_cast<Long>(targets[row]) : 0;
         const bool named = target >= 0 && target < columns;
         const A factor = row >= rows || target == ignored ? A(0) : named ? g[row * stride] : nan_of<A>();
@@ -225,7 +246,7 @@ __device__ __forceinline__ void cross_entropy_gradient(
             Pack<T, V> pack;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const A p = exponential(values[0][v] - top) * scale;
+                const A p = exponential_of<ITEMS>(values[0][v], top) * scale;
                 pack.at[v] = narrowed<T>((p - (column + v == target ? A(1) : A(0))) * factor);
             }
             store<T, V>(to + row * columns + column, pack);
