@@ -89,7 +89,7 @@ class Jitted(JittedScalars, Generic[P, R]):
                 found = replay.run(flat)
                 if found is not OTHERWISE:
                     self._replay = replay
-                    return found
+                    return found  # type: ignore[no-any-return]
         if programs.get() is not None or levels.get():  # part of what is around it
             return self.__wrapped__(*args, **kwargs)  # type: ignore[no-any-return]
         return self.call_with_tensors(args, kwargs)  # type: ignore[no-any-return]
