@@ -1,4 +1,4 @@
-"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most. Run, it prints the table.
+"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most. Run, it prints it.
 
 Instructions are those of the PTX, as it stands: the way of whole packs, and what is beside it, for one thread's share.
 They tell whether a kernel has grown, not how long it runs.
