@@ -131,6 +131,13 @@ def test_all_sizes_have_one_text_and_repeat_to_the_bit() -> None:
     assert len(eager._FUNCTIONS) <= before + 1  # one row has no loop of rows
 
 
+def test_scratch_memory_has_room_for_the_longest_row_of_a_tier() -> None:
+    from micrograd_cpu.llvm import ROUND
+
+    for most, *choices in eager.TIERS[:-1]:
+        assert {-(-prime // ROUND) * ROUND for primes in choices for prime in primes} == {most}
+
+
 @pytest.mark.parametrize(
     "compose",
     [
