@@ -112,7 +112,8 @@ def _spread(overlapping: bool, c: Any, at: str, seen: list[str]) -> None:
     for index, each in zip(seen, tied, strict=True):
         pointer = c.place("%out", index)
         share = c.emit(f"select i1 {each}, {c.type} {yes}, {c.type} {no}")
-        c.write(c.emit(f"fadd {c.type} {c.read(pointer)}, {share}") if overlapping else share, pointer)
+        before = c.read(pointer) if overlapping else "0.0"
+        c.write(c.emit(f"fadd {c.type} {share}, {before}"), pointer)
 
 
 @lru_cache(maxsize=64)
