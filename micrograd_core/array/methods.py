@@ -21,7 +21,6 @@ Method = Callable[..., Any]
 
 def along(name: str) -> Method:
     """A method that works along one axis, the last by default."""
-
     op = TABLE[name]
 
     def method(x: Any, axis: Any = None, *, dim: Any = -1, dtype: Any = None) -> Any:
