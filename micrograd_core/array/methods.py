@@ -11,6 +11,7 @@ from typing import Any, Final
 from micrograd_core.array.elsewhere import ELSEWHERE
 from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
+from micrograd_core.engine.apply import apply_single
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
@@ -20,12 +21,17 @@ Method = Callable[..., Any]
 
 def along(name: str) -> Method:
     """A method that works along one axis, the last by default."""
+    op = TABLE[name]
 
-    def method(x: Any, axis: Any = None, *, dim: int = -1, dtype: Any = None) -> Any:
-        x = x if dtype is None else x.astype(dtype)
-        return getattr(x.__array_namespace__(), name)(x, axis=dim if axis is None else axis)
+    def method(x: Any, axis: Any = None, *, dim: Any = -1, dtype: Any = None) -> Any:
+        axis = dim if axis is None else axis
+        if dtype is not None:
+            x = x.astype(dtype)
+        if not x.ndim:
+            return getattr(x.__array_namespace__(), name)(x, axis)
+        return apply_single(op, x, {"axis": resolve_axis(name, axis, x.ndim)})
 
-    method.__doc__ = TABLE[name].doc
+    method.__doc__ = op.doc
     return method
 
 

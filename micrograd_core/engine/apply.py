@@ -445,10 +445,12 @@ def reduction(name: str) -> Callable[..., Tensor]:
     def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
-        others = reduction_arguments(name, axis, keepdims, others)
-        if op.cast is accumulator and "dtype" in others:
-            return accumulated(op, x, **others)
-        return apply_single(op, x, parameters(x, **others))
+        if not others:
+            return apply_single(op, x, parameters(x, axis, keepdims=keepdims))
+        given = reduction_arguments(name, axis, keepdims, others)
+        if op.cast is accumulator and "dtype" in given:
+            return accumulated(op, x, **given)
+        return apply_single(op, x, parameters(x, **given))
 
     method.__doc__ = op.doc
     return method

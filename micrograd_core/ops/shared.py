@@ -116,8 +116,6 @@ def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, 
             f"np.{name} is NumPy's, and takes its arrays; write mg.{name}(x), with mg for micrograd_core, or "
             f"np.{name}(x.detach().numpy())"
         )
-    if not others:
-        return {"axis": axis, "keepdims": keepdims}
     others = respelled(name, others)
     if (axis is not None and "axis" in others) or (keepdims and "keepdims" in others):
         raise TypeError(f"{name}: axis (dim) or keepdims (keepdim) was given twice")

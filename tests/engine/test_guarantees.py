@@ -363,7 +363,7 @@ def test_modes_as_decorators_with_and_without_parentheses() -> None:
         (lambda: F["mse_loss"](zeros((4, 1)), zeros(4)), ShapeError, "must be equal"),
         (lambda: F["cross_entropy"](zeros((4, 2)), 1), ShapeError, r"targets of shape \(\)"),
         (lambda: Tensor(np.array(["2020-01-01"], "datetime64[D]")), DTypeError, "datetime64"),
-        (lambda: zeros(2).sum(dims=0), TypeError, r"^sum\(\) got an unexpected keyword argument 'dims'"),
+        (lambda: zeros(2).sum(along=0), TypeError, r"^sum\(\) got an unexpected keyword argument 'along'"),
         (lambda: zeros(2).var(ddof=1), TypeError, r"^var\(\) got an unexpected keyword argument 'ddof'"),
         (lambda: optim.SGD([x := Tensor([1.0]), x]), ValueError, "same parameter twice"),
         (lambda: optim.SGD(Tensor([1.0])), TypeError, r"write \[x\]"),
