@@ -31,14 +31,14 @@ def rows() -> list[Row]:
     found = []
     for dtype in ("float32", "bfloat16"):
         matrix = Place((4096, 4096), (4096, 1), 16)
-        for functor, operands in (("Add", 2), ("Relu", 1), ("Exp", 1), ("Gelu", 1), ("GeluGradient", 2), ("Silu", 1)):
+        for functor, operands in (("Add", 2), ("Relu", 1), ("Exp", 1), ("Gelu", 1), ("GeluGradient", 2)):
             functor = kernels.OF_HALVES.get(functor, functor) if dtype == "bfloat16" else functor
             scalar = "NEITHER" if operands == 2 else ""
             launch = geometry.elementwise(functor, dtype, scalar, (matrix,) * operands)
             assert launch is not None
             found.append(Row(f"{functor}, {dtype}", launch.unit, launch.walk.pack))
         for family, resident in (("softmax", 1), ("softmax_gradient", 2), ("cross_entropy_gradient", 1), ("norm", 1)):
-            for columns in (4096, 50_257):
+            for columns in (4096, 50_257) if family == "softmax" else (4096,):
                 shape = geometry.row_launch(4096, columns, dtype, resident, 16)
                 index = "Long" if "cross_entropy" in family else ""
                 more = ["true"] if family == "norm" else []
