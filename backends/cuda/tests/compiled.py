@@ -1,4 +1,4 @@
-"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most. `python compiled.py` prints it.
+"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most; run it to print one.
 
 Instructions are those of the PTX, as it stands: the way of whole packs, and what is beside it, for one thread's share.
 They tell whether a kernel has grown, not how long it runs.
@@ -45,7 +45,9 @@ def rows() -> list[Row]:
                 unit = geometry.row_unit(shape, family, ELEMENT[dtype], index, *more)
                 found.append(Row(f"{family} of {columns}, {dtype}", unit, shape.pack * max(shape.items, 1)))
         pieces = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
-        found.append(Row(f"sum of all, {dtype}", geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum"), pieces.pack))
+        found.append(
+            Row(f"sum of all, {dtype}", geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum"), pieces.pack)
+        )
         adam = Unit("adam", (ELEMENT[dtype], str(16 // geometry.ITEMSIZE[dtype])), 256, ELEMENT[dtype])
         found.append(Row(f"Adam, {dtype}", adam, 16 // geometry.ITEMSIZE[dtype]))
     return found
