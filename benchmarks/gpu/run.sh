@@ -6,6 +6,7 @@
 # other; pytest-xdist and execnet let the suites use all cores; `tests`, the core's own, want what the group dev brings.
 # DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails.
 # CONFORMANCE chooses what runs of the conformance suite, as pytest's -k does; empty, all of it, which takes its time.
+# PATIENCE multiplies the time that each step may take, for what is slower than a GPU; LIMIT is that of all of them.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
 # STEPS names those to run; they keep their order, and the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
 set -uo pipefail
@@ -38,7 +39,7 @@ export PYTHONPATH
 
 # step NAME SECONDS COMMAND...: not longer than that, nor than what is left of the 9 minutes
 step() {
-  local name=$1 limit=$2 start=$SECONDS status left=$((end - SECONDS))
+  local name=$1 limit=$(($2 * ${PATIENCE:-1})) start=$SECONDS status left=$((end - SECONDS))
   shift 2
   [[ "$steps" == *" $name "* ]] || return
   [ "$left" -lt 5 ] && { failed+=("$name"); summary+=("$name|not started: no time was left"); return; }

@@ -1,4 +1,4 @@
-"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most. Run, it prints it.
+"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most; run it to print one.
 
 Instructions are those of the PTX, as it stands: the way of whole packs, and what is beside it, for one thread's share.
 They tell whether a kernel has grown, not how long it runs.
@@ -31,22 +31,23 @@ def rows() -> list[Row]:
     found = []
     for dtype in ("float32", "bfloat16"):
         matrix = Place((4096, 4096), (4096, 1), 16)
-        for functor, operands in (("Add", 2), ("Relu", 1), ("Exp", 1), ("Gelu", 1), ("GeluGradient", 2), ("Silu", 1)):
+        for functor, operands in (("Add", 2), ("Relu", 1), ("Exp", 1), ("Gelu", 1), ("GeluGradient", 2)):
             functor = kernels.OF_HALVES.get(functor, functor) if dtype == "bfloat16" else functor
             scalar = "NEITHER" if operands == 2 else ""
             launch = geometry.elementwise(functor, dtype, scalar, (matrix,) * operands)
             assert launch is not None
             found.append(Row(f"{functor}, {dtype}", launch.unit, launch.walk.pack))
         for family, resident in (("softmax", 1), ("softmax_gradient", 2), ("cross_entropy_gradient", 1), ("norm", 1)):
-            for columns in (4096, 50_257):
+            for columns in (4096, 50_257) if family == "softmax" else (4096,):
                 shape = geometry.row_launch(4096, columns, dtype, resident, 16)
                 index = "Long" if "cross_entropy" in family else ""
                 more = ["true"] if family == "norm" else []
                 unit = geometry.row_unit(shape, family, ELEMENT[dtype], index, *more)
                 found.append(Row(f"{family} of {columns}, {dtype}", unit, shape.pack * max(shape.items, 1)))
         pieces = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
-        unit = geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum")
-        found.append(Row(f"sum of all, {dtype}", unit, pieces.pack))
+        found.append(
+            Row(f"sum of all, {dtype}", geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum"), pieces.pack)
+        )
         adam = Unit("adam", (ELEMENT[dtype], str(16 // geometry.ITEMSIZE[dtype])), 256, ELEMENT[dtype])
         found.append(Row(f"Adam, {dtype}", adam, 16 // geometry.ITEMSIZE[dtype]))
     return found

@@ -56,7 +56,7 @@ def test_training_neither_copies_nor_waits(gpu: Device, counted: Callable[[str],
     assert counted("device to host") == before["device to host"] + 1
 
 
-# Of a network with one hidden layer and one with two, in float32 and with autocast to bfloat16: a step with Adam.
+# Of a network with one hidden layer, with two, and with autocast to bfloat16: forward, backward, Adam.
 # Products are cuBLAS's, and not among them.
 MOST_LAUNCHES = {(1, False): 11, (2, False): 15, (2, True): 30}
 
