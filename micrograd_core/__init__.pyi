@@ -3,9 +3,13 @@ import builtins
 from collections.abc import Sequence
 from micrograd_core import amp as amp, errors as errors, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random
 from micrograd_core.amp import set_matmul_precision as set_matmul_precision
-from micrograd_core.array.composed import broadcast_arrays as broadcast_arrays, diff as diff, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, topk as topk, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values, unstack as unstack
+from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
 from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
+from micrograd_core.array.numeric import Extremes, allclose as allclose, exp2 as exp2, fmod as fmod, isclose as isclose, lerp as lerp, logit as logit, nan_to_num as nan_to_num, norm as norm, rsqrt as rsqrt
+from micrograd_core.array.selection import Ordered, gather as gather, index_select as index_select, masked_fill as masked_fill, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
+from micrograd_core.array.shapes import diag as diag, kron as kron, rot90 as rot90, vander as vander
+from micrograd_core.array.statistics import convolve as convolve, corrcoef as corrcoef, cov as cov, histogram as histogram, interp as interp
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
 from micrograd_core.dtypes import DType as DType, bfloat16 as bfloat16, bool_ as bool, complex128 as complex128, complex64 as complex64, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8
@@ -236,49 +240,49 @@ def complex(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def conj(x: ArrayLike, /) -> Tensor:
     """Complex conjugate; real numbers as they are."""
 
-def sum(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
+def sum(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dtype: Any = None, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Sum over `axis`. Integer results are 64 bits wide; bools are counted."""
 
-def mean(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def mean(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
 
-def max(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def max(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
 
-def min(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def min(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
 
-def var(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def var(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Variance over `axis`, by the two-pass formula; divides by the count less `correction`."""
 
-def std(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def std(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Standard deviation over `axis`: the root of `var`. Without deviation, as of one element, the gradient is 0."""
 
-def any(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def any(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Whether any element over `axis` is true (nonzero)."""
 
-def all(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def all(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Whether all elements over `axis` are true (nonzero)."""
 
-def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
+def argmax(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Position of the first maximum along `axis` (of the flattened tensor for ``None``), as int64."""
 
-def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
+def argmin(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Position of the first minimum along `axis` (of the flattened tensor for ``None``), as int64."""
 
-def count_nonzero(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def count_nonzero(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """How many elements over `axis` are not 0, as int64."""
 
-def prod(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
+def prod(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dtype: Any = None, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Product over `axis`. Integer results are 64 bits wide."""
 
-def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: builtins.bool = False) -> Tensor:
+def cumulative_sum(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, include_initial: builtins.bool = False, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Sums of the first 1, 2, … elements along `axis`; with `include_initial` the sum of none, 0, comes first."""
 
-def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: builtins.bool = False) -> Tensor:
+def cumulative_prod(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, include_initial: builtins.bool = False, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Products of the first 1, 2, … elements along `axis`; with `include_initial` that of none, 1, comes first."""
 
-def logsumexp(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Tensor:
+def logsumexp(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows."""
 
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
@@ -290,13 +294,13 @@ def broadcast_to(x: ArrayLike, /, shape: int | tuple[int, ...]) -> Tensor:
 def spread(x: ArrayLike, /, shape: int | tuple[int, ...]) -> Tensor:
     """As `broadcast_to`, but a view or fresh memory, whichever the device finds faster: the gradient of a sum."""
 
-def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Tensor:
+def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0, *, dim: int | tuple[int, ...] = ..., dims: int | tuple[int, ...] = ...) -> Tensor:
     """Axes of length 1 inserted at `axis`. A view."""
 
-def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
+def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """Without the axes `axis` of length 1. A view."""
 
-def flip(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def flip(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """Elements in reverse order along `axis` (default: all axes). A view."""
 
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
@@ -305,10 +309,10 @@ def getitem(x: ArrayLike, /, key: Any) -> Tensor:
 def scatter(x: ArrayLike, values: ArrayLike, /, *, key: Any) -> Tensor:
     """A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment."""
 
-def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
+def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Tensors joined along the existing `axis`; flattened and joined for ``None``."""
 
-def stack(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
+def stack(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Tensors of equal shape joined along a new `axis`."""
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -326,67 +330,69 @@ def moveaxis(x: ArrayLike, /, source: int | tuple[int, ...], destination: int | 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """The last two axes exchanged. A view."""
 
-def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def roll(x: ArrayLike, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """Elements moved `shift` places along `axis` (in the flattened tensor for ``None``), the last ones first."""
 
 def tile(x: ArrayLike, /, repetitions: int | tuple[int, ...]) -> Tensor:
     """Copies of the tensor side by side, `repetitions` along each axis, counted from the last."""
 
-def repeat(x: ArrayLike, /, repeats: Any, *, axis: int | None = None) -> Tensor:
+def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Each element (each slice along `axis`) repeated `repeats` times, or as often as its count in `repeats` says."""
 
 def pad(x: ArrayLike, /, pad_width: Any, mode: str = 'constant', *, constant_values: builtins.complex = 0) -> Tensor:
     """Elements added around the tensor: `pad_width` before and after each axis (a number, a pair, or a pair per axis), which are `constant_values`, or continue it by ``'edge'``, ``'wrap'``, ``'reflect'`` (about the edge) or ``'symmetric'`` (including the edge). Source: ``numpy.pad``."""
 
-def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
+def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """The slices of `x` along `axis` (which may be left out if it is the only one) that integers name; `indices` may have any shape, which replaces the axis."""
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *others: ArrayLike, axis: int = -1) -> Tensor:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """Along `axis`, the elements that integers name, lane by lane; the other axes broadcast."""
 
-def add_along_axis(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def add_along_axis(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of `x`, to whose elements that integers name along `axis`, lane by lane, values are added."""
 
 def last_position(indices: ArrayLike, /, *, length: int) -> Tensor:
     """For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere."""
 
-def linear_index(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
+def linear_index(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast."""
 
 def argwhere(x: ArrayLike, /) -> Tensor:
     """The indices of the elements that are not 0, one row each, in C order. The number of rows depends on the elements: a device without a kernel of that name sends the truth values, and nothing else, to the host."""
 
-def index_add(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_add(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of ``x``, to whose slices along `axis` that integers name the values are added; a slice that is named twice gets both. Source: ``numpy.add.at``."""
 
-def index_set(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_set(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of ``x``, whose slices along `axis` that integers name are replaced by the values; for a slice that is named twice the last one counts."""
 
-def index_max(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_max(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of ``x``, whose slices along `axis` that integers name are the elementwise maximum of themselves and all values for them. Elements tied for it share the gradient evenly."""
 
-def index_min(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_min(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of ``x``, whose slices along `axis` that integers name are the elementwise minimum of themselves and all values for them. Elements tied for it share the gradient evenly."""
 
-def index_multiply(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_multiply(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """A fresh copy of ``x``, whose slices along `axis` that integers name are multiplied by all values for them. Gradients are right to second order also where factors are 0."""
 
-def index_scale(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def index_scale(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """As `index_multiply`, but with a gradient that divides by the factors, none of which may be 0."""
 
-def argsort(x: ArrayLike, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+def argsort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The positions that sort the elements along `axis`. NaN comes last; equal elements keep their order. Complex numbers are ordered by their real parts, then by their imaginary ones."""
 
-def sort(x: ArrayLike, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+def sort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The elements in order along `axis`, as `argsort` has it."""
 
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
 
+def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None, dim: int = ..., dims: int = ...) -> Tensor: ...
+
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
-def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """Sum of products along `axis`, the first operand conjugated; the other axes broadcast."""
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -395,7 +401,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Matrix product of the last two axes, broadcast over the others; 1-d operands are a row and a column."""
 
-def linear(x1: ArrayLike, x2: ArrayLike, x3: ArrayLike, /) -> Tensor:
+def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) -> Tensor:
     """``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none."""
 
 def erf(x: ArrayLike, /) -> Tensor:
@@ -428,19 +434,19 @@ def log_sigmoid(x: ArrayLike, /) -> Tensor:
 def hardtanh(x: ArrayLike, /, *, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0."""
 
-def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def softmax(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows."""
 
-def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def log_softmax(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number."""
 
-def standardize(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05) -> Tensor:
+def standardize(x: ArrayLike, /, axis: int | tuple[int, ...] | None = -1, *, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1."""
 
-def layer_norm(x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05) -> Tensor:
+def layer_norm(x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016). `weight` and `bias` have the lengths of the normalised axes."""
 
-def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-06) -> Tensor:
+def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-06, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019)."""
 
 def batch_norm(x: ArrayLike, /, mean: ArrayLike | None = None, var: ArrayLike | None = None, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, training: builtins.bool = False, eps: float = 1e-05) -> Tensor:
@@ -503,11 +509,66 @@ def cross_entropy(logits: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | 
 def nll_loss(log_probabilities: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | None = None, *, ignore_index: int = -100, reduction: str = 'mean') -> Tensor:
     """Minus the log-probability ``x`` of integer class `targets` (classes along axis 1; axis 0 if 1-d): what `cross_entropy` does after `log_softmax`, with the same parameters."""
 
-def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The lower triangle of matrices; zeros above the `k`-th diagonal."""
 
-def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The upper triangle of matrices; zeros below the `k`-th diagonal."""
+
+def lgamma(x: ArrayLike, /) -> Tensor:
+    """Logarithm of the absolute value of the gamma function (DLMF 5.2)."""
+
+def digamma(x: ArrayLike, /) -> Tensor:
+    """Derivative of `lgamma` (DLMF 5.2.2)."""
+
+def polygamma(x: ArrayLike, /, n: int) -> Tensor:
+    """The `n`-th derivative of `digamma` (DLMF 5.15)."""
+
+def erfinv(x: ArrayLike, /) -> Tensor:
+    """The inverse of `erf`: infinite at -1 and 1, NaN beyond."""
+
+def i0(x: ArrayLike, /) -> Tensor:
+    """Modified Bessel function of the first kind, of order 0 (DLMF 10.25)."""
+
+def i1(x: ArrayLike, /) -> Tensor:
+    """Modified Bessel function of the first kind, of order 1 (DLMF 10.25)."""
+
+def topk(x: Tensor, k: int, /, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: int = ..., dims: int = ...) -> TopK: ...
+
+def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
+
+def cummax(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes: ...
+
+def cummin(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes: ...
+
+def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
+
+def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
+
+def logcumsumexp(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor: ...
+
+def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Ordered: ...
+
+def median(x: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Any: ...
+
+def quantile(x: Any, q: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, method: str = 'linear', interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor: ...
+
+def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
+
+def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
+
+def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
+
+def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
+
+def split(x: Any, split_size_or_sections: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
+
+def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
+
+def trapezoid(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor: ...
+
+def cross(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """The cross product of vectors of three elements along `axis`."""
 
 __all__ = [
     "DType",
@@ -526,6 +587,7 @@ __all__ = [
     "add",
     "add_along_axis",
     "all",
+    "allclose",
     "amp",
     "any",
     "arange",
@@ -559,6 +621,7 @@ __all__ = [
     "can_cast",
     "ceil",
     "checkpoint",
+    "chunk",
     "clip",
     "complex",
     "complex128",
@@ -569,19 +632,30 @@ __all__ = [
     "conv2d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "convolve",
     "copy",
     "copysign",
+    "corrcoef",
     "cos",
     "cosh",
     "count_nonzero",
+    "cov",
+    "cross",
     "cross_entropy",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "cumulative_prod",
     "cumulative_sum",
     "custom_gradient",
     "custom_jvp",
     "default_device",
     "detect_anomaly",
+    "diag",
+    "diagonal",
     "diff",
+    "digamma",
     "divide",
     "draw",
     "dropout",
@@ -595,22 +669,27 @@ __all__ = [
     "equal",
     "erf",
     "erfc",
+    "erfinv",
     "errors",
     "exp",
+    "exp2",
     "expand_dims",
     "expm1",
     "eye",
     "fft",
     "finfo",
+    "flatten",
     "flip",
     "float16",
     "float32",
     "float64",
     "floor",
     "floor_divide",
+    "fmod",
     "from_dlpack",
     "full",
     "full_like",
+    "gather",
     "gelu",
     "getitem",
     "grad",
@@ -620,9 +699,12 @@ __all__ = [
     "greater_equal",
     "hardtanh",
     "hessian",
+    "histogram",
     "huber_loss",
     "hvp",
     "hypot",
+    "i0",
+    "i1",
     "iinfo",
     "imag",
     "index_add",
@@ -630,13 +712,16 @@ __all__ = [
     "index_min",
     "index_multiply",
     "index_scale",
+    "index_select",
     "index_set",
     "inf",
     "int16",
     "int32",
     "int64",
     "int8",
+    "interp",
     "is_grad_enabled",
+    "isclose",
     "isdtype",
     "isfinite",
     "isin",
@@ -648,12 +733,16 @@ __all__ = [
     "jit",
     "jvp",
     "kl_div",
+    "kron",
+    "kthvalue",
     "l1_loss",
     "last_position",
     "layer_norm",
     "leaky_relu",
+    "lerp",
     "less",
     "less_equal",
+    "lgamma",
     "linalg",
     "linear",
     "linear_index",
@@ -666,11 +755,15 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "logaddexp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
     "logsumexp",
+    "masked_fill",
+    "masked_select",
     "matmul",
     "matrix_transpose",
     "max",
@@ -678,6 +771,7 @@ __all__ = [
     "max_pool2d",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -686,6 +780,7 @@ __all__ = [
     "mse_loss",
     "multiply",
     "nan",
+    "nan_to_num",
     "negative",
     "newaxis",
     "nextafter",
@@ -693,6 +788,7 @@ __all__ = [
     "nn",
     "no_grad",
     "nonzero",
+    "norm",
     "not_equal",
     "one_hot",
     "ones",
@@ -703,22 +799,29 @@ __all__ = [
     "patches",
     "permute_dims",
     "pi",
+    "polygamma",
     "positive",
     "pow",
     "prod",
+    "quantile",
     "random",
     "real",
     "reciprocal",
     "relu",
     "remainder",
     "repeat",
+    "repeat_interleave",
     "reshape",
     "result_type",
     "rms_norm",
     "roll",
+    "rot90",
     "round",
+    "rsqrt",
     "scaled_dot_product_attention",
     "scatter",
+    "scatter_add",
+    "scatter_reduce",
     "searchsorted",
     "set_default_device",
     "set_matmul_precision",
@@ -732,6 +835,7 @@ __all__ = [
     "softmax",
     "softplus",
     "sort",
+    "split",
     "spread",
     "sqrt",
     "square",
@@ -748,6 +852,8 @@ __all__ = [
     "tensordot",
     "tile",
     "topk",
+    "trace",
+    "trapezoid",
     "tril",
     "triu",
     "trunc",
@@ -762,6 +868,7 @@ __all__ = [
     "unstack",
     "use_device",
     "value_and_grad",
+    "vander",
     "var",
     "vecdot",
     "vjp",

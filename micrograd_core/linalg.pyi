@@ -31,7 +31,7 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
-def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """Sum of products along `axis`, the first operand conjugated; the other axes broadcast."""
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -85,10 +85,10 @@ def cofactor(x: ArrayLike, /) -> Tensor:
 def matrix_power(x: ArrayLike, /, n: int) -> Tensor:
     """A square matrix multiplied by itself `n` times; inverted first if that is negative."""
 
-def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = 'fro') -> Tensor:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = 'fro', keepdim: bool = ...) -> Tensor:
     """Of each matrix ``'fro'``, the root of the sum of squares; ``'nuc'``, 2 and -2, the sum, the largest and the least singular value; 1 and -1, the largest and the least sum of absolute values in a column; inf and -inf, in a row."""
 
-def vector_norm(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+def vector_norm(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, ord: float = 2, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: bool = ...) -> Tensor:
     """``sum(abs(x)**ord)**(1/ord)`` over `axis`; the largest and the least absolute value for inf and -inf, the number of nonzero elements for 0. Nothing overflows on the way, and the gradient at the zero vector is 0."""
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
@@ -97,7 +97,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of the elements ``x[..., i, i + offset]``, in `dtype` if given. Integer results are 64 bits wide."""
 
-def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def cross(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The cross product of vectors of three elements along `axis`."""
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:

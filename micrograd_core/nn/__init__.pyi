@@ -1,6 +1,6 @@
 # Made by docs/stubs.py from the source and the op table.
 from micrograd_core.array.tensor import ArrayLike, Tensor
-from micrograd_core.nn import initialization as initialization
+from micrograd_core.nn import functional as functional, initialization as initialization
 from micrograd_core.nn.activations import ELU as ELU, GELU as GELU, Hardtanh as Hardtanh, LeakyReLU as LeakyReLU, LogSigmoid as LogSigmoid, LogSoftmax as LogSoftmax, Mish as Mish, ReLU as ReLU, SiLU as SiLU, Sigmoid as Sigmoid, Softmax as Softmax, Softplus as Softplus, Tanh as Tanh
 from micrograd_core.nn.attention import MultiheadAttention as MultiheadAttention, TransformerBlock as TransformerBlock
 from micrograd_core.nn.initialization import parameter as parameter
@@ -64,6 +64,7 @@ __all__ = [
     "Tanh",
     "TransformerBlock",
     "cross_entropy",
+    "functional",
     "initialization",
     "mse_loss",
     "parameter",
