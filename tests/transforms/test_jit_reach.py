@@ -685,3 +685,28 @@ def test_what_is_given_by_default_and_the_end_of_a_list_are_looked_at() -> None:
         yield f(x)
 
     stepwise(scene)
+
+
+def test_calls_that_differ_in_one_thing_are_told_apart() -> None:
+    def f(x: Any, y: Any, n: Any = 1) -> Any:
+        return x * n - y, y.sum() + n
+
+    def tensor(*shape: int, dtype: str = "float32", records: bool = False) -> Tensor:
+        return Tensor(np.arange(np.prod(shape)).reshape(shape).tolist(), dtype=dtype, requires_grad=records)
+
+    x, y = tensor(2, 3), tensor(2, 3) * 2
+    others = {
+        "dtype": (tensor(2, 3, dtype="float64"), y),
+        "the other's dtype": (x, tensor(2, 3, dtype="float64")),
+        "shape": (tensor(1, 3), y),
+        "records": (tensor(2, 3, records=True), y),
+        "one": (x, x),
+        "another one, of that kind": (y, y),
+        "number": (x, y, 2),
+        "kind of number": (x, y, 1.0),
+    }
+    compiled = jit(f)
+    for name, other in others.items():
+        for args in ((x, y), other, (x, y), other, other, (x, y)):
+            assert numbers(compiled(*args)) == numbers(f(*args)), name
+    assert compiled.traces == len(others), "one for (x, y), and two are of one kind"
