@@ -6,7 +6,7 @@ A name that a tensor cannot have, as it means two things or nothing here, says w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.array.elsewhere import ELSEWHERE
 from micrograd_core.array.operators import Operators, unary
@@ -15,6 +15,9 @@ from micrograd_core.engine.apply import apply_single
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
+
+if TYPE_CHECKING:
+    from micrograd_core.array.tensor import Tensor
 
 Method = Callable[..., Any]
 
@@ -101,27 +104,27 @@ class Methods(Operators):
 
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def unsqueeze(self: Any, dim: int) -> Any:
+    def unsqueeze(self: Any, dim: int) -> Tensor:
         """``x.expand_dims(dim)``: an axis of length 1 inserted. A view."""
         return self.expand_dims(dim)
 
-    def view(self: Any, *shape: Any) -> Any:
+    def view(self: Any, *shape: Any) -> Tensor:
         """``x.reshape(shape)``, which is a view where it can be; of a dtype, refused: bits are not read anew."""
         if len(shape) == 1 and not isinstance(shape[0], (int, tuple, list)):
             raise TypeError(f"view: a shape is integers; got {shape[0]!r}. To convert elements, x.astype(dtype)")
         return self.reshape(*shape)
 
-    def view_as(self: Any, other: Any) -> Any:
+    def view_as(self: Any, other: Any) -> Tensor:
         """``x.reshape(other.shape)``."""
         return self.reshape(other.shape)
 
     reshape_as = view_as
 
-    def permute(self: Any, *dims: Any) -> Any:
+    def permute(self: Any, *dims: Any) -> Tensor:
         """``x.permute_dims(dims)``: axes in another order. A view."""
         return self.permute_dims(_axes(dims))
 
-    def expand(self: Any, *sizes: Any) -> Any:
+    def expand(self: Any, *sizes: Any) -> Tensor:
         """``x.broadcast_to(sizes)``, where -1 leaves a length as it is. A view."""
         wanted = tuple(_axes(sizes))
         missing = len(wanted) - self.ndim
@@ -131,18 +134,18 @@ class Methods(Operators):
         own = (*wanted[:missing], *self.shape)
         return self.broadcast_to(tuple(own[i] if n == -1 else n for i, n in enumerate(wanted)))
 
-    def expand_as(self: Any, other: Any) -> Any:
+    def expand_as(self: Any, other: Any) -> Tensor:
         """``x.broadcast_to(other.shape)``."""
         return self.broadcast_to(other.shape)
 
-    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """The axes from `start_dim` to `end_dim` made one."""
         if not self.ndim:
             return self.reshape(1)
         start, end = (resolve_axis("flatten", each, self.ndim) for each in (start_dim, end_dim))
         return self.reshape((*self.shape[:start], -1, *self.shape[end + 1 :])) if start <= end else self
 
-    def unflatten(self: Any, dim: int, sizes: Any) -> Any:
+    def unflatten(self: Any, dim: int, sizes: Any) -> Tensor:
         """An axis made several; one of `sizes` may be -1."""
         at = resolve_axis("unflatten", dim, self.ndim)
         lengths = list(sizes)
@@ -153,35 +156,35 @@ class Methods(Operators):
             lengths[lengths.index(-1)] = self.shape[at] // max(known, 1)
         return self.reshape((*self.shape[:at], *lengths, *self.shape[at + 1 :]))
 
-    def ravel(self: Any) -> Any:
+    def ravel(self: Any) -> Tensor:
         """``x.reshape(-1)``."""
         return self.reshape(-1)
 
-    def t(self: Any) -> Any:
+    def t(self: Any) -> Tensor:
         """The transpose of a matrix; a vector as it is. A view."""
         return self.T if self.ndim > 1 else self
 
-    def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
+    def swapaxes(self: Any, axis1: int, axis2: int) -> Tensor:
         """``x.transpose(axis1, axis2)``. A view."""
         return self.transpose(axis1, axis2)
 
     swapdims = swapaxes
 
-    def narrow(self: Any, dim: int, start: int, length: int) -> Any:
+    def narrow(self: Any, dim: int, start: int, length: int) -> Tensor:
         """``x[start:start + length]`` along the axis `dim`. A view."""
         return self.slice(dim, start, start + length)
 
-    def select(self: Any, dim: int, index: int) -> Any:
+    def select(self: Any, dim: int, index: int) -> Tensor:
         """``x[index]`` along the axis `dim`. A view."""
         at = resolve_axis("select", dim, self.ndim)
         return self[(*(slice(None),) * at, index)]
 
-    def slice(self: Any, dim: int, start: int, stop: int, step: int = 1) -> Any:
+    def slice(self: Any, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
         """``x[start:stop:step]`` along the axis `dim`. A view."""
         at = resolve_axis("slice", dim, self.ndim)
         return self[(*(slice(None),) * at, slice(start, stop, step))]
 
-    def unbind(self: Any, dim: int = 0) -> Any:
+    def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """``mg.unstack(x, axis=dim)``."""
         return self.__array_namespace__().unstack(self, axis=dim)
 
@@ -213,11 +216,11 @@ class Methods(Operators):
 
     nelement = numel
 
-    def clone(self: Any) -> Any:
+    def clone(self: Any) -> Tensor:
         """``x.copy()``, through which gradients flow."""
         return self.copy()
 
-    def contiguous(self: Any) -> Any:
+    def contiguous(self: Any) -> Tensor:
         """The tensor itself if it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous() else self.copy()
 
@@ -225,7 +228,7 @@ class Methods(Operators):
         """``x.astype(dtype)``; without a dtype the name of the tensor's own."""
         return str(self.dtype) if dtype is None else self.astype(dtype)
 
-    def type_as(self: Any, other: Any) -> Any:
+    def type_as(self: Any, other: Any) -> Tensor:
         """``x.astype(other.dtype)``."""
         return self.astype(other.dtype)
 
@@ -242,15 +245,15 @@ class Methods(Operators):
         """``x.dtype.is_floating``."""
         return self.dtype.is_floating
 
-    def cpu(self: Any) -> Any:
+    def cpu(self: Any) -> Tensor:
         """``to("cpu")``."""
         return self.to("cpu")
 
-    def cuda(self: Any, index: Any = 0) -> Any:
+    def cuda(self: Any, index: Any = 0) -> Tensor:
         """``to("cuda:index")``."""
         return self.to(Device.cuda(index))
 
-    def requires_grad_(self: Any, requires_grad: Any = True) -> Any:
+    def requires_grad_(self: Any, requires_grad: Any = True) -> Tensor:
         """``x.requires_grad = …``, and `x`."""
         self.requires_grad = requires_grad
         return self
@@ -259,22 +262,24 @@ class Methods(Operators):
         """Refuse: a tensor stays part of what it was computed by."""
         raise TypeError("a tensor stays part of its graph; write x = x.detach()")
 
-    def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Any:
+    def new_tensor(
+        self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
+    ) -> Tensor:
         """A tensor of the dtype, and on the device, of this one."""
         return self.__array_namespace__().asarray(
             data, dtype=dtype or self.dtype, device=device or self.device, copy=True, requires_grad=requires_grad
         )
 
-    def new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    def new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
         """``mg.full`` of the dtype, and on the device, of this one."""
         make = self.__array_namespace__().full
         return make(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
 
-    def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
+    def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """``mg.zeros`` of the dtype, and on the device, of this one."""
         return self.new_full(_axes(size), 0, dtype=dtype, device=device)
 
-    def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
+    def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """``mg.ones`` of the dtype, and on the device, of this one."""
         return self.new_full(_axes(size), 1, dtype=dtype, device=device)
 
@@ -290,7 +295,7 @@ class Methods(Operators):
     nonzero = of_package("nonzero")
     argwhere = of_package("argwhere")
 
-    def scatter(self: Any, dim: Any, index: Any, src: Any, *, reduce: Any = None) -> Any:
+    def scatter(self: Any, dim: Any, index: Any, src: Any, *, reduce: Any = None) -> Tensor:
         """A copy in which `src`, a tensor or a number, stands where `index` says along `dim`.
 
         With ``reduce="add"`` or ``"multiply"`` it is added to, or multiplied with, what is there.
@@ -298,7 +303,7 @@ class Methods(Operators):
         word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce or "replace")
         return self.__array_namespace__().scatter_reduce(self, dim, index, src, word)
 
-    def where(self: Any, condition: Any, other: Any) -> Any:
+    def where(self: Any, condition: Any, other: Any) -> Tensor:
         """``mg.where(condition, x, other)``."""
         return self.__array_namespace__().where(condition, self, other)
 
@@ -427,16 +432,16 @@ class Methods(Operators):
     scatter_ = in_place("scatter")
     scatter_add_ = in_place("scatter_add")
 
-    def fill_(self: Any, value: Any) -> Any:
+    def fill_(self: Any, value: Any) -> Tensor:
         """``x[...] = value``, and `x`."""
         self[...] = value
         return self
 
-    def zero_(self: Any) -> Any:
+    def zero_(self: Any) -> Tensor:
         """``x[...] = 0``, and `x`."""
         return self.fill_(0)
 
-    def copy_(self: Any, other: Any) -> Any:
+    def copy_(self: Any, other: Any) -> Tensor:
         """``x[...] = other``, of any dtype, and `x`."""
         self[...] = other.astype(self.dtype) if hasattr(other, "astype") else other
         return self

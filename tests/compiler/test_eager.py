@@ -95,7 +95,8 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
             kernel, wide = found_in(name), [x.astype("float64") for x in operands]
             found = kernel(*operands, **params)
             if found is NotImplemented:
-                assert 1 in shape, (name, shape, kind)
+                # What reduces everything is split by rows, so that its program depends on lengths.
+                assert 1 in shape or params.get("axis", 0) is None, (name, shape, kind)
                 continue
             expected = reference(name, *wide, **params)
             pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]

@@ -50,7 +50,7 @@ def arguments(x: Tensor) -> None:
     mg.sin(x, x)  # no
     mg.sin("1")  # no
     mg.sin(y=x)  # no
-    mg.softmax(x, dims=1)  # no
+    mg.softmax(x, dimension=1)  # no
     mg.sum(x, axes=0)  # no
     mg.concat(x, axs=0)  # no
     mg.where(x)  # no

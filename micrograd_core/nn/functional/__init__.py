@@ -163,6 +163,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'micrograd_core.nn.functional' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
