@@ -142,6 +142,8 @@ def test_what_a_stream_reads_is_freed_when_the_stream_around_it_waits(gpu: Devic
     with no_grad():
         x = asarray(np.ones(1 << 20, "float32"), device=gpu)
         before = gpu.memory()["in_use"]
+        if not before:
+            pytest.skip("memory is not CuPy's pool's")
         with gpu.stream():
             y = x * 2.0
             with gpu.stream():
