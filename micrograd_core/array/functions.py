@@ -246,6 +246,11 @@ def _number(x: Any, dtype: DType) -> Any:
     return int(x) if isinstance(x, bool) else x.astype(dtype) if isinstance(x, Tensor) else x
 
 
+def is_lenient(op: Op) -> bool:
+    """Whether it is one of these."""
+    return op.kind == "elementwise" and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2))
+
+
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
 
@@ -282,7 +287,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op 
 for name in ("softmax", "log_softmax"):
     FUNCTIONS[name] = _of_one_axis(FUNCTIONS[name])
 for name, op in TABLE.items():
-    if op.kind == "elementwise" and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2)):
+    if name in FUNCTIONS and is_lenient(op):
         FUNCTIONS[name] = _lenient(FUNCTIONS[name], op)
 for written in (clip, dropout, linear):
     written.__doc__ = _docstring(TABLE[written.__name__])

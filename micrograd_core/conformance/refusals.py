@@ -12,12 +12,14 @@ import pytest
 
 from micrograd_core import errors
 from micrograd_core.array.creation import zeros
+from micrograd_core.array.functions import is_lenient
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import Case, cases
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops.record import BOOLEAN
 
 
 class Refusals(Suite):
@@ -130,8 +132,10 @@ def _samples(op: str, device: Device) -> Iterator[Case]:
 
 
 def _refused(op: Op, position: int, device: Device) -> str | None:
-    """A dtype that the device has and the operation does not take there."""
+    """A dtype that the device has and the operation does not take there, nor its function in another."""
     accepted = op.accepted(position)
+    if is_lenient(op):
+        accepted = frozenset(dtype.kind for dtype in DTYPES.values()) if op.accepts == BOOLEAN else accepted | BOOLEAN
     return next(
         (name for name in device.kernels.backend.dtypes if name in DTYPES and DTYPES[name].kind not in accepted), None
     )
