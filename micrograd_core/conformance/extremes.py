@@ -213,6 +213,13 @@ def plain(op: Op, dtype: str, device: Device) -> list[Case]:
     ]
 
 
+def ended(shape: tuple[int, ...], dtype: str) -> Any:
+    """Ones between a 2 and a 3: no part of their product leaves a dtype's range, in whatever order it is made."""
+    x = np.ones(shape, "int64")
+    x.ravel()[[0, -1]] = 2, 3
+    return x.astype(dtype)
+
+
 def marked(shape: tuple[int, ...], dtype: str) -> Any:
     """Numbers of which the last, and before it the last but one, along every axis decide what is greatest and least."""
     x = np.arange(np.prod(shape)).reshape(shape) % 7 - 3
