@@ -161,7 +161,8 @@ def sweep(
                 raise explain_rule(error, op, kernels_of(record))
             if kind is Leaf and key not in ends:
                 ends[key] = parent
-                if op.gradient_aliases and position in op.gradient_aliases and d.dtype == g.dtype:  # a cast is fresh
+                aliases = op.gradient_aliases and position in op.gradient_aliases
+                if aliases and (g.__class__ is list or d.dtype == g.dtype):  # a cast is fresh
                     aliased.add(key)
             if d.shape != saved[position].shape:
                 d = unbroadcast(k, d, saved[position].shape)

@@ -56,6 +56,9 @@ class Jitted:
         When a Value that it assigns to comes by two names: twice as an argument, or as one and closed over.
     """
 
+    # Not in `__dict__`, which `functools.wraps` copies to what is made of this.
+    __slots__ = ("__dict__", "__weakref__", "_compiled", "_last")
+
     def __init__(self, f: Callable[..., Any]) -> None:
         if not callable(f):
             raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")

@@ -53,6 +53,8 @@ class Jitted(JittedScalars, Generic[P, R]):
         How often the function was traced.
     """
 
+    __slots__ = ("_names", "_programs", "_recent", "_replay", "_static", "traces")
+
     def __init__(self, f: Callable[..., Any], static_argnames: str | Iterable[str] = ()) -> None:
         super().__init__(f)
         functools.update_wrapper(self, f)

@@ -25,6 +25,9 @@ INFIX: Final = {
     operator.gt: ">", operator.ge: ">=",
 }  # fmt: skip
 
+LONGEST: Final = 1 << 19
+"""Characters of conditions that are compiled: of a function that reaches more, they are gone through one by one."""
+
 
 class Static:
     """An argument that is part of the kind of a call, whatever it is."""
@@ -67,6 +70,11 @@ class Text:
         exec(compile(source, "<jit>", "exec"), self.scope)
         found: Callable[..., Any] = self.scope.pop(head[4 : head.index("(")])
         return found
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to compile it would cost more than it gains."""
+        return sum(map(len, self.lines)) > LONGEST
 
     # ── conditions ───────────────────────────────────────────────────────────────────────────────────────────
 

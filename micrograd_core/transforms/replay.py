@@ -167,7 +167,8 @@ class Replay:
             )
         text.lines[1:] = [f"    {line}" for line in text.lines[1:]]
         text.lines += ["except (AttributeError, LookupError, ValueError): return None", f"return {_tuple(known)}"]
-        self.holds = text.function("def holds(args, kwargs):")
+        if not text.is_long:
+            self.holds = text.function("def holds(args, kwargs):")
 
     def _sharing_text(self, text: Text) -> str:
         """That tensors are one, or share memory, as when the function was traced; at once where none shares any."""

@@ -710,3 +710,14 @@ def test_calls_that_differ_in_one_thing_are_told_apart() -> None:
         for args in ((x, y), other, (x, y), other, other, (x, y)):
             assert numbers(compiled(*args)) == numbers(f(*args)), name
     assert compiled.traces == len(others), "one for (x, y), and two are of one kind"
+
+
+def test_what_a_compiled_function_keeps_is_not_copied_to_what_is_made_of_it() -> None:
+    """`vmap` and its like take over attributes, as `functools.wraps` does; programs are not among them."""
+    inner = jit(lambda x: x * 2)
+    inner(fixed(1.0))
+    assert [name for name in vars(mg.vmap(inner)) if not name.startswith("__")] == []
+    outer = jit(lambda x: mg.vmap(inner)(x).sum())
+    outer(fixed(1.0, 2.0))
+    (replay,) = outer._recent
+    assert len(replay.watches) < 20

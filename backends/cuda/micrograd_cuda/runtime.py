@@ -70,7 +70,7 @@ class Kept:
 
     def __init__(self, facts: str) -> None:
         folder = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
-        self.path = Path(folder) / f"micrograd-{hashlib.sha256(facts.encode()).hexdigest()[:40]}.bin"
+        self.path = Path(folder) / f"micrograd_{hashlib.sha256(facts.encode()).hexdigest()[:40]}.bin"
 
     def read(self) -> bytes | None:
         """``None`` where there is none, or not all of it."""
