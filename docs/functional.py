@@ -65,8 +65,8 @@ Where the two differ:
   first has it here, too.
 - `ctc_loss` has the gradient of its own definition, by log-probabilities. PyTorch's is right of the logits before
   `log_softmax` only, of which both are the same.
-- `embedding_bag` with `scale_grad_by_freq` divides a row's gradient by how often the row is named; PyTorch's does
-  on CUDA.
+- `embedding_bag` with `scale_grad_by_freq` divides a row's gradient by how often the row is named; PyTorch 2.13's
+  on the cpu does not.
 - What draws random numbers draws those of `micrograd_core.random`, the same on every device.
 - `sparse=True` of the embeddings is refused: gradients are dense. `_stacklevel`, `options` and `inplace` of what is no
   activation change nothing.
