@@ -162,7 +162,7 @@ def sweep(
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 aliases = op.gradient_aliases and position in op.gradient_aliases
-                if aliases and (g.__class__ is list or d.dtype == g.dtype):  # a cast is fresh
+                if aliases and (d.__class__ is not g.__class__ or d.dtype == g.dtype):  # a cast is fresh
                     aliased.add(key)
             if d.shape != saved[position].shape:
                 d = unbroadcast(k, d, saved[position].shape)
