@@ -74,7 +74,8 @@ CALLS = [kind for kind in CLASSES if issubclass(kind, nn.Call) and kind is not n
 def test_help_shows_the_signature_and_what_is_computed(kind: Any) -> None:
     page = pydoc.render_doc(kind, renderer=pydoc.plaintext)
     signature = inspect.signature(kind)
-    assert f" |  {kind.__name__}{signature}\n" in page or not signature.parameters  # which pydoc leaves out
+    shown = "".join(page.replace(" |  ", "").split())  # Python 3.13 breaks long ones
+    assert "".join(f"{kind.__name__}{signature}".split()) in shown or not signature.parameters  # which pydoc leaves out
     assert "*args" not in str(signature)
     assert TABLE[kind.operation].doc.split("\n")[0] in page
     assert f"The operation `{kind.operation}` as a module." in page
