@@ -109,7 +109,7 @@ class Text:
             self.lines.append(f"{tensors[-1]} = {at}")
             self.refuse_unless([
                 f"{tensors[-1]}.__class__ is {known(x.__class__)}",
-                f"{tensors[-1]}._handle.shape == {handle.shape!r}",
+                f"{tensors[-1]}._handle.shape == {tuple(handle.shape)}",
                 f"{tensors[-1]}.dtype is {known(x.dtype)}",
                 f"{tensors[-1]}._kernels is {known(x._kernels)}",
                 f"{tensors[-1]}._record is {'' if x._record is None else 'not '}None",

@@ -146,7 +146,7 @@ class Replay:
             text.refuse_unless([
                 f"{known_as}.dtype is {name(dtype)}",
                 f"{known_as}._kernels is {name(kernels)}",
-                f"{known_as}._handle.shape == {shape}",
+                f"{known_as}._handle.shape == {tuple(shape)}",
                 f"{known_as}._record.__class__ is {name(kind)}",
                 *_grad_text(text, known_as, kind, has_grad),
             ])  # fmt: skip
