@@ -275,7 +275,8 @@ def _of_one_axis(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function along an axis that takes 0-d tensors too, as if they had one."""
 
     def either(x: Any, /, *args: Any, **kwargs: Any) -> Tensor:
-        x = asarray(x)
+        if not isinstance(x, Tensor):
+            x = asarray(x)
         if x.ndim:
             return function(x, *args, **kwargs)
         return function(x.reshape(1), *args, **kwargs).reshape(())

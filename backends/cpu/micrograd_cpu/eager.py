@@ -23,6 +23,7 @@ from micrograd_core.dtypes import DTYPES
 Kernel = Callable[..., Any]
 Compose = Callable[..., Any]
 
+COMPILES: Final = find_spec("llvmlite") is not None
 SMALL: Final = 1 << 14
 """Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory."""
 KINDS: Final = 512
@@ -51,17 +52,22 @@ OPERATIONS: Final = (
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 
 
+def declines(*operands: Any, **params: Any) -> Any:
+    """The kernel of what the core's composition computes."""
+    return NotImplemented
+
+
 def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
     """A kernel that computes a composition in nests, and leaves to another what these do not cover."""
-    if find_spec("llvmlite") is None:
+    if not COMPILES:
         return otherwise
     runs: dict[Any, Kernel] = {}
-    array = np.ndarray
+    array, left = np.ndarray, otherwise is declines
 
     def kernel(*operands: Any, **params: Any) -> Any:
         x = operands[0]
         if x.__class__ is not array or x.size < SMALL:
-            return otherwise(*operands, **params)
+            return NotImplemented if left else otherwise(*operands, **params)
         key = (
             *params.values(),
             *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
@@ -80,14 +86,10 @@ def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
     """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
-
-    def declines(*operands: Any, **params: Any) -> Any:
-        return NotImplemented
-
     return {
         name: compiled(compositions.get(name) or operation(name), others.get(name, declines))
         for name in OPERATIONS
-        if name in others or find_spec("llvmlite") is not None
+        if name in others or COMPILES
     }
 
 

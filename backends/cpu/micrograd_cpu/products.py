@@ -77,10 +77,12 @@ def alone() -> Alone | None:
 
 def matmul(x: Any, y: Any) -> Any:
     """``ndarray.dot`` has less overhead where it means the same; many matrices times one are one product."""
+    if x.ndim == 2 == y.ndim and x.size < TINY:
+        return x.dot(y)
     if y.ndim == 2 < x.ndim and x.flags.c_contiguous:
         return matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
     if x.size < TINY or x.ndim < 2 or y.ndim < 2:
-        return x.dot(y) if x.ndim == 2 == y.ndim else np.matmul(x, y)
+        return np.matmul(x, y)
     product = x.dot if x.ndim == 2 == y.ndim else partial(np.matmul, x)
     if ALONE[0] < x.shape[-1] * x.shape[-2] * y.shape[-1] <= ALONE[1] and (single := alone()) is not None:
         return single(product, y)
