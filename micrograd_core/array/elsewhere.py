@@ -7,6 +7,8 @@ from typing import Final
 ELSEWHERE: Final = {
     "sort": "use mg.sort(x) for the values, and mg.argsort(x) for where they were",
     "repeat": "PyTorch's x.repeat(2, 3) is x.tile((2, 3)); NumPy's x.repeat(2) is x.repeat_interleave(2)",
+    "cat": "use mg.concat([x, y], axis=axis)",
+    "stack": "use mg.stack([x, y], axis=axis)",
     "unique": "use mg.unique_values(x), or mg.unique_all(x)",
     "index_put_": "write x[indices] = values",
     "index_add": "use mg.index_add(x, index, source, axis=dim)",
