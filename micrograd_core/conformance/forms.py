@@ -102,7 +102,7 @@ FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 SELECTIONS: Final = "clip maximum minimum max min sort max_pool1d max_pool2d"
 ADDITIONS: Final = (
     "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize standardize_gradient "
-    "cross_entropy_gradient embedding_gradient"
+    "cross_entropy_gradient embedding_gradient batch_norm"
 )
 ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
 

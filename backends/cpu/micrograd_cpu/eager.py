@@ -44,10 +44,10 @@ def operation(name: str) -> Compose:
 
 
 OPERATIONS: Final = (
-    "erf", "erfc", "gelu", "gelu_gradient", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid",
-    "log_softmax", "log_softmax_gradient", "logsumexp", "mish", "rms_norm", "rms_norm_gradient",
-    "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax", "softmax_gradient", "softplus",
-    "standardize", "standardize_gradient",
+    "batch_norm", "batch_norm_weight_gradient", "erf", "erfc", "gelu", "gelu_gradient", "layer_norm",
+    "layer_norm_weight_gradient", "log_sigmoid", "log_softmax", "log_softmax_gradient", "logsumexp", "mish",
+    "rms_norm", "rms_norm_gradient", "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax",
+    "softmax_gradient", "softplus", "standardize", "standardize_gradient",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 

@@ -342,12 +342,30 @@ def standardize_gradient(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float
 @in_float32
 def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     """Weight and bias go into the memory of the standardised numbers."""
-    y = _standardized(x, axis, eps)[0]
+    return _scaled_and_moved(_standardized(x, axis, eps)[0], weight, bias)
+
+
+def _scaled_and_moved(y: Any, weight: Any, bias: Any) -> Any:
+    """In the memory of `y`."""
     if np.ndim(weight) or weight != 1:
         y *= weight
     if np.ndim(bias) or bias != 0:
         y += bias
     return y
+
+
+@in_float32
+def batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+    """By the statistics of the batch, or those given, in the memory of the deviations."""
+    along = (-1, *(1,) * (x.ndim - 2))
+    weight, bias = (np.reshape(each, along) if np.ndim(each) else each for each in (weight, bias))
+    if training:
+        y = _standardized(x, (0, *range(2, x.ndim)), eps)[0]
+    else:
+        mean, var = (np.reshape(each, along) if np.ndim(each) else each for each in (mean, var))
+        y = np.subtract(x, mean, out=..., dtype=x.dtype)
+        y *= np.asarray(1 / np.sqrt(np.add(var, eps)), x.dtype)
+    return _scaled_and_moved(y, weight, bias)
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -561,6 +579,7 @@ COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu": _gelu_composed, "gelu_
 """Shorter compositions than those of the op table, with the digits that float32 has."""
 
 NETWORKS: Final[dict[str, Callable[..., Any]]] = {
+    "batch_norm": batch_norm,
     "cross_entropy": cross_entropy,
     "cross_entropy_gradient": cross_entropy_gradient,
     "dropout": dropout,

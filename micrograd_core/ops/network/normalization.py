@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axis
-from micrograd_core.ops.core.reductions import count
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times
+from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times, zero_rule
 from micrograd_core.ops.tangents import symmetric, total
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def _softmax(k: Table, x: Any, *, axis: int) -> Any:
     if 0 in x.shape:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
-    return k.divide(e, k.sum(e, axis=(axis,), keepdims=True))
+    return k.multiply(e, k.divide(1, k.sum(e, axis=(axis,), keepdims=True)))
 
 
 def _softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
@@ -122,25 +121,26 @@ def _over_other_axes(k: Table, x: Any, axis: Shape) -> Any:
     return k.sum(x, axis=others, keepdims=False) if others else x
 
 
-def _centred(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
-    """What `x` deviates from its mean, and the root of its mean square."""
+def _standardized(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    """``(x - mean) / deviation``, and the reciprocal of the deviation: one division for all that share it."""
     centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
-    return centred, _root_mean_square(k, centred, axis, eps)
+    scale = _per_root_mean_square(k, centred, axis, eps)
+    return k.multiply(centred, scale), scale
 
 
 @in_float32
 def _standardize(k: Table, x: Any, *, axis: Shape, eps: float) -> Any:
-    return k.divide(*_centred(k, x, axis, eps))
+    return _standardized(k, x, axis, eps)[0]
 
 
 @in_float32
 def _standardize_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
-    centred, deviation = _centred(k, x, axis, eps)
-    y, g = k.divide(centred, deviation), times(k, g, weight)
-    along = k.multiply(y, k.sum(k.multiply(g, y), axis=axis, keepdims=True))
-    taken = k.divide(k.add(k.sum(g, axis=axis, keepdims=True), along), -count(x, axis))
-    return k.divide(k.add(g, taken), deviation)
+    y, scale = _standardized(k, x, axis, eps)
+    g = times(k, g, weight)
+    along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
+    free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), along)
+    return k.multiply(free, scale)
 
 
 def _check_parameter(op: str, name: str, parameter: Any, x: Any, axis: Shape) -> None:
@@ -205,13 +205,13 @@ def _rms_norm_parameters(
     return {"axis": axes, "eps": float(eps)}
 
 
-def _root_mean_square(k: Table, x: Any, axis: Shape, eps: float) -> Any:
-    return k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps))
+def _per_root_mean_square(k: Table, x: Any, axis: Shape, eps: float) -> Any:
+    return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
 @in_float32
 def _rms_norm(k: Table, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    return times(k, k.divide(x, _root_mean_square(k, x, axis, eps)), weight)
+    return times(k, k.multiply(x, _per_root_mean_square(k, x, axis, eps)), weight)
 
 
 def _rms_norm_x(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
@@ -238,15 +238,15 @@ def _rms_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: S
 @in_float32
 def _rms_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
-    rms = _root_mean_square(k, x, axis, eps)
-    y, g = k.divide(x, rms), times(k, g, weight)
+    scale = _per_root_mean_square(k, x, axis, eps)
+    y, g = k.multiply(x, scale), times(k, g, weight)
     along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
-    return k.divide(k.subtract(g, along), rms)
+    return k.multiply(k.subtract(g, along), scale)
 
 
 @in_float32
 def _rms_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
-    return _over_other_axes(k, k.multiply(g, k.divide(x, _root_mean_square(k, x, axis, eps))), axis)
+    return _over_other_axes(k, k.multiply(g, k.multiply(x, _per_root_mean_square(k, x, axis, eps))), axis)
 
 
 def _batch_norm_parameters(
@@ -272,23 +272,123 @@ def _batch_norm_parameters(
     return {"training": bool(training), "eps": float(eps)}
 
 
+def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
+    _batch_norm_parameters(x)  # which looks at the shape
+    return {"eps": float(eps)}
+
+
 def _by_channel(k: Table, parameter: Any, ndim: int) -> Any:
     if is_scalar(parameter) or not parameter.shape:
         return parameter
     return k.reshape(parameter, shape=along_axis(parameter, 1, ndim))
 
 
+def _but_channels(x: Any) -> Shape:
+    return (0, *range(2, len(x.shape)))
+
+
+def _normalized_by_channel(k: Table, x: Any, mean: Any, var: Any, training: bool, eps: float) -> Any:
+    if training:
+        return k.standardize(x, axis=_but_channels(x), eps=eps)
+    centred = k.subtract(x, _by_channel(k, mean, len(x.shape)))
+    return k.multiply(centred, _by_channel(k, _per_deviation(k, var, eps), len(x.shape)))
+
+
+def _per_deviation(k: Table, var: Any, eps: float) -> Any:
+    return (var + eps) ** -0.5 if is_scalar(var) else k.divide(1, k.sqrt(k.add(var, eps)))
+
+
 @in_float32
 def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
-    ndim = len(x.shape)
-    mean, var, weight, bias = (_by_channel(k, each, ndim) for each in (mean, var, weight, bias))
-    if training:
-        y = k.standardize(x, axis=(0, *range(2, ndim)), eps=eps)
-    else:
-        deviation = (var + eps) ** 0.5 if is_scalar(var) else k.sqrt(k.add(var, eps))
-        y = k.divide(k.subtract(x, mean), deviation)
-    y = times(k, y, weight)
+    weight, bias = (_by_channel(k, each, len(x.shape)) for each in (weight, bias))
+    y = times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight)
     return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+
+
+@in_float32
+def _batch_norm_x(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    by_channel = _by_channel(k, weight, len(x.shape))
+    if training:
+        return k.standardize_gradient(g, x, by_channel, axis=_but_channels(x), eps=eps)
+    return times(k, k.multiply(g, _by_channel(k, _per_deviation(k, var, eps), len(x.shape))), by_channel)
+
+
+@in_float32
+def _batch_norm_mean(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    """In training the mean that was given counts for nothing."""
+    if training:
+        return zero_rule(k, g, out, mean)
+    total = k.sum(g, axis=_but_channels(x), keepdims=False)
+    return k.negative(times(k, k.multiply(total, _per_deviation(k, var, eps)), weight))
+
+
+@in_float32
+def _batch_norm_var(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    """``-weight sum(g (x - mean) / deviation) / (2 (var + eps))``."""
+    if training:
+        return zero_rule(k, g, out, var)
+    y = _normalized_by_channel(k, x, mean, var, training, eps)
+    total = times(k, k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False), weight)
+    return k.divide(total, k.multiply(k.add(var, eps), -2))
+
+
+@in_float32
+def _batch_norm_weight(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    if training:
+        return k.batch_norm_weight_gradient(g, x, eps=eps)
+    y = _normalized_by_channel(k, x, mean, var, training, eps)
+    return k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False)
+
+
+def _batch_norm_bias(k: Table, g: Any, out: Any, x: Any, *others: Any, training: bool, eps: float) -> Any:
+    return k.sum(g, axis=_but_channels(x), keepdims=False)
+
+
+@in_float32
+def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
+    axes = _but_channels(x)
+    return k.sum(k.multiply(g, k.standardize(x, axis=axes, eps=eps)), axis=axes, keepdims=False)
+
+
+def _batch_norm_tangent(
+    op: Op,
+    k: Table,
+    tangents: Any,
+    out: Any,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any,
+    bias: Any,
+    *,
+    training: bool,
+    eps: float,
+) -> Any:
+    """In training the Jacobian by `x` without the weight is its own transpose."""
+    ndim = len(x.shape)
+    dx, *others = tangents
+    dm, dv, dw, db = (None if each is None else _by_channel(k, each, ndim) for each in others)
+    by_x = dv = None if training else dv
+    y = None if dv is dw is None else _normalized_by_channel(k, x, mean, var, training, eps)
+    if training:
+        by_x = None if dx is None else k.standardize_gradient(dx, x, 1.0, axis=_but_channels(x), eps=eps)
+    else:
+        moved = total(k, (dx, None if dm is None else k.negative(dm)))
+        scale = _by_channel(k, _per_deviation(k, var, eps), ndim)
+        by_var = (
+            None if dv is None else k.multiply(y, k.divide(dv, k.multiply(_by_channel(k, k.add(var, eps), ndim), -2)))
+        )
+        by_x = total(k, (None if moved is None else k.multiply(moved, scale), by_var))
+    weighed = None if by_x is None else times(k, by_x, _by_channel(k, weight, ndim))
+    return total(k, (weighed, None if dw is None else k.multiply(y, dw), db))
 
 
 def _normalized(np: Any, x: Any, axis: Any, eps: float) -> Any:
@@ -417,7 +517,7 @@ OPS = (
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
         gradient=(_layer_norm_x, _layer_norm_weight, lambda k, g, out, x, weight, bias, *, axis, eps: g),
-        gradient_aliases=True,
+        gradient_aliases=(2,),
         compose=_layer_norm,
         samples=(
             Sample(Array((3, 4)), Array((4,)), Array((4,))),
@@ -434,7 +534,6 @@ OPS = (
         parameters=_rms_norm_parameters,
         tangent=_rms_norm_tangent,
         gradient=(_rms_norm_x, _rms_norm_weight),
-        gradient_aliases=True,
         compose=_rms_norm,
         samples=(
             Sample(Array((3, 4)), Array((4,))),
@@ -488,12 +587,27 @@ OPS = (
         operands=5,
         optional=(0.0, 1.0, 1.0, 0.0),
         parameters=_batch_norm_parameters,
+        tangent=_batch_norm_tangent,
+        gradient=(_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
         compose=_batch_norm,
         samples=(
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),
             Sample(Array((3, 2, 2)), 0.0, 1.0, Array((2,)), Array((2,)), training=True, eps=1e-2),
             Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
+            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
         ),
         reference=_batch_norm_reference,
+    ),
+    Op(
+        "batch_norm_weight_gradient",
+        "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_batch_norm_weight_gradient_parameters,
+        accepts=REAL_FLOATING,
+        compose=_batch_norm_weight_gradient,
+        samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
+        reference=lambda np, g, x, eps=1e-5: _weight_gradient_reference(
+            np, g * _normalized(np, x, (0, *range(2, x.ndim)), eps), 1
+        ),
     ),
 )
