@@ -7,6 +7,7 @@ a row.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -37,7 +38,7 @@ from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments,
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
-LARGE: Final = 6_000_000
+LARGE: Final = 1_500_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
@@ -124,7 +125,7 @@ class Compiled:
         if dumps:
             print(f"# nests\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
-        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "shared": shared}
+        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         lines, last = list[str](), _last_uses(steps, plan)
         inputs = [f"v{n}" for n in range(self.inputs)]
@@ -159,7 +160,8 @@ class Compiled:
         given = [f"v{n}" for n in (*reads(step), *makes(step))]
         scope[f"n{i}"] = function
         if isinstance(step, Run):
-            return [*lines, f"shared(n{i}, {units(step.nest)}, {', '.join(given)})"]
+            ranges = ranges_of(work(step.nest))
+            return [*lines, f"together(n{i}, {units(step.nest)}, {ranges}, {', '.join(given)})"]
         if step.size > STACK:
             scope["bytes"] = np.dtype("uint8")
             scope[f"arenas{i}"] = list[Any]()  # those that no call has at the moment
@@ -241,7 +243,7 @@ def _shared(step: Run) -> bool:
 
 
 def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
-    """Of each segment, a function of arrays; of a nest that threads share, one of a range of its units, and arrays."""
+    """Of each segment, a function of arrays; of a nest that threads share, `entries.share`."""
     from micrograd_cpu.objects import library
 
     runs = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,)) if isinstance(x, Run)]
@@ -252,14 +254,14 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
             texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
         elif isinstance(step, Run):
-            texts[f"part{i}"] = entries.part(f"part{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
+            texts[f"share{i}"] = entries.share(f"share{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
     held = library("\n".join(texts.values()), [*texts][1:])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
         elif isinstance(step, Run):
-            yield entries.function_of_range(held, f"part{i}", entries.arrays(step))
+            yield entries.function_of_range(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,27 +301,60 @@ if hasattr(os, "register_at_fork"):
 ALIGNED: Final = 64
 """Ranges of threads begin at multiples of this, where there are enough units: no two write to one cache line."""
 RANGES: Final = 8
-"""For each thread: one that comes late, because another program has its core, takes fewer."""
+"""For each thread, at most: one that comes late, because another program has its core, takes fewer."""
+GRAIN: Final = 300_000
+"""What is worth a range of its own, weighed as `LARGE` is."""
 
 
-def shared(part: Callable[..., Any], count: int, *arrays: Any) -> None:
-    """All units of a nest, by all threads, in ranges. Results do not depend on who takes which."""
+def ranges_of(work: int) -> int:
+    """Into how many ranges a nest is divided for each thread."""
+    return max(1, min(RANGES, work // (GRAIN * _Threads.count)))
+
+
+def _step(count: int, threads: int, ranges: int) -> int:
+    step = -(-count // (threads * ranges if threads > 1 else 1))
+    return -(-step // ALIGNED) * ALIGNED if step > ALIGNED else step
+
+
+def together(share: Callable[..., Any], count: int, ranges: int, *arrays: Any) -> None:
+    """All units of a nest, by all threads, which take ranges of it. Results do not depend on who takes which.
+
+    Each begins with a part of its own, the same at each call, which is in its core's cache; then it helps the others.
+    """
     threads = min(_Threads.count, count)
-    step = -(-count // (threads * RANGES if threads > 1 else 1))
-    if step > ALIGNED:
-        step = -(-step // ALIGNED) * ALIGNED
+    most = _step(count, threads, 1)
+    begins = range(0, count, most)
+    taken = (ctypes.c_int64 * len(begins))(*begins)
+    where, step = ctypes.addressof(taken), -(-most // ranges)
+
+    def take(first: int) -> None:
+        for i in range(first - len(begins), first):
+            share(where + 8 * (i % len(begins)), min(begins[i] + most, count), step, *arrays)
+
+    _by_threads(take, len(begins))
+
+
+def shared(part: Callable[[int, int], Any], count: int) -> None:
+    """The same of a function of Python, ``part(begin, end)``."""
+    threads = min(_Threads.count, count)
+    step = _step(count, threads, RANGES)
     left = deque(range(0, count, step))
 
-    def take() -> None:
+    def take(first: int) -> None:
         while left:
             try:
                 begin = left.popleft()
             except IndexError:  # another thread was faster
                 return
-            part(begin, min(begin + step, count), *arrays)
+            part(begin, min(begin + step, count))
 
-    helpers = [_Threads.of_process().submit(take) for _ in range(min(threads, len(left)) - 1)]
-    take()
+    _by_threads(take, min(threads, len(left)))
+
+
+def _by_threads(take: Callable[[int], Any], threads: int) -> None:
+    """`take` of its number by each thread, this one's is 0; without those that have not begun when this one is done."""
+    helpers = [_Threads.of_process().submit(take, i) for i in range(1, threads)]
+    take(0)
     for each in helpers:
         if not each.cancel():
             each.result()

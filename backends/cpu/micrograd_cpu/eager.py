@@ -157,7 +157,7 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     from micrograd_core.compiler.passes import optimized, written
     from micrograd_core.compiler.program import Ref
     from micrograd_core.layout import Layout
-    from micrograd_cpu.entries import arrays, part
+    from micrograd_cpu.entries import arrays, share
     from micrograd_cpu.llvm import Sizes, module, tiles
     from micrograd_cpu.scalars import covers
 
@@ -178,8 +178,8 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
         return None
     nests = [step.nest for step in runs]
     sizes = Sizes(tuple(primes.values()))
-    ranges = [part(f"part{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(runs)]
-    text = "\n".join([module(nests, sizes), *ranges])
+    shares = [share(f"share{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(runs)]
+    text = "\n".join([module(nests, sizes), *shares])
     types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
     return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
 
@@ -192,14 +192,17 @@ def _meaning(made: Made) -> list[Any]:
 
 
 def _functions(made: Made) -> list[Any]:
-    """Of each nest, the function of a range of units, of sizes, and of its arrays."""
+    """Of each nest, what computes a range of its units, and what computes some while ranges are left."""
     from micrograd_cpu.entries import arrays, function_of_range
     from micrograd_cpu.objects import library
 
-    names = [f"part{i}" for i in range(len(made.plan.steps))]
-    held = library(made.text, names)
+    names = [f"share{i}" for i in range(len(made.plan.steps))]
+    held = library(made.text, [*names, *(f"{name}.part" for name in names)])
     return [
-        function_of_range(held, name, arrays(step), ctypes.c_void_p)
+        (
+            function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p),
+            function_of_range(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
+        )
         for name, step in zip(names, made.plan.steps, strict=True)
     ]
 
@@ -209,7 +212,7 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
 
     It is printed, as in `compiled`: a loop over steps and operands would take as long as the calls themselves.
     """
-    from micrograd_cpu.compiled import LARGE, shared, work
+    from micrograd_cpu.compiled import LARGE, ranges_of, together, work
     from micrograd_cpu.llvm import units
 
     def length(value: int) -> int:
@@ -221,7 +224,7 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
         return tuple(map(length, values))
 
     sizes = (ctypes.c_int64 * max(len(made.sizes.found), 1))(*lengths(made.sizes.found))
-    scope: dict[str, Any] = {"empty": np.empty, "array": np.array, "shared": shared, "sizes": sizes}
+    scope: dict[str, Any] = {"empty": np.empty, "array": np.array, "together": together, "sizes": sizes}
     scope["where"] = ctypes.addressof(sizes)
     names = [f"x{i}" for i in range(len(operands))]
     arrays = [name for name, x in zip(names, operands, strict=True) if isinstance(x, np.ndarray)]
@@ -231,7 +234,7 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
         for name, x in zip(names, operands, strict=True)
         if isinstance(x, np.ndarray) and _laid(x) == "copied"
     ]
-    for i, (step, function, width) in enumerate(zip(made.plan.steps, functions, made.widths, strict=True)):
+    for i, (step, (part, share), width) in enumerate(zip(made.plan.steps, functions, made.widths, strict=True)):
         nest = step.nest._replace(kept=lengths(step.nest.kept), reduced=lengths(step.nest.reduced))
         for n in step.outputs:
             value[n] = f"v{n}"
@@ -240,17 +243,13 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
         given = ", ".join(value[n] for n in (*step.inputs, *step.outputs))
         count = units(nest, width)
         if count > 1 and work(nest) >= LARGE:
-            scope[f"f{i}"] = _with_sizes(function, scope["where"])
-            lines.append(f"shared(f{i}, {count}, {given})")
+            scope[f"f{i}"] = share
+            lines.append(f"together(f{i}, {count}, {ranges_of(work(nest))}, where, {given})")
         else:
-            scope[f"f{i}"] = function
+            scope[f"f{i}"] = part
             lines.append(f"f{i}(0, {count}, where, {given})")
     results = [value[x.number] for x in made.plan.outputs]
     lines.append(f"return {results[0]}" if len(results) == 1 else f"return {', '.join(results)}")
     exec("\n    ".join([f"def run({', '.join(names)}, **params):", *lines]), scope)
     found: Kernel = scope["run"]
     return found
-
-
-def _with_sizes(function: Any, where: int) -> Kernel:
-    return lambda begin, end, *arrays: function(begin, end, where, *arrays)

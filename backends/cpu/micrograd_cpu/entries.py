@@ -106,8 +106,25 @@ def part(name: str, function: str, count: int, more: str = "") -> str:
     )
 
 
+def share(name: str, function: str, count: int, more: str = "") -> str:
+    """The IR of ``@name(taken, end, step, arrays)``: ranges of `step`, for as long as some are left.
+
+    `taken` is the address of a number that threads have in common: where the next range begins.
+    """
+    objects = "".join(f", ptr %o{n}" for n in range(count))
+    given = f"{more}{objects}"
+    return (
+        f"{part(f'{name}.part', function, count, more)}\n"
+        f"define void @{name}(ptr %taken, i64 %end, i64 %step{given}) {{\n  br label %take\ntake:\n"
+        "  %first = atomicrmw add ptr %taken, i64 %step monotonic\n  %after = add i64 %first, %step\n"
+        "  %some = icmp slt i64 %first, %end\n  br i1 %some, label %run, label %done\nrun:\n"
+        "  %last = icmp slt i64 %end, %after\n  %until = select i1 %last, i64 %end, i64 %after\n"
+        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n"
+    )
+
+
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
-    """The same as a function of Python, during which other threads run."""
+    """A part or a share as a function of Python, during which other threads run; `more` are types between."""
     made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
     made.library = library  # the code lives as long as who calls it
     return made

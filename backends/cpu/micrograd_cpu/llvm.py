@@ -17,7 +17,7 @@ from micrograd_core.dtypes import DType, bool_, float64
 from micrograd_cpu.mathematics import definition
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
-TILE: Final = 128
+TILE: Final = 32
 """Rows in a tile."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""

@@ -121,25 +121,26 @@ def _over_other_axes(k: Table, x: Any, axis: Shape) -> Any:
     return k.sum(x, axis=others, keepdims=False) if others else x
 
 
-def _standardized(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
-    """``(x - mean) / deviation``, and the reciprocal of the deviation: one division for all that share it."""
+def _centred(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    """What `x` deviates from its mean, and one over the root of the mean square: a division for all that share it."""
     centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
-    scale = _per_root_mean_square(k, centred, axis, eps)
-    return k.multiply(centred, scale), scale
+    return centred, _per_root_mean_square(k, centred, axis, eps)
 
 
 @in_float32
 def _standardize(k: Table, x: Any, *, axis: Shape, eps: float) -> Any:
-    return _standardized(k, x, axis, eps)[0]
+    return k.multiply(*_centred(k, x, axis, eps))
 
 
 @in_float32
 def _standardize_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing."""
-    y, scale = _standardized(k, x, axis, eps)
-    g = times(k, g, weight)
-    along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
-    free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), along)
+    """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing.
+
+    The mean of ``g y`` is taken without the deviation: a loop adds up its terms, and those of the deviation.
+    """
+    (centred, scale), g = _centred(k, x, axis, eps), times(k, g, weight)
+    slope = k.multiply(k.mean(k.multiply(g, centred), axis=axis, keepdims=True), k.multiply(scale, scale))
+    free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), k.multiply(centred, slope))
     return k.multiply(free, scale)
 
 
@@ -238,10 +239,9 @@ def _rms_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: S
 @in_float32
 def _rms_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
-    scale = _per_root_mean_square(k, x, axis, eps)
-    y, g = k.multiply(x, scale), times(k, g, weight)
-    along = k.multiply(y, k.mean(k.multiply(g, y), axis=axis, keepdims=True))
-    return k.multiply(k.subtract(g, along), scale)
+    scale, g = _per_root_mean_square(k, x, axis, eps), times(k, g, weight)
+    slope = k.multiply(k.mean(k.multiply(g, x), axis=axis, keepdims=True), k.multiply(scale, scale))
+    return k.multiply(k.subtract(g, k.multiply(x, slope)), scale)
 
 
 @in_float32
@@ -355,7 +355,8 @@ def _batch_norm_bias(k: Table, g: Any, out: Any, x: Any, *others: Any, training:
 @in_float32
 def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
     axes = _but_channels(x)
-    return k.sum(k.multiply(g, k.standardize(x, axis=axes, eps=eps)), axis=axes, keepdims=False)
+    centred, scale = _centred(k, x, axes, eps)
+    return k.multiply(k.sum(k.multiply(g, centred), axis=axes, keepdims=False), k.squeeze(scale, axis=axes))
 
 
 def _batch_norm_tangent(
