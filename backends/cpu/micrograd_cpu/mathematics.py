@@ -33,10 +33,10 @@ class Format(NamedTuple):
 FORMATS: Final = {"float": Format("float", "i32", 23, 127, "f32"), "double": Format("double", "i64", 52, 1023, "f64")}
 
 # Of each, float32's and float64's.
-EXP: Final = {  # (exp(r) - 1 - r) / r**2, for |r| <= log(2) / 2; times r off by 2**-32, 2**-61
+EXP: Final = {  # (exp(r) - 1 - r) / r**2, for |r| <= log(2) / 2; exp is off by 2**-28, 2**-61
     "float": (
-        0.50000000492367725539, 0.1666666682613299741, 0.04166634212281457967, 0.0083332706343760649342,
-        0.0013942046434744283048, 0.00019915622220219260002,
+        0.49999993447796732993, 0.16666520631710260441, 0.04166838804526564281, 0.0083687168796571127696,
+        0.0013814598648960449938,
     ),
     "double": (
         0.49999999999999999984, 0.16666666666666677628, 0.041666666666666704966, 0.0083333333333206545361,
@@ -210,6 +210,15 @@ class Code:
             total = self.fma(total, x, each)
         return total
 
+    def in_pairs(self, x: str, square: str, coefficients: Sequence[float]) -> str:
+        """The same by Estrin's scheme, which waits less for itself; of `x` the `square` is known."""
+        terms, power, next_power = [self.number(c) for c in coefficients], x, square
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            terms = [self.fma(power, odd, even) for even, odd in pairs] + terms[len(terms) // 2 * 2 :]
+            power, next_power = next_power, self.mul(next_power, next_power) if len(terms) > 2 else ""
+        return terms[0]
+
     # ── bits ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_bits(self, x: str) -> str:
@@ -229,14 +238,18 @@ class Code:
         """Added to a small number it rounds that to an integer, which are then the lowest bits. NaN stays NaN."""
         return 1.5 * 2.0**self.format.fraction
 
-    def rounded(self, x: str) -> tuple[str, str]:
-        """The nearest integer, and the bits at whose end it stands."""
-        shifted = self.add(x, self.shifter)
+    def rounded(self, x: str, factor: float) -> tuple[str, str]:
+        """The nearest integer to a product, and the bits at whose end it stands."""
+        shifted = self.fma(x, factor, self.shifter)
         return self.sub(shifted, self.shifter), self.to_bits(shifted)
 
     def power_of_2(self, n: str) -> str:
         """``2**n`` of an integer in the range of exponents, as a float."""
-        bits = self.whole("shl", self.to_bits(self.add(n, self.shifter)), self.format.fraction)
+        return self.exponent(self.to_bits(self.add(n, self.shifter)))
+
+    def exponent(self, bits: str) -> str:
+        """The same of the integer at the end of bits."""
+        bits = self.whole("shl", bits, self.format.fraction)
         return self.from_bits(self.whole("add", bits, self.format.bias << self.format.fraction))
 
 
@@ -246,10 +259,11 @@ class Code:
 def _reduced(c: Code, x: str) -> tuple[str, str]:
     """``x = n log(2) + r``: n, and ``exp(r) - 1``."""
     type = c.format.name
-    n, _ = c.rounded(c.mul(x, 1 / math.log(2)))
+    n, _ = c.rounded(x, 1 / math.log(2))
     r = c.fma(n, -LN2[type][0], x)
     r = c.fma(n, -LN2[type][1], r)
-    return n, c.fma(c.mul(r, r), c.polynomial(r, EXP[type]), r)
+    square = c.mul(r, r)
+    return n, c.fma(square, c.in_pairs(r, square, EXP[type]), r)
 
 
 def _exp(c: Code, x: str) -> str:
@@ -260,11 +274,9 @@ def _exp(c: Code, x: str) -> str:
     """
     most, least = (140.0, -104.0) if c.format.name == "float" else (800.0, -746.0)
     nothing = c.compare("olt", x, least)
-    x = c.where(nothing, 0.0, x)
-    x = c.where(c.compare("ogt", x, most), most, x)
-    n, p = _reduced(c, x)
-    half, _ = c.rounded(c.mul(n, 0.5))
-    result = c.mul(c.mul(c.add(p, 1.0), c.power_of_2(half)), c.power_of_2(c.sub(n, half)))
+    n, p = _reduced(c, c.where(c.compare("ogt", x, most), most, x))
+    half, bits = c.rounded(n, 0.5)
+    result = c.mul(c.mul(c.add(p, 1.0), c.exponent(bits)), c.power_of_2(c.sub(n, half)))
     return c.where(nothing, 0.0, result)
 
 
@@ -351,7 +363,7 @@ def _turned(quarters: int) -> Callable[[Code, str], str]:
 
     def function(c: Code, x: str) -> str:
         type, bits = c.format.name, c.format.bits
-        n, at = c.rounded(c.mul(x, 2 / math.pi))
+        n, at = c.rounded(x, 2 / math.pi)
         r = x
         for part in QUARTER[type]:
             r = c.fma(n, -part, r)

@@ -78,6 +78,7 @@ class Aim(NamedTuple):
     """Class indices as the formulas want them: made once for each loss, and for each gradient."""
 
     indices: Any  # int64, with an axis of length 1 for the classes
+    nowhere: Any  # where they name no class
     own: Any  # 1 at each position's target class and 0 elsewhere, in the dtype of the logits
 
 
@@ -91,7 +92,8 @@ def _aim(k: Table, logits: Any, targets: Any) -> Any:
         classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
     wide = targets if k.dtype(targets) is int64 else k.astype(targets, dtype=int64)  # uint8 does not hold -100
     indices = k.expand_dims(wide, axis=(axis,))
-    return Aim(indices, k.astype(k.equal(indices, classes), dtype=logits.dtype))
+    nowhere = k.bitwise_or(k.less(indices, 0), k.greater_equal(indices, logits.shape[axis]))
+    return Aim(indices, nowhere, k.astype(k.equal(indices, classes), dtype=logits.dtype))
 
 
 def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
@@ -102,9 +104,23 @@ def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing:
     axis = _class_axis(logits.shape)
     if not isinstance(aim, Aim):
         return _smoothed(k, k.astype(aim, dtype=logits.dtype), label_smoothing, logits.shape[axis])
-    nowhere = k.equal(k.sum(aim.own, axis=(axis,), keepdims=True), 0)
-    shares = k.where(nowhere, math.nan, _smoothed(k, aim.own, label_smoothing, logits.shape[axis]))
-    return k.where(k.equal(aim.indices, ignore_index), 0, shares)
+    return _where_aimed(k, aim, ignore_index, _smoothed(k, aim.own, label_smoothing, logits.shape[axis]))
+
+
+def _where_aimed(k: Table, aim: Aim, ignore_index: int, x: Any) -> Any:
+    """0 where a position is ignored, NaN where its index names no class, else `x`."""
+    return k.where(k.equal(aim.indices, ignore_index), 0, k.where(aim.nowhere, math.nan, x))
+
+
+def _one(k: Table, logits: Any) -> Any:
+    return k.full(shape=(), fill_value=1, dtype=logits.dtype)
+
+
+def _sum_of_shares(k: Table, shares: Any, logits: Any, aim: Any, weight: Any, ignore_index: int) -> Any:
+    """Over the classes. Without weights of classes that is known."""
+    if isinstance(aim, Aim) and is_scalar(weight):
+        return times(k, _where_aimed(k, aim, ignore_index, _one(k, logits)), weight)
+    return k.sum(shares, axis=(_class_axis(logits.shape),), keepdims=True)
 
 
 def _own_shares(k: Table, logits: Any, aim: Aim, ignore_index: int) -> Any:
@@ -134,6 +150,9 @@ def _total(k: Table, logits: Any, aim: Any, weight: Any, ignore_index: int, redu
         return 1
     if not isinstance(aim, Aim):
         return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
+    if is_scalar(weight):
+        left_out = k.bitwise_or(aim.nowhere, k.equal(aim.indices, ignore_index))
+        return times(k, k.sum(k.where(left_out, 0, _one(k, logits)), axis=None, keepdims=False), weight)
     own = times(k, _own_shares(k, logits, aim, ignore_index), _by_class(k, weight, logits))
     return k.sum(own, axis=None, keepdims=False)
 
@@ -150,19 +169,19 @@ def _spread_cotangent(k: Table, g: Any, logits: Any, aim: Any, weight: Any, igno
 
 @in_float32
 def _nll(k: Table, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
-    return _expected(k, log_p, targets, weight, ignore_index, 0.0, reduction)
+    aim = _aim(k, log_p, targets)
+    total = _total(k, log_p, aim, weight, ignore_index, reduction)
+    return _expected(k, log_p, aim, total, weight, ignore_index, 0.0, reduction)
 
 
 def _expected(
-    k: Table, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
+    k: Table, log_p: Any, aim: Any, total: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     """``-sum(shares * weight * log_p)`` over classes, reduced. What has no share adds nothing, even if impossible."""
-    aim = _aim(k, log_p, targets)
     shares = times(k, _shares(k, log_p, aim, ignore_index, label_smoothing), _by_class(k, weight, log_p))
     terms = k.multiply(shares, k.where(k.equal(shares, 0), 0, log_p))
     if reduction == "none":
         return k.negative(k.sum(terms, axis=(_class_axis(log_p.shape),), keepdims=False))
-    total = _total(k, log_p, aim, weight, ignore_index, reduction)
     return k.divide(k.sum(terms, axis=None, keepdims=False), -total if is_scalar(total) else k.negative(total))
 
 
@@ -212,8 +231,10 @@ def _weight_rule(
 def _cross_entropy(
     k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
+    aim = _aim(k, logits, targets)
+    total = _total(k, logits, aim, weight, ignore_index, reduction)  # first, so that loops over the logits may use it
     log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
-    return _expected(k, log_p, targets, weight, ignore_index, label_smoothing, reduction)
+    return _expected(k, log_p, aim, total, weight, ignore_index, label_smoothing, reduction)
 
 
 @in_float32
@@ -231,9 +252,9 @@ def _cross_entropy_gradient(
     """``softmax(logits) * sum(shares) - shares`` at each position."""
     axis = _class_axis(logits.shape)
     aim = _aim(k, logits, targets)
-    shares = times(k, _shares(k, logits, aim, ignore_index, label_smoothing), _by_class(k, weight, logits))
-    error = k.multiply(k.softmax(logits, axis=axis), k.sum(shares, axis=(axis,), keepdims=True))
     share = _spread_cotangent(k, g, logits, aim, weight, ignore_index, reduction)
+    shares = times(k, _shares(k, logits, aim, ignore_index, label_smoothing), _by_class(k, weight, logits))
+    error = k.multiply(k.softmax(logits, axis=axis), _sum_of_shares(k, shares, logits, aim, weight, ignore_index))
     return k.multiply(k.subtract(error, shares), share)
 
 
