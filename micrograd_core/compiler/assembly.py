@@ -11,14 +11,29 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from micrograd_core.compiler.nests import Buffer, Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store, merged
+from micrograd_core.compiler.nests import (
+    Buffer,
+    Compute,
+    Draw,
+    Line,
+    Load,
+    Nest,
+    Number,
+    Part,
+    Place,
+    Reduce,
+    Store,
+    merged,
+)
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
-DEAR: Final = frozenset("divide exp expm1 log log1p sqrt sin cos tanh erf erfc pow".split())
+DEAR: Final = frozenset("divide exp expm1 log log1p sqrt sin cos tanh erf erfc pow random_uniform_from".split())
 """Primitives that take longer than reading a number back."""
+DRAWN: Final = "random_uniform_from"
+"""The primitive whose elements are told apart by where they are."""
 ROW: Final = 1 << 15
 """Bytes of scratch memory for a row: what the nearest cache holds beside the rest."""
 
@@ -179,6 +194,10 @@ class Assembly:
         if buffer is not None and buffer in self.ready:
             result = self.number(node.dtype)
             lines.append(Load(result, buffer, self.place(node)))
+        elif node.op == DRAWN:
+            result = self.number(node.dtype)
+            place = self.spread(Layout.contiguous(node.shape))
+            lines.append(Draw(result, self.read(self.views.through(node.operands[0])[0]), place))
         else:
             operands = tuple([self.operand(x, node, lines, local) for x in node.operands])
             result = self.number(node.dtype)
@@ -204,13 +223,16 @@ class Assembly:
         for scope in (local, self.once):
             if key in scope:
                 return scope[key]
-        source = None if base.op == "arange" else self.inputs.get(base.number)
-        if source is None and base.op != "arange":
-            size = math.prod(base.shape)
-            source = self.inputs[base.number] = self.buffer("in", base.dtype, size)
+        source = None if base.op == "arange" else self.read(base)
         result = local[key] = self.number(base.dtype)
         lines.append(Load(result, source, place))
         return result
+
+    def read(self, base: Any) -> int:
+        """The buffer of a value that is in memory before."""
+        if base.number not in self.inputs:
+            self.inputs[base.number] = self.buffer("in", base.dtype, math.prod(base.shape))
+        return self.inputs[base.number]
 
     def place(self, node: Any) -> Place:
         """Where a value that the nest stores lies, in memory of its own."""
@@ -239,7 +261,9 @@ def _reordered(nest: Nest, order: list[int]) -> Nest:
 
     def line(old: Line) -> Line:
         return (
-            old._replace(buffer=there[old.buffer]) if isinstance(old, (Load, Store)) and old.buffer is not None else old
+            old._replace(buffer=there[old.buffer])
+            if isinstance(old, (Load, Draw, Store)) and old.buffer is not None
+            else old
         )
 
     parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)

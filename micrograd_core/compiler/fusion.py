@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.assembly import Assembly
+from micrograd_core.compiler.assembly import DRAWN, Assembly
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
@@ -294,7 +294,12 @@ class Fusion:
             layout = moved
 
     def related(self, group: Group, node: Node) -> bool:
-        """Whether a step gains from a nest: it reads what is made or read there, or less than it makes, as masks do."""
+        """Whether a step gains from a nest: it reads what is made or read there, or less than it makes, as masks do.
+
+        Random numbers start a nest of their own, which becomes part of that of what they are used with.
+        """
+        if node.op == DRAWN:
+            return False
         bases = {id(through(x)[0]) for x in node.operands if isinstance(x, Node)}
         size = math.prod(node.shape)
         if all(math.prod(through(x)[0].shape) < size for x in node.operands if isinstance(x, Node)):

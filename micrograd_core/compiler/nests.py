@@ -42,6 +42,17 @@ class Load(NamedTuple):
     place: Place
 
 
+class Draw(NamedTuple):
+    """``result`` is a random number: that at a place in the stream that begins where `buffer` says.
+
+    What it is `random_uniform_from` specifies, for dtypes of 32 and 64 bits; places count its numbers.
+    """
+
+    result: Ref
+    buffer: int
+    place: Place
+
+
 class Compute(NamedTuple):
     """``result = op(operands)``, a scalar primitive of the op table."""
 
@@ -66,7 +77,7 @@ class Store(NamedTuple):
     operand: Ref | Number
 
 
-Line = Load | Compute | Reduce | Store
+Line = Load | Draw | Compute | Reduce | Store
 
 
 class Part(NamedTuple):
@@ -108,7 +119,7 @@ def merged(nest: Nest) -> Nest:
         line.place
         for part in nest.parts
         for line in part.lines
-        if isinstance(line, (Load, Store)) and not _is_scratch(nest, line)
+        if isinstance(line, (Load, Draw, Store)) and not _is_scratch(nest, line)
     ]
     groups: list[list[int]] = []  # of axes that become one
     for axis, length in enumerate(lengths):
@@ -139,7 +150,7 @@ def merged(nest: Nest) -> Nest:
     aside = Place(0, (0,) * (len(groups) - len(inner)) + tuple(reversed(scratch)))
 
     def line(old: Line) -> Line:
-        if not isinstance(old, (Load, Store)):
+        if not isinstance(old, (Load, Draw, Store)):
             return old
         return old._replace(place=aside if _is_scratch(nest, old) else moved(old.place))
 
@@ -153,12 +164,12 @@ def merged(nest: Nest) -> Nest:
 
 
 def _with_axis(line: Line) -> Line:
-    if not isinstance(line, (Load, Store)):
+    if not isinstance(line, (Load, Draw, Store)):
         return line
     return line._replace(place=Place(line.place.offset, (*line.place.strides, 0)))
 
 
-def _is_scratch(nest: Nest, line: Load | Store) -> bool:
+def _is_scratch(nest: Nest, line: Load | Draw | Store) -> bool:
     return line.buffer is not None and nest.buffers[line.buffer].role == "scratch"
 
 
@@ -195,6 +206,8 @@ def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
     if isinstance(line, Load):
         place = _place(line.place, counters)
         return f"{line.result} = {place}" if line.buffer is None else f"{line.result} = {names[line.buffer]}[{place}]"
+    if isinstance(line, Draw):
+        return f"{line.result} = random({names[line.buffer]})[{_place(line.place, counters)}]"
     if isinstance(line, Store):
         return f"{names[line.buffer]}[{_place(line.place, counters)}] = {line.operand}"
     if isinstance(line, Reduce):

@@ -17,11 +17,12 @@ from micrograd_core.backend import PROTOCOL
 from micrograd_core.compiler.builder import INPUT, Builder
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Ref, Step
-from micrograd_core.dtypes import DTYPES, DType
+from micrograd_core.dtypes import DTYPES, DType, pack, uint64
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.context import programs
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.tables.host import HostNumber, Position
 from micrograd_core.tables.raw import Kernels
 
@@ -123,6 +124,12 @@ class Recorder:
         real = getattr(table.root_below, op.name)
         if "block" in params and params["block"].__class__ is Position:
             place: Position = params["block"]
+            stream = TABLE["random_uniform_from"]
+            if op.name == "random_uniform" and params["dtype"].bits >= 32 and table.root_below.is_native(stream.name):
+                source = "place", place.generator, place.delta
+                made = table.root_below.upload(pack(place_of(params["key"], int(place)), uint64), (PLACE,), uint64)
+                start = self.input(source, made, ("place", id(place.generator), place.delta))
+                return self.emit(stream, start, shape=params["shape"], dtype=params["dtype"])
             made = real(**{**params, "block": int(place)})
             key = ("draw", op.name, id(place.generator), place.delta, repr(params))
             return self.input(("draw", op.name, params, place.generator, place.delta), made, key)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
 from micrograd_core.compiler.program import Ref
-from micrograd_core.dtypes import pack
+from micrograd_core.dtypes import pack, uint64
 from micrograd_core.engine.array import new
 from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.modes import grad_mode
@@ -18,6 +18,7 @@ from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
 from micrograd_core.transforms.changes import Done, Slot, given, written
 from micrograd_core.transforms.closures import same
@@ -282,6 +283,10 @@ class Replay:
             return entry_text(owner, attribute, i, path, text.name)
         if kind == "host":
             return f"{text.name(_uploaded)}({text.name(self.kernels)}, n{rest[0]}, {text.name(rest[1])})"
+        if kind == "place":
+            generator, delta = rest
+            drawn = f"b{[*self._draws].index(id(generator))}"
+            return f"{text.name(_place)}({text.name(self.kernels)}, {drawn}, {delta})"
         op, params, generator, delta = rest
         draw = partial(getattr(self.kernels, op), **params)
         place = f"b{[*self._draws].index(id(generator))}"
@@ -408,6 +413,11 @@ def _grad_text(text: Text, x: str, kind: type, has_grad: Any) -> list[str]:
 def _uploaded(kernels: Any, number: Any, dtype: Any) -> Any:
     """A number as a 0-d handle; it is another one at each call, so that nothing keeps it."""
     return kernels.upload(pack([number], dtype), (), dtype)
+
+
+def _place(kernels: Any, start: dict[str, int], delta: int) -> Any:
+    """A place in a generator's stream as a handle."""
+    return kernels.upload(pack(place_of(start["key"], start["block"] + delta), uint64), (PLACE,), uint64)
 
 
 class _Otherwise(Exception):

@@ -23,7 +23,7 @@ import numpy as np
 
 from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
-from micrograd_core.compiler.nests import Compute, Nest
+from micrograd_core.compiler.nests import Compute, Draw, Nest
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
@@ -270,7 +270,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
 def work(nest: Nest) -> int:
     """How long a nest takes, in elements of a sum."""
     weights = [
-        DEAR_LINE if isinstance(line, Compute) and line.op in DEAR else 1
+        DEAR_LINE if isinstance(line, Draw) or (isinstance(line, Compute) and line.op in DEAR) else 1
         for part in nest.parts
         if part.inner or not nest.reduced
         for line in part.lines

@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
+from micrograd_core.compiler.nests import Compute, Draw, Line, Load, Nest, Number, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType, bool_, float64
-from micrograd_cpu.mathematics import definition
+from micrograd_core.layout import contiguous_strides
+from micrograd_cpu import philox
+from micrograd_cpu.mathematics import definition, number
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
 TILE: Final = 32
@@ -29,6 +31,10 @@ BLOCK: Final = 512
 The error of a sum of ``n`` numbers is at most the sum of their sizes times 512 roundings of their dtype and ``n / 512``
 of float64.
 """
+DRAWN: Final = 512
+"""Random numbers that are drawn at once, where nothing is reduced."""
+DRAWN_OF_ROW: Final = 8192
+"""The most that are drawn for a row before its loops."""
 SHORT: Final = 64
 """The same where a vector holds sums of different rows, and not some partial sums of one."""
 
@@ -76,6 +82,8 @@ def module(nests: Sequence[Nest], sizes: Sizes | None = None) -> str:
         for printer in printers.values():
             declared |= printer.declared
             functions |= printer.functions
+    if any(isinstance(line, Draw) for nest in nests for part in nest.parts for line in part.lines):
+        texts.append(philox.text())
     for op, type in sorted(functions):
         text, needs = definition(op, type)
         texts.append(text)
@@ -201,6 +209,11 @@ class Printer(Loops):
         self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
         self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
         self.scratch: dict[int, str] = {}
+        lines = [line for part in nest.parts for line in part.lines if isinstance(line, Draw)]
+        draws = dict.fromkeys((line.buffer, line.place, nest.types[line.result.number]) for line in lines)
+        self.draws = [each for each in draws if self.in_a_row(each[1])]
+        self.memory: dict[tuple[int, Place, DType], str] = {}
+        self.drawn: dict[tuple[int, Place, DType], tuple[str, Place]] = {}  # where they lie, and the place there
 
     # ── places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +247,10 @@ class Printer(Loops):
                 row = math.prod(nest.reduced)
                 row = row if self.sizes is None else -(-row // ROUND) * ROUND
                 self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], row * max(self.tile, 1))
-        self.loop("%begin", "%end", self.unit)
+        if nest.reduced or len(nest.kept) > 1:
+            self.loop("%begin", "%end", self.unit)
+        else:
+            self.along("%begin", "%end", lambda counter: [counter] * len(nest.kept))
         result = "0"
         if self.noted:
             self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
@@ -257,6 +273,9 @@ class Printer(Loops):
         kept, nest = self.nest.kept, self.nest
         if nest.reduced and not self.tile:
             self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
+            row = (*[0] * len(kept), *contiguous_strides(nest.reduced))
+            for each in self.draws:
+                self.drawn[each] = self.draw(each, math.prod(nest.reduced)), Place(0, row)
             self.parts()
         elif nest.reduced:
             count = self.times(kept[-1], self.tile)
@@ -267,18 +286,77 @@ class Printer(Loops):
             self.counters = [*outer, "", *["0"] * len(nest.reduced)]
             self.first, self.lanes = first, lanes
             self.parts()
-        elif len(kept) < 2:
-            self.counters = [counter] * len(kept)
-            self.line_by_line(nest.parts[0].lines)
         else:
             outer = self.unravelled(counter, kept[:-1])
+            self.along("0", self.size(kept[-1]), lambda last: [*outer, last])
 
-            def along(last: str) -> None:
-                self.counters = [*outer, last]
-                self.values = {}
-                self.line_by_line(nest.parts[0].lines)
+    def along(self, begin: str, end: str, counters: Callable[[str], list[str]]) -> None:
+        """Elements along the last axis; some at a time, where random numbers are drawn for them first."""
 
-            self.loop("0", self.size(kept[-1]), along)
+        def element(counter: str) -> None:
+            self.counters, self.values = counters(counter), {}
+            self.line_by_line(self.nest.parts[0].lines)
+
+        def some(first: str) -> None:
+            self.counters = counters(first)
+            stop = self.intrinsic("smin", "i64", self.emit(f"add nsw i64 {first}, {DRAWN}"), end)
+            count = self.emit(f"sub nsw i64 {stop}, {first}")
+            back = self.emit(f"sub nsw i64 0, {first}")
+            for each in self.draws:
+                type = TYPES[each[2].name].replace("float", "i32").replace("double", "i64")
+                base = self.emit(f"getelementptr {type}, ptr {self.draw(each, count)}, i64 {back}")
+                self.drawn[each] = base, Place(0, (*[0] * (len(self.counters) - 1), 1)[: len(self.counters)])
+            self.loop(first, stop, element)
+
+        if self.draws:
+            self.loop(begin, end, some, DRAWN)
+        else:
+            self.loop(begin, end, element)
+
+    # ── random numbers ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def in_a_row(self, place: Place) -> bool:
+        """Whether the innermost loops take random numbers one after the other."""
+        kept, reduced = self.nest.kept, self.nest.reduced
+        if not reduced:
+            return not kept or kept[-1] == 1 or place.strides[-1] == 1
+        inner = zip(reduced, place.strides[len(kept) :], contiguous_strides(reduced), strict=True)
+        return not self.tile and math.prod(reduced) <= DRAWN_OF_ROW and all(n == 1 or x == y for n, x, y in inner)
+
+    def draw(self, each: tuple[int, Place, DType], count: int | str) -> str:
+        """Fill memory with random numbers from where the counters stand; the address of the first."""
+        buffer, place, dtype = each
+        type, in_block = ("i64", 4) if dtype.bits == 64 else ("i32", 8)
+        most = count if isinstance(count, int) else DRAWN
+        if each not in self.memory:
+            self.memory[each] = self.alloca("i64", 4 * (most // in_block + 2))
+        first = self.address(place)
+        begin = self.emit(f"lshr i64 {first}, {in_block.bit_length() - 1}")
+        after = self.emit(f"add nsw i64 {self.emit(f'add nsw i64 {first}, {count}')}, {in_block - 1}")
+        end = self.emit(f"lshr i64 {after}, {in_block.bit_length() - 1}")
+        self.do(f"call void @micrograd.draw(ptr {self.memory[each]}, i64 {begin}, i64 {end}, ptr %p{buffer})")
+        return self.at(self.memory[each], type, self.emit(f"and i64 {first}, {in_block - 1}"))
+
+    def random(self, line: Draw) -> str:
+        """A random number: the leading bits of a word, or of half a word, as a fraction."""
+        dtype = self.nest.types[line.result.number]
+        double = dtype.bits == 64
+        type, integer, digits = ("double", "i64", 53) if double else ("float", "i32", 24)
+        each = line.buffer, line.place, dtype
+        if each in self.drawn:
+            base, place = self.drawn[each]
+            address = self.emit(f"getelementptr {integer}, ptr {base}, i64 {self.address(place)}")
+            word = self.emit(f"load {integer}, ptr {address}")
+        else:
+            index = self.address(line.place)
+            at = index if double else self.emit(f"lshr i64 {index}, 1")
+            word = self.emit(f"call i64 @micrograd.drawn(i64 {at}, ptr %p{line.buffer})")
+            if not double:
+                half = self.emit(f"shl i64 {self.emit(f'and i64 {index}, 1')}, 5")
+                word = self.emit(f"trunc i64 {self.emit(f'lshr i64 {word}, {half}')} to i32")
+        leading = self.emit(f"lshr {integer} {word}, {64 - digits if double else 32 - digits}")
+        fraction = self.emit(f"sitofp {integer} {leading} to {type}")
+        return self.emit(f"fmul {type} {fraction}, {number(0.5**digits, type)}")
 
     def times(self, length: int, step: int) -> str:
         """How often a step is taken along an axis, the last time perhaps in part."""
@@ -328,7 +406,7 @@ class Printer(Loops):
         """What is computed once a row, for one row of a tile."""
         self.line_by_line(part.lines)
         for line in part.lines:  # what comes later finds it on the stack
-            if isinstance(line, (Load, Compute)):
+            if isinstance(line, (Load, Draw, Compute)):
                 self.keep(line.result.number)
 
     def inner(self, part: Part) -> None:
@@ -462,6 +540,8 @@ class Printer(Loops):
         for line in lines:
             if isinstance(line, Load):
                 self.values[line.result.number] = self.loaded(line)
+            elif isinstance(line, Draw):
+                self.values[line.result.number] = self.random(line)
             elif isinstance(line, Compute):
                 dtypes = [x.dtype if isinstance(x, Number) else types[x.number] for x in line.operands]
                 operand = self.chosen if line.op == "where" else self.operand

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.ops.standard.random import start_at
+
 Shape = tuple[int, ...]
 _FRACTION: Final = {"float16": 11, "bfloat16": 8}
 
@@ -62,8 +64,14 @@ def permutation(*, shape: Shape, dtype: Any, key: int, block: int) -> Any:
     return words.astype(dtype)
 
 
+def uniform_from(place: Any, *, shape: Shape, dtype: Any) -> Any:
+    """Key and counter from an array."""
+    return uniform(shape=shape, dtype=dtype, **start_at(place))
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "random_uniform": uniform,
+    "random_uniform_from": uniform_from,
     "random_integers": integers,
     "random_permutation": permutation,
 }

@@ -6,8 +6,10 @@ bool is ``i1`` in a line and a byte in memory; float16 and bfloat16 are float32 
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, Final
 
+from micrograd_core.compiler.assembly import DRAWN
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 
@@ -72,6 +74,8 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     arrays = [x for x in operands if hasattr(x, "shape")]
     if name in ("full", "arange"):
         return True
+    if name == DRAWN:
+        return sys.byteorder == "little"  # halves of a word are read where they lie
     if name not in _TABLE or not arrays or any(x.dtype.is_complex for x in arrays):
         return False
     dtype = arrays[-1].dtype  # of `where` the first may be the condition

@@ -21,16 +21,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.dtypes import DType, float32, pack
+from micrograd_core.dtypes import DType, float32, pack, uint64, unpack
+from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import Op
+from micrograd_core.ops.record import Array, Op, Sample
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
-_MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-_WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # the key grows by these: golden ratio and sqrt(3) - 1, times 2**64
+MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # the key grows by these: golden ratio and sqrt(3) - 1, times 2**64
 _WORD = (1 << 64) - 1
 KEY_BITS, COUNTER_BITS = 128, 256
 
@@ -46,9 +48,9 @@ def philox(key: int, counter: int, rounds: int = 10) -> tuple[int, int, int, int
     a, b, c, d = (counter >> shift & _WORD for shift in (0, 64, 128, 192))
     low, high = key & _WORD, key >> 64 & _WORD
     for _ in range(rounds):
-        first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
         a, b, c, d = second >> 64 ^ b ^ low, second & _WORD, first >> 64 ^ d ^ high, first & _WORD
-        low, high = low + _WEYL[0] & _WORD, high + _WEYL[1] & _WORD
+        low, high = low + WEYL[0] & _WORD, high + WEYL[1] & _WORD
     return a, b, c, d
 
 
@@ -123,7 +125,7 @@ def _normal(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> An
     return k.reshape(k.getitem(k.reshape(normal, shape=(2 * every.stop,)), key=(slice(0, count, 1),)), shape=shape)
 
 
-OPS = tuple(
+_MADE = tuple(
     Op(name, doc, operands=0, result=requested, gradient="random numbers have no operands", compose=compose)
     for name, doc, compose in (
         ("random_uniform", "Fractions, uniform in [0, 1).", _uniform),
@@ -133,4 +135,63 @@ OPS = tuple(
     )
 )
 
-__all__ = ["KEY_BITS", "OPS", "philox", "start_of", "words", "words_of_uniform"]
+PLACE = 6
+"""Words that say where in a stream numbers begin: the counter's four and the key's two, lowest first."""
+
+
+def place_of(key: int, block: int) -> list[int]:
+    """The words of a place."""
+    counter = block % (1 << COUNTER_BITS)
+    return [*(counter >> shift & _WORD for shift in (0, 64, 128, 192)), key & _WORD, key >> 64]
+
+
+def start_at(place: Any) -> dict[str, int]:
+    """Key and block of a place."""
+    *counter, low, high = (int(word) for word in place)
+    return {"key": low | high << 64, "block": sum(word << 64 * i for i, word in enumerate(counter))}
+
+
+def _from_parameters(place: Any, /, shape: int | Shape, *, dtype: Any = float32) -> dict[str, Any]:
+    if place.shape != (PLACE,) or place.dtype is not uint64:
+        raise ShapeError(
+            f"random_uniform_from: a place in a stream is a uint64 of shape ({PLACE},), the counter's words and the "
+            f"key's; got a {place.dtype} of shape {place.shape}"
+        )
+    wanted = as_dtype(dtype)
+    if not wanted.is_floating:
+        raise DTypeError(f"random_uniform_from: fractions have a floating-point dtype; got {wanted}")
+    return {"shape": (shape,) if isinstance(shape, int) else tuple(shape), "dtype": wanted}
+
+
+def _uniform_from(k: Table, place: Any, *, shape: Shape, dtype: DType) -> Any:
+    return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
+
+
+def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "float32") -> Any:
+    start, bits, count = start_at(place), _FRACTION[str(dtype)], math.prod(shape)
+    raw = np.random.Philox(key=start["key"], counter=(start["block"] - 1) % (1 << COUNTER_BITS)).random_raw(count)
+    found = raw >> np.uint64(11) if bits == 53 else raw.view("uint32")[:count] >> np.uint32(32 - bits)
+    return (found * 0.5**bits).reshape(shape)
+
+
+OPS = (
+    Op(
+        "random_uniform_from",
+        "Fractions, uniform in [0, 1), from a place in a stream on: its counter's four words and its key's two, lowest "
+        "first. What `random.uniform` draws inside a program.",
+        parameters=_from_parameters,
+        accepts=frozenset({"unsigned integer"}),
+        result=requested,
+        shape=lambda place, *, shape, dtype: shape,
+        gradient="random numbers have no gradient",
+        compose=_uniform_from,
+        samples=(
+            Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),
+            Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(5,), dtype="float64"),
+        ),
+        reference=_uniform_from_reference,
+    ),
+    *_MADE,
+)
+
+__all__ = ["KEY_BITS", "MULTIPLIERS", "OPS", "PLACE", "philox", "place_of", "start_at", "start_of", "WEYL", "words", "words_of_uniform"]
