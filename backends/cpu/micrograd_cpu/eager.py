@@ -36,6 +36,8 @@ TIERS: Final[tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]] = (
 )
 """Lengths up to a number, and primes for them, twice: rows that fit the nearest cache are computed in another way."""
 FLOATS: Final = ("float32", "float64")
+PLACES: Final = "uint64"
+"""Of words that say where in a stream random numbers begin."""
 
 
 def operation(name: str) -> Compose:
@@ -120,7 +122,7 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
     plain = all(type(x) in (np.ndarray, bool, int, float) for x in operands)
     lengths = sorted({n for x in arrays for n in x.shape} - {1})
-    if not plain or 0 in lengths or any(x.dtype.name not in FLOATS for x in arrays) or not available():
+    if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, PLACES) for x in arrays) or not available():
         return None
     chosen = list(_primes(lengths))
     if not chosen:

@@ -12,7 +12,9 @@ import numpy as np
 from micrograd_core.dtypes import float32
 from micrograd_core.errors import IndexingError
 from micrograd_core.ops.network.activations import CUBIC
-from micrograd_cpu.eager import compiled
+from micrograd_core.ops.standard.random import place_of
+from micrograd_cpu import eager
+from micrograd_cpu.eager import compiled, declines
 from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]
@@ -285,10 +287,22 @@ def log_softmax(x: Any, *, axis: int) -> Any:
     return np.subtract(shifted, np.log(_sum(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
 
 
+def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
+    drawn = k.random_uniform_from(place, shape=x.shape, dtype=float32)
+    return k.where(k.less(drawn, p), 0, k.multiply(x, 1 / (1 - p)))
+
+
+_dropout = compiled(_dropout_composed, declines)
+
+
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
     """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
     if p == 0:
         return np.array(x, order="C")
+    if x.size >= eager.SMALL:
+        found = _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
+        if found is not NotImplemented:
+            return found
     out = np.multiply(x, 1 / (1 - p), out=..., dtype=x.dtype)
     drawn = uniform(shape=x.shape, dtype=np.dtype(np.float32), key=key, block=block)
     np.copyto(out, 0, where=drawn < p)
