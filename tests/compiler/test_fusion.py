@@ -77,10 +77,11 @@ def test_a_softmax_is_three_loops_in_a_row_and_its_exponentials_wait_in_scratch_
         "            %4 = exp(%3)\n"
         "            %5 sum= %4\n"
         "            scratch2[j] = %4\n"
+        "        %6 = 1 / %5\n"
         "        for j < 6:\n"
-        "            %6 = scratch2[j]\n"
-        "            %7 = %6 / %5\n"
-        "            out1[6*i + j] = %7"
+        "            %7 = scratch2[j]\n"
+        "            %8 = %7 * %6\n"
+        "            out1[6*i + j] = %8"
     )
 
 
@@ -113,13 +114,13 @@ def test_what_goes_over_the_same_rows_is_one_nest(name: str) -> None:
     assert [type(each) for each in found.steps] == [Run], found
 
 
-def test_a_mean_over_all_rows_comes_after_the_nest_of_each() -> None:
+def test_a_mean_over_all_rows_comes_after_the_nest_of_each_and_what_it_divides_by_before() -> None:
     params = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "mean"}
     found = planned(traced(Step("cross_entropy", (Ref(0), Ref(1), 1.0), params), types=(X, Outline((8,), int64))))
-    rows, *small = nests(found)
+    before, rows, *after = nests(found)
     assert (rows.kept, rows.reduced) == ((8,), (6,))
-    assert all(each.reduced == (8,) for each in small)
-    assert len(found.steps) == len(small) + 1
+    assert all(each.reduced == (8,) for each in (before, *after))
+    assert len(found.steps) == len(after) + 2
 
 
 # ── what may not be one ──────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ FORMULAS: dict[str, Callable[[Any, float], Any]] = {
     "transposed": lambda x, p: mg.dropout(mg.permute_dims(x, tuple(range(x.ndim))[::-1]), p),
     "of rows": lambda x, p: mg.max(mg.dropout(x + 4, p), axis=-1) if x.ndim and x.size else mg.dropout(x, p),
     "of columns": lambda x, p: mg.max(mg.dropout(x + 4, p), axis=0) if x.ndim and x.size else mg.dropout(x, p),
-    "across rows": lambda x, p: mg.max(mg.dropout(x.T, p), axis=1) if x.ndim == 2 and x.size else mg.dropout(x, p),
+    "across rows": lambda x, p: mg.max(mg.dropout(x.T, p), axis=0) if x.ndim == 2 and x.size else mg.dropout(x, p),
     "of all": lambda x, p: mg.max(mg.dropout(x + 4, p)) if x.size else mg.dropout(x, p),
     "after a reduction": lambda x, p: (
         mg.dropout(x - mg.max(x, axis=-1, keepdims=True), p) if x.ndim and x.size else mg.dropout(x, p)

@@ -231,9 +231,13 @@ def _weight_rule(
 def _cross_entropy(
     k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
-    aim = _aim(k, logits, targets)
-    total = _total(k, logits, aim, weight, ignore_index, reduction)  # first, so that loops over the logits may use it
-    log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
+    axis = _class_axis(logits.shape)
+    if reduction == "mean":  # what it divides by comes first: loops over the logits may use it
+        aim = _aim(k, logits, targets)
+        total, log_p = _total(k, logits, aim, weight, ignore_index, reduction), k.log_softmax(logits, axis=axis)
+    else:
+        total, log_p = 1, k.log_softmax(logits, axis=axis)
+        aim = _aim(k, logits, targets)
     return _expected(k, log_p, aim, total, weight, ignore_index, label_smoothing, reduction)
 
 
