@@ -262,8 +262,13 @@ AUTHORS = frozenset(
 """What authors of backends import from, those of compilers from the last six;
 and `compose` of `tables.raw`, which docs/protocol.md tells them of."""
 
-DEFINITIONS = {"ops.network.activations.CUBIC", "ops.network.patches.lengths_of"}
-"""What a kernel has in common with the definition of its operation: a constant, and how many windows fit."""
+DEFINITIONS = {
+    "ops.network.activations.CUBIC", "ops.network.patches.lengths_of", "ops.standard.random.MULTIPLIERS",
+    "ops.standard.random.PLACE", "ops.standard.random.WEYL", "ops.standard.random.place_of",
+    "ops.standard.random.start_at",
+}  # fmt: skip
+"""What a kernel has in common with the definition of its operation: constants, how many windows fit, how the place of
+a random number is written."""
 
 
 def beyond_the_boundary(source: str) -> set[str]:

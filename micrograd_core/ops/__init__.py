@@ -22,6 +22,7 @@ from micrograd_core.ops.network import (  # fmt: skip
     normalization,
     patches,
     pooling,
+    softmax,
 )
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 from micrograd_core.ops.standard import (  # fmt: skip
@@ -40,7 +41,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
 
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
+    products, matrices, norms, fft, random, matmul, activations, softmax, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation, special,
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.normalization import softmax_reference
+from micrograd_core.ops.network.softmax import softmax_reference
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import along_axis, check_reduction, in_float32, is_scalar, times
 
@@ -75,25 +75,30 @@ def _nll_parameters(
 
 
 class Aim(NamedTuple):
-    """Class indices as the formulas want them: made once for each loss, and for each gradient."""
+    """Class indices as the formulas want them: int64, with an axis of length 1 for the classes."""
 
-    indices: Any  # int64, with an axis of length 1 for the classes
-    nowhere: Any  # where they name no class
-    own: Any  # 1 at each position's target class and 0 elsewhere, in the dtype of the logits
+    indices: Any
+
+    def own(self, k: Table, logits: Any) -> Any:
+        """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
+        axis = _class_axis(logits.shape)
+        classes = k.arange(logits.shape[axis], dtype=int64)
+        if after := len(logits.shape) - axis - 1:
+            classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
+        return k.astype(k.equal(self.indices, classes), dtype=logits.dtype)
+
+    def nowhere(self, k: Table, logits: Any) -> Any:
+        """Where they name no class."""
+        count = logits.shape[_class_axis(logits.shape)]
+        return k.bitwise_or(k.less(self.indices, 0), k.greater_equal(self.indices, count))
 
 
 def _aim(k: Table, logits: Any, targets: Any) -> Any:
     """An `Aim` for class indices; target probabilities as they are."""
     if not k.dtype(targets).is_integer:
         return targets
-    axis = _class_axis(logits.shape)
-    classes = k.arange(logits.shape[axis], dtype=int64)
-    if after := len(logits.shape) - axis - 1:
-        classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
     wide = targets if k.dtype(targets) is int64 else k.astype(targets, dtype=int64)  # uint8 does not hold -100
-    indices = k.expand_dims(wide, axis=(axis,))
-    nowhere = k.bitwise_or(k.less(indices, 0), k.greater_equal(indices, logits.shape[axis]))
-    return Aim(indices, nowhere, k.astype(k.equal(indices, classes), dtype=logits.dtype))
+    return Aim(k.expand_dims(wide, axis=(_class_axis(logits.shape),)))
 
 
 def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
@@ -104,12 +109,13 @@ def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing:
     axis = _class_axis(logits.shape)
     if not isinstance(aim, Aim):
         return _smoothed(k, k.astype(aim, dtype=logits.dtype), label_smoothing, logits.shape[axis])
-    return _where_aimed(k, aim, ignore_index, _smoothed(k, aim.own, label_smoothing, logits.shape[axis]))
+    shares = _smoothed(k, aim.own(k, logits), label_smoothing, logits.shape[axis])
+    return _where_aimed(k, logits, aim, ignore_index, shares)
 
 
-def _where_aimed(k: Table, aim: Aim, ignore_index: int, x: Any) -> Any:
+def _where_aimed(k: Table, logits: Any, aim: Aim, ignore_index: int, x: Any) -> Any:
     """0 where a position is ignored, NaN where its index names no class, else `x`."""
-    return k.where(k.equal(aim.indices, ignore_index), 0, k.where(aim.nowhere, math.nan, x))
+    return k.where(k.equal(aim.indices, ignore_index), 0, k.where(aim.nowhere(k, logits), math.nan, x))
 
 
 def _one(k: Table, logits: Any) -> Any:
@@ -119,15 +125,15 @@ def _one(k: Table, logits: Any) -> Any:
 def _sum_of_shares(k: Table, shares: Any, logits: Any, aim: Any, weight: Any, ignore_index: int) -> Any:
     """Over the classes. Without weights of classes that is known."""
     if isinstance(aim, Aim) and is_scalar(weight):
-        return times(k, _where_aimed(k, aim, ignore_index, _one(k, logits)), weight)
+        return times(k, _where_aimed(k, logits, aim, ignore_index, _one(k, logits)), weight)
     return k.sum(shares, axis=(_class_axis(logits.shape),), keepdims=True)
 
 
 def _own_shares(k: Table, logits: Any, aim: Aim, ignore_index: int) -> Any:
     """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
     if 0 <= ignore_index < logits.shape[_class_axis(logits.shape)]:
-        return k.where(k.equal(aim.indices, ignore_index), 0, aim.own)
-    return aim.own
+        return k.where(k.equal(aim.indices, ignore_index), 0, aim.own(k, logits))
+    return aim.own(k, logits)
 
 
 def _smoothed(k: Table, shares: Any, label_smoothing: float, classes: int) -> Any:
@@ -151,7 +157,7 @@ def _total(k: Table, logits: Any, aim: Any, weight: Any, ignore_index: int, redu
     if not isinstance(aim, Aim):
         return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
     if is_scalar(weight):
-        left_out = k.bitwise_or(aim.nowhere, k.equal(aim.indices, ignore_index))
+        left_out = k.bitwise_or(aim.nowhere(k, logits), k.equal(aim.indices, ignore_index))
         return times(k, k.sum(k.where(left_out, 0, _one(k, logits)), axis=None, keepdims=False), weight)
     own = times(k, _own_shares(k, logits, aim, ignore_index), _by_class(k, weight, logits))
     return k.sum(own, axis=None, keepdims=False)
@@ -231,13 +237,9 @@ def _weight_rule(
 def _cross_entropy(
     k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
-    axis = _class_axis(logits.shape)
-    if reduction == "mean":  # what it divides by comes first: loops over the logits may use it
-        aim = _aim(k, logits, targets)
-        total, log_p = _total(k, logits, aim, weight, ignore_index, reduction), k.log_softmax(logits, axis=axis)
-    else:
-        total, log_p = 1, k.log_softmax(logits, axis=axis)
-        aim = _aim(k, logits, targets)
+    aim = _aim(k, logits, targets)
+    total = _total(k, logits, aim, weight, ignore_index, reduction)  # first, so that loops over the logits may use it
+    log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
     return _expected(k, log_p, aim, total, weight, ignore_index, label_smoothing, reduction)
 
 

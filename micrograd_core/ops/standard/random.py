@@ -152,11 +152,13 @@ def start_at(place: Any) -> dict[str, int]:
 
 
 def _from_parameters(place: Any, /, shape: int | Shape, *, dtype: Any = float32) -> dict[str, Any]:
-    if place.shape != (PLACE,) or place.dtype is not uint64:
+    if place.shape != (PLACE,):
         raise ShapeError(
-            f"random_uniform_from: a place in a stream is a uint64 of shape ({PLACE},), the counter's words and the "
-            f"key's; got a {place.dtype} of shape {place.shape}"
+            f"random_uniform_from: a place in a stream is {PLACE} words, the counter's four and the key's two; got "
+            f"shape {place.shape}"
         )
+    if place.dtype is not uint64 and place.dtype.kind == "unsigned integer":  # others are refused for all operations
+        raise DTypeError(f"random_uniform_from: the words of a place are uint64; got {place.dtype}")
     wanted = as_dtype(dtype)
     if not wanted.is_floating:
         raise DTypeError(f"random_uniform_from: fractions have a floating-point dtype; got {wanted}")
@@ -194,4 +196,7 @@ OPS = (
     *_MADE,
 )
 
-__all__ = ["KEY_BITS", "MULTIPLIERS", "OPS", "PLACE", "philox", "place_of", "start_at", "start_of", "WEYL", "words", "words_of_uniform"]
+__all__ = [
+    "KEY_BITS", "MULTIPLIERS", "OPS", "PLACE", "WEYL", "philox", "place_of", "start_at", "start_of", "words",
+    "words_of_uniform",
+]  # fmt: skip
