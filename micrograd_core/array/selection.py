@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.dtypes import bool_
-from micrograd_core.errors import DTypeError, ShapeError, one_of
+from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import resolve_axis
 
 F: Final = FUNCTIONS
@@ -124,15 +123,6 @@ def _linear(shape: tuple[int, ...], index: Tensor, axis: int) -> Tensor:
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     """A copy of `x` with the elements of `src` added where `index` says along `dim`."""
     return scatter_reduce(x, dim, index, src, "sum")
-
-
-def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor:
-    """`value` where the mask is true, else `x`."""
-    mask = asarray(mask)
-    if mask.dtype is not bool_:
-        raise DTypeError(f"masked_fill: a mask holds bools; got {mask.dtype}. Write mask != 0")
-    value = value.astype(asarray(x).dtype) if isinstance(value, Tensor) else value
-    return F["where"](mask, value, asarray(x))
 
 
 def masked_select(x: Any, /, mask: Any) -> Tensor:

@@ -21,6 +21,7 @@ from micrograd_core.ops.network import (  # fmt: skip
     losses,
     normalization,
     patches,
+    piecewise,
     pooling,
 )
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
@@ -28,10 +29,12 @@ from micrograd_core.ops.standard import (  # fmt: skip
     arrangement,
     complex,
     creation,
+    elementary,
     fft,
     indexing,
     random,
     rounding,
+    scans,
     sorting,
     special,
     transcendental,
@@ -41,7 +44,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification, creation, special,
+    dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
