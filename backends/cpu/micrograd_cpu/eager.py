@@ -48,6 +48,8 @@ OPERATIONS: Final = (
     "log_softmax", "log_softmax_gradient", "logsumexp", "mish", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax", "softmax_gradient", "softplus",
     "standardize", "standardize_gradient",
+    "celu", "hardshrink", "hardsigmoid", "hardswish", "logit", "prelu", "relu6", "scaled_softplus", "selu",
+    "softshrink", "threshold",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import cut, in_float32
+from micrograd_core.ops.shared import cut
 from micrograd_core.ops.tangents import symmetric
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ OPS = (
         "relu6",
         "``x`` between 0 and 6, else the nearer of the two.",
         gradient=(lambda k, g, out, x: k.where(_between(k, 0, x, 6), g, 0),),
-        compose=lambda k, x: _clipped(k, x, 0, 6),
-        reference=lambda np, x: np.clip(x, 0, 6),
+        compose=lambda k, x: k.minimum(k.relu(x), 6),
+        reference=lambda np, x: np.minimum(np.maximum(x, 0), 6),
     ),
     _ELEMENTWISE(
         "hardsigmoid",
@@ -191,7 +191,7 @@ OPS = (
         "tanhshrink",
         "``x - tanh(x)``.",
         gradient=(lambda k, g, out, x: k.multiply(g, k.square(k.tanh(x))),),
-        compose=in_float32(lambda k, x: k.subtract(x, k.tanh(x))),
+        compose=lambda k, x: k.subtract(x, k.tanh(x)),
         reference=lambda np, x: x - np.tanh(x),
     ),
     _ELEMENTWISE(
@@ -201,7 +201,7 @@ OPS = (
         gradient=(_shrunk_rule,),
         compose=lambda k, x, *, lambd: k.subtract(x, _clipped(k, x, -lambd, lambd)),
         samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
-        reference=lambda np, x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
+        reference=lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0, x - np.sign(x) * lambd),
     ),
     _ELEMENTWISE(
         "hardshrink",
