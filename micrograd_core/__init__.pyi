@@ -7,9 +7,8 @@ from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_ar
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
 from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
 from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill, norm as norm
-from micrograd_core.array.selection import Ordered, gather as gather, index_select as index_select, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
-from micrograd_core.array.shapes import diag as diag, kron as kron, rot90 as rot90, vander as vander
-from micrograd_core.array.statistics import convolve as convolve, corrcoef as corrcoef, cov as cov, histogram as histogram, interp as interp
+from micrograd_core.array.selection import gather as gather, index_select as index_select, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
+from micrograd_core.array.statistics import histogram as histogram
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
 from micrograd_core.dtypes import DType as DType, bfloat16 as bfloat16, bool_ as bool, complex128 as complex128, complex64 as complex64, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8
@@ -609,6 +608,41 @@ def softmin(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...)
 def glu(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
 
+def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Any: ...
+
+def quantile(x: ArrayLike, /, q: Any, axis: int | None = None, keepdims: builtins.bool = False, method: str = 'linear', *, interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is."""
+
+def median(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle."""
+
+def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
+    """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
+
+def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, axis: Sequence[int] | None = None, dim: Sequence[int] | None = ..., dims: Sequence[int] | None = ...) -> Tensor:
+    """Turned by `k` quarters, from the first of two `axes` towards the second. A view."""
+
+def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Kronecker's product: each element of ``x1`` times all of ``x2``, in its place."""
+
+def vander(x: ArrayLike, /, N: int | None = None, increasing: builtins.bool = False) -> Tensor:
+    """The powers of a vector's elements as `N` columns, the highest first unless `increasing`."""
+
+def cov(x: ArrayLike, fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, /, *, correction: float = 1) -> Tensor:
+    """The covariances of variables, rows of ``x``, over observations, its columns. `fweights` say how often an observation counts, `aweights` how much; `correction` is subtracted from the number of observations."""
+
+def corrcoef(x: ArrayLike, /) -> Tensor:
+    """The correlations of variables, rows of ``x``, over observations, its columns."""
+
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: float | None = None, right: float | None = None) -> Tensor:
+    """The line through the points (``x2``, ``x3``) at ``x1``; `left` and `right` of them the nearest point's, or what is told."""
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: float = 1.0, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """The integral of ``x1`` along `axis` by trapezoids, at places ``x2``, or `dx` apart."""
+
+def convolve(x1: ArrayLike, x2: ArrayLike, /, mode: str = 'full') -> Tensor:
+    """The convolution of two vectors: ``'full'``, ``'same'`` as the longer, ``'valid'`` where they overlap whole."""
+
 def topk(x: Tensor, k: int, /, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: int = ..., dims: int = ...) -> TopK: ...
 
 def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
@@ -616,12 +650,6 @@ def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> 
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
-
-def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Ordered: ...
-
-def median(x: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Any: ...
-
-def quantile(x: Any, q: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, method: str = 'linear', interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor: ...
 
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
@@ -634,8 +662,6 @@ def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: 
 def split(x: Any, split_size_or_sections: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
-
-def trapezoid(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor: ...
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The cross product of vectors of three elements along `axis`."""

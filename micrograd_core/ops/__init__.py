@@ -28,6 +28,7 @@ from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sampl
 from micrograd_core.ops.standard import (  # fmt: skip
     arrangement,
     complex,
+    construction,
     creation,
     elementary,
     fft,
@@ -35,8 +36,10 @@ from micrograd_core.ops.standard import (  # fmt: skip
     random,
     rounding,
     scans,
+    selection,
     sorting,
     special,
+    statistics,
     transcendental,
     updates,
 )
@@ -45,6 +48,7 @@ FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
+    selection, construction, statistics,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
