@@ -23,6 +23,9 @@ from micrograd_core.ops.network import (  # fmt: skip
     patches,
     piecewise,
     pooling,
+    resampling,
+    shuffling,
+    windows,
 )
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 from micrograd_core.ops.standard import (  # fmt: skip
@@ -48,7 +51,7 @@ FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
-    selection, construction, statistics,
+    selection, construction, statistics, resampling, shuffling, windows,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
