@@ -18,7 +18,9 @@ from micrograd_core.ops.network import (  # fmt: skip
     classification,
     convolution,
     dropout,
+    groups,
     losses,
+    margins,
     normalization,
     patches,
     piecewise,
@@ -51,7 +53,7 @@ FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
     dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
-    selection, construction, statistics, resampling, shuffling, windows,
+    selection, construction, statistics, resampling, shuffling, windows, groups, margins,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}

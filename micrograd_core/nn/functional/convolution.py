@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.array.composed import einsum
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
@@ -23,8 +22,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[o] @ input2 + bias[o]`` for each output feature `o`."""
-    out = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return out if bias is None else out + bias
+    return T["bilinear"](input1, input2, weight, bias)
 
 
 def _same(name: str, x: Tensor, reach: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:

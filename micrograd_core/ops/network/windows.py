@@ -56,7 +56,7 @@ class Windows(NamedTuple):
         around = per_axis(name, "padding", single(padding), rank, 0)
         spread = per_axis(name, "dilation", single(dilation), rank, 1)
         if any(2 * p > n for p, n in zip(around, sizes, strict=True)):
-            raise ShapeError(f"{name}: padding may be at most half the kernel {sizes}; got {around}")
+            raise ShapeError(f"{name}: it takes padding at most half the kernel {sizes}; got {around}")
         counts, beyond = [], []
         for n, size, s, p, d in zip(shape, sizes, steps, around, spread, strict=True):
             reach = d * (size - 1) + 1
