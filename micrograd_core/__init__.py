@@ -49,12 +49,10 @@ LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
-    "array.numeric": "allclose cummax cummin cumprod cumsum exp2 fmod isclose lerp logcumsumexp logit nan_to_num norm "
-    "rsqrt",
-    "array.selection": "gather index_select kthvalue masked_fill masked_select median quantile scatter_add "
-    "scatter_reduce",
-    "array.shapes": "chunk diag diagonal flatten kron repeat_interleave rot90 split trace vander",
-    "array.statistics": "convolve corrcoef cov histogram interp trapezoid",
+    "array.numeric": "allclose cumprod cumsum masked_fill norm",
+    "array.selection": "gather index_select kthvalue masked_select scatter_add scatter_reduce",
+    "array.shapes": "chunk diagonal flatten repeat_interleave split trace",
+    "array.statistics": "histogram",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
     "scalar.drawing": "draw",

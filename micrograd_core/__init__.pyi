@@ -6,10 +6,9 @@ from micrograd_core.amp import set_matmul_precision as set_matmul_precision
 from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
 from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
-from micrograd_core.array.numeric import Extremes, allclose as allclose, exp2 as exp2, fmod as fmod, isclose as isclose, lerp as lerp, logit as logit, nan_to_num as nan_to_num, norm as norm, rsqrt as rsqrt
-from micrograd_core.array.selection import Ordered, gather as gather, index_select as index_select, masked_fill as masked_fill, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
-from micrograd_core.array.shapes import diag as diag, kron as kron, rot90 as rot90, vander as vander
-from micrograd_core.array.statistics import convolve as convolve, corrcoef as corrcoef, cov as cov, histogram as histogram, interp as interp
+from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill, norm as norm
+from micrograd_core.array.selection import gather as gather, index_select as index_select, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
+from micrograd_core.array.statistics import histogram as histogram
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
 from micrograd_core.dtypes import DType as DType, bfloat16 as bfloat16, bool_ as bool, complex128 as complex128, complex64 as complex64, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8
@@ -28,7 +27,11 @@ from micrograd_core.transforms.grad import grad as grad, value_and_grad as value
 from micrograd_core.transforms.gradcheck import gradcheck as gradcheck, gradgradcheck as gradgradcheck
 from micrograd_core.transforms.jit import jit as jit
 from micrograd_core.transforms.vmap import vmap as vmap
-from typing import Any
+from typing import Any, NamedTuple
+
+class Extremes(NamedTuple):
+    values: Tensor
+    indices: Tensor
 
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Sum ``x1 + x2``."""
@@ -533,25 +536,120 @@ def i0(x: ArrayLike, /) -> Tensor:
 def i1(x: ArrayLike, /) -> Tensor:
     """Modified Bessel function of the first kind, of order 1 (DLMF 10.25)."""
 
+def exp2(x: ArrayLike, /) -> Tensor:
+    """``2 ** x``."""
+
+def rsqrt(x: ArrayLike, /) -> Tensor:
+    """``1 / sqrt(x)``."""
+
+def logit(x: ArrayLike, /, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``, the inverse of `sigmoid`; with `eps` of `x` between `eps` and ``1 - eps``, beyond which the gradient is 0."""
+
+def lerp(x1: ArrayLike, x2: ArrayLike, x3: ArrayLike, /) -> Tensor:
+    """``x1 + x3 * (x2 - x1)``: from the first to the second by a weight."""
+
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The rest of a division that rounds towards 0: it has the sign of ``x1``. An integer by 0 gives 0."""
+
+def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`, by default the greatest and least numbers of the dtype; there the gradient is 0. Of complex numbers both parts."""
+
+def isclose(x1: ArrayLike, x2: ArrayLike, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+    """Whether ``|x1 - x2| <= atol + rtol * |x2|``, or both are the same infinity, or with `equal_nan` both NaN."""
+
+def cummax(x: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes:
+    """The greatest of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last."""
+
+def cummin(x: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes:
+    """The least of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last."""
+
+def logcumsumexp(x: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """``log(cumsum(exp(x)))`` along `axis`, without overflow."""
+
+def relu6(x: ArrayLike, /) -> Tensor:
+    """``x`` between 0 and 6, else the nearer of the two."""
+
+def hardsigmoid(x: ArrayLike, /) -> Tensor:
+    """``relu6(x + 3) / 6``: a sigmoid of straight lines."""
+
+def hardswish(x: ArrayLike, /) -> Tensor:
+    """``x * hardsigmoid(x)`` (Howard et al. 2019)."""
+
+def selu(x: ArrayLike, /) -> Tensor:
+    """`elu` with the two numbers that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+
+def celu(x: ArrayLike, /, *, alpha: float = 1.0) -> Tensor:
+    """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017)."""
+
+def softsign(x: ArrayLike, /) -> Tensor:
+    """``x / (1 + |x|)``."""
+
+def tanhshrink(x: ArrayLike, /) -> Tensor:
+    """``x - tanh(x)``."""
+
+def softshrink(x: ArrayLike, /, *, lambd: float = 0.5) -> Tensor:
+    """``x`` brought nearer to 0 by `lambd`, and 0 within that."""
+
+def hardshrink(x: ArrayLike, /, *, lambd: float = 0.5) -> Tensor:
+    """``x`` where its size is above `lambd`, else 0."""
+
+def threshold(x: ArrayLike, /, threshold: float, value: float) -> Tensor:
+    """``x`` where it is above `threshold`, else `value`."""
+
+def prelu(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """``x1`` where it is positive, else ``x1 * x2`` (He et al. 2015)."""
+
+def scaled_softplus(x: ArrayLike, /, *, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`."""
+
+def softmin(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """``softmax(-x)`` along `axis`."""
+
+def glu(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
+
+def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Any: ...
+
+def quantile(x: ArrayLike, /, q: Any, axis: int | None = None, keepdims: builtins.bool = False, method: str = 'linear', *, interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is."""
+
+def median(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle."""
+
+def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
+    """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
+
+def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, axis: Sequence[int] | None = None, dim: Sequence[int] | None = ..., dims: Sequence[int] | None = ...) -> Tensor:
+    """Turned by `k` quarters, from the first of two `axes` towards the second. A view."""
+
+def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """Kronecker's product: each element of ``x1`` times all of ``x2``, in its place."""
+
+def vander(x: ArrayLike, /, N: int | None = None, increasing: builtins.bool = False) -> Tensor:
+    """The powers of a vector's elements as `N` columns, the highest first unless `increasing`."""
+
+def cov(x: ArrayLike, fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, /, *, correction: float = 1) -> Tensor:
+    """The covariances of variables, rows of ``x``, over observations, its columns. `fweights` say how often an observation counts, `aweights` how much; `correction` is subtracted from the number of observations."""
+
+def corrcoef(x: ArrayLike, /) -> Tensor:
+    """The correlations of variables, rows of ``x``, over observations, its columns."""
+
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: float | None = None, right: float | None = None) -> Tensor:
+    """The line through the points (``x2``, ``x3``) at ``x1``; `left` and `right` of them the nearest point's, or what is told."""
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: float = 1.0, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
+    """The integral of ``x1`` along `axis` by trapezoids, at places ``x2``, or `dx` apart."""
+
+def convolve(x1: ArrayLike, x2: ArrayLike, /, mode: str = 'full') -> Tensor:
+    """The convolution of two vectors: ``'full'``, ``'same'`` as the longer, ``'valid'`` where they overlap whole."""
+
 def topk(x: Tensor, k: int, /, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: int = ..., dims: int = ...) -> TopK: ...
 
 def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
-def cummax(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes: ...
-
-def cummin(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes: ...
-
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
-
-def logcumsumexp(x: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor: ...
-
-def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Ordered: ...
-
-def median(x: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Any: ...
-
-def quantile(x: Any, q: Any, /, axis: int | None = None, keepdims: builtins.bool = False, *, method: str = 'linear', interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor: ...
 
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
@@ -564,8 +662,6 @@ def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: 
 def split(x: Any, split_size_or_sections: Any, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
-
-def trapezoid(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor: ...
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The cross product of vectors of three elements along `axis`."""
@@ -620,6 +716,7 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "ceil",
+    "celu",
     "checkpoint",
     "chunk",
     "clip",
@@ -692,11 +789,15 @@ __all__ = [
     "gather",
     "gelu",
     "getitem",
+    "glu",
     "grad",
     "gradcheck",
     "gradgradcheck",
     "greater",
     "greater_equal",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
     "hardtanh",
     "hessian",
     "histogram",
@@ -802,12 +903,14 @@ __all__ = [
     "polygamma",
     "positive",
     "pow",
+    "prelu",
     "prod",
     "quantile",
     "random",
     "real",
     "reciprocal",
     "relu",
+    "relu6",
     "remainder",
     "repeat",
     "repeat_interleave",
@@ -819,10 +922,12 @@ __all__ = [
     "round",
     "rsqrt",
     "scaled_dot_product_attention",
+    "scaled_softplus",
     "scatter",
     "scatter_add",
     "scatter_reduce",
     "searchsorted",
+    "selu",
     "set_default_device",
     "set_matmul_precision",
     "shares_memory",
@@ -833,7 +938,10 @@ __all__ = [
     "sin",
     "sinh",
     "softmax",
+    "softmin",
     "softplus",
+    "softshrink",
+    "softsign",
     "sort",
     "split",
     "spread",
@@ -849,7 +957,9 @@ __all__ = [
     "take_along_axis",
     "tan",
     "tanh",
+    "tanhshrink",
     "tensordot",
+    "threshold",
     "tile",
     "topk",
     "trace",

@@ -17,6 +17,7 @@ from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
 from micrograd_core.ops.shared import SPELLINGS, respelled, to_bool, to_int64
+from micrograd_core.ops.standard import scans
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
 
@@ -248,7 +249,8 @@ def _number(x: Any, dtype: DType) -> Any:
 
 def is_lenient(op: Op) -> bool:
     """Whether it is one of these."""
-    return op.kind == "elementwise" and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2))
+    plain = op.kind == "elementwise" and op.parameters is None
+    return plain and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2))
 
 
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
@@ -271,21 +273,24 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     return wraps(function)(either)
 
 
-def _of_one_axis(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function along an axis that takes 0-d tensors too, as if they had one."""
 
-    def either(x: Any, /, *args: Any, **kwargs: Any) -> Tensor:
+    def either(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(x, Tensor):
             x = asarray(x)
         if x.ndim:
             return function(x, *args, **kwargs)
-        return function(x.reshape(1), *args, **kwargs).reshape(())
+        found = function(x.reshape(1), *args, **kwargs)
+        if isinstance(found, Tensor):
+            return found.reshape(())
+        return type(found)(*(each.reshape(()) for each in found))
 
     return wraps(function)(either)
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-for name in ("softmax", "log_softmax"):
+for name in ("softmax", "log_softmax", "softmin", *(op.name for op in scans.OPS)):
     FUNCTIONS[name] = _of_one_axis(FUNCTIONS[name])
 for name, op in TABLE.items():
     if name in FUNCTIONS and is_lenient(op):

@@ -26,6 +26,7 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
+from micrograd_core.ops.standard.elementary import FORMATS, greatest
 
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
 
@@ -52,10 +53,6 @@ class IntegerInfo(NamedTuple):
     dtype: DType
 
 
-# digits of the significand, exponent of the smallest normal number
-_FORMATS: Final = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126), "float64": (53, -1022)}
-
-
 def _dtype_of(x: Any) -> DType:
     return x.dtype if isinstance(x, Tensor) else as_dtype(x)
 
@@ -72,8 +69,8 @@ def finfo(type: Any, /) -> FloatInfo:
     if not dtype.is_floating:
         raise DTypeError(f"finfo is for floating dtypes; {dtype} is not. Use iinfo for integers")
     dtype = REAL_OF.get(dtype, dtype)
-    digits, lowest = _FORMATS[dtype.name]
-    largest = (2.0 - 2.0 ** (1 - digits)) * 2.0 ** (1 - lowest)
+    digits, lowest = FORMATS[dtype.name]
+    largest = greatest(dtype)
     return FloatInfo(dtype.bits, 2.0 ** (1 - digits), largest, -largest, 2.0**lowest, dtype)
 
 

@@ -1,11 +1,9 @@
-"""Pieces and places: splitting, diagonals, quarter turns, repetition, products of shapes."""
+"""Pieces and places: splitting, diagonals over any axes, repetition by PyTorch's name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from micrograd_core.array.creation import arange
 from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
@@ -71,56 +69,6 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The sum of the diagonal over two axes."""
     return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
-
-
-def diag(x: Any, /, k: int = 0) -> Tensor:
-    """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
-    x = asarray(x)
-    if x.ndim == 2:
-        return diagonal(x, k)
-    if x.ndim != 1:
-        raise ShapeError(f"diag: a vector or a matrix is needed; got shape {x.shape}. Use diagonal")
-    n = x.shape[0] + abs(k)
-    rows = arange(x.shape[0], dtype="int64", device=x.device) + max(-k, 0)
-    places = rows * n + (rows + k)
-    empty = F["broadcast_to"](asarray(0, dtype=x.dtype, device=x.device), (n * n,))
-    return F["index_set"](empty, places, x, axis=0).reshape(n, n)
-
-
-def rot90(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1), *, dims: Sequence[int] | None = None) -> Tensor:
-    """Turned by `k` quarters, from the first of two axes towards the second. A view."""
-    x = asarray(x)
-    first, second = (resolve_axis("rot90", axis, x.ndim) for axis in (axes if dims is None else dims))
-    if first == second:
-        raise ShapeError(f"rot90: axes {axes} are the same")
-    turns = k % 4
-    if turns == 2:
-        return x.flip((first, second))
-    if turns == 1:
-        return x.flip(second).transpose(first, second)
-    return x.transpose(first, second).flip(second) if turns else F["positive"](x)
-
-
-def kron(x1: Any, x2: Any, /) -> Tensor:
-    """Kronecker's product: each element of ``x1`` times all of ``x2``, in its place."""
-    x, y = asarray(x1), asarray(x2)
-    ndim = max(x.ndim, y.ndim)
-    x, y = (each.reshape((*(1,) * (ndim - each.ndim), *each.shape)) for each in (x, y))
-    pairs = list(zip(x.shape, y.shape, strict=True))
-    wide = x.reshape([n for a, _ in pairs for n in (a, 1)]) * y.reshape([n for _, b in pairs for n in (1, b)])
-    return wide.reshape([a * b for a, b in pairs])
-
-
-def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
-    """The powers of a vector's elements as columns, the highest first unless `increasing`."""
-    x = asarray(x)
-    if x.ndim != 1:
-        raise ShapeError(f"vander: a vector is needed; got shape {x.shape}")
-    count = x.shape[0] if N is None else N
-    powers = [F["positive"](x) if n == 1 else x**n for n in range(count)]
-    if not powers:
-        return x.reshape(-1, 1)[:, :0]
-    return F["stack"](powers if increasing else powers[::-1], axis=1)
 
 
 @both_spellings

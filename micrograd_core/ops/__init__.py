@@ -18,23 +18,34 @@ from micrograd_core.ops.network import (  # fmt: skip
     classification,
     convolution,
     dropout,
+    groups,
     losses,
+    margins,
     normalization,
     patches,
+    piecewise,
     pooling,
+    resampling,
+    shuffling,
     softmax,
+    windows,
 )
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 from micrograd_core.ops.standard import (  # fmt: skip
     arrangement,
     complex,
+    construction,
     creation,
+    elementary,
     fft,
     indexing,
     random,
     rounding,
+    scans,
+    selection,
     sorting,
     special,
+    statistics,
     transcendental,
     updates,
 )
@@ -42,7 +53,8 @@ from micrograd_core.ops.standard import (  # fmt: skip
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, softmax, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification, creation, special,
+    dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
+    selection, construction, statistics, resampling, shuffling, windows, groups, margins,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}

@@ -40,6 +40,11 @@ def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, 
     return getattr(k, op.name)(x, axis=axis, **params)
 
 
+def composed(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+    """By its parts, whatever its parameters are called."""
+    return NotImplemented
+
+
 def joined(op: Op, k: Table, batched: Any, size: int, *operands: Any, axis: int | None) -> Any:
     """The same, of any number of operands that all have the batch."""
     if axis is None:

@@ -52,12 +52,12 @@ class Array(NamedTuple):
     dtype: str = ""  # default: that of the test
     # "dominant": matrices with `high` times 4, 8, 12 … added to their diagonals; "symmetric": such matrices, symmetric;
     # "turning": also with `high` times 8 added above the diagonal and -8 below, for complex eigenvalues.
-    kind: str = ""
+    kind: str = ""  # or "ascending": in order
 
     def shaped(self, values: list[Any]) -> list[Any]:
         """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
-        if not self.kind:
-            return values
+        if not self.kind or self.kind == "ascending":
+            return sorted(values) if self.kind else values
         rows, columns = self.shape[-2:]
         made = []
         for position, value in enumerate(values):

@@ -144,3 +144,10 @@ def check_reduction(name: str, reduction: str, *more: str) -> None:
     if reduction not in ("mean", "sum", "none", *more):
         possible = ", ".join(map(repr, ("mean", "sum", *more)))
         raise ValueError(f"{name}: reduction is {possible} or 'none'; got {reduction!r}")
+
+
+def cut(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
+    """``x[..., start:stop, ...]`` along an axis, by bounds within it."""
+    key = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
+    key[axis] = slice(start, stop, 1) if start < stop else slice(0, 0, 1)
+    return k.getitem(x, key=tuple(key))

@@ -46,10 +46,11 @@ def operation(name: str) -> Compose:
 
 
 OPERATIONS: Final = (
-    "batch_norm", "batch_norm_weight_gradient", "erf", "erfc", "gelu", "gelu_gradient", "layer_norm",
-    "layer_norm_weight_gradient", "log_sigmoid", "log_softmax", "log_softmax_gradient", "logsumexp", "mish",
-    "rms_norm", "rms_norm_gradient", "rms_norm_weight_gradient", "sigmoid", "silu", "silu_gradient", "softmax",
-    "softmax_gradient", "softplus", "standardize", "standardize_gradient",
+    "batch_norm", "batch_norm_weight_gradient", "celu", "erf", "erfc", "gelu", "gelu_gradient", "hardshrink",
+    "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
+    "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
+    "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
+    "softmax_gradient", "softplus", "softshrink", "standardize", "standardize_gradient", "threshold",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 

@@ -427,6 +427,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "relu": relu,
     "relu_gradient": relu_gradient,
     "one_hot": one_hot,
+    "exp2": np.exp2,
     "linear": linear,
     # order and repetition
     "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),

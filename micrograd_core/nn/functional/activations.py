@@ -1,4 +1,4 @@
-"""Activations. What the op table has is called; the others are a line over it."""
+"""Activations, with PyTorch's arguments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along, chosen_axis, written
+from micrograd_core.nn.functional.common import T, chosen_axis, written
 from micrograd_core.random import uniform
-
-SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -24,7 +22,7 @@ def relu_(input: Tensor) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``x`` between 0 and 6, else the nearer of the two."""
-    return hardtanh(input, 0.0, 6.0, inplace)
+    return written(input, relu6) if inplace else T["relu6"](input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -63,7 +61,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with the two numbers that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return written(input, selu) if inplace else T["elu"](input, alpha=SELU_ALPHA) * SELU_SCALE
+    return written(input, selu) if inplace else T["selu"](input)
 
 
 def selu_(input: Tensor) -> Tensor:
@@ -75,7 +73,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017)."""
     if inplace:
         return written(input, celu, alpha)
-    return T["elu"](asarray(input) / alpha) * alpha
+    return T["celu"](input, alpha=alpha)
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -115,48 +113,44 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``relu6(x + 3) / 6``: a sigmoid of straight lines."""
-    return written(input, hardsigmoid) if inplace else relu6(asarray(input) + 3) / 6
+    return written(input, hardsigmoid) if inplace else T["hardsigmoid"](input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * hardsigmoid(x)`` (Howard et al. 2019)."""
-    return written(input, hardswish) if inplace else input * hardsigmoid(input)
+    return written(input, hardswish) if inplace else T["hardswish"](input)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """``log(1 + exp(beta x)) / beta``; `x` itself where ``beta x`` is above `threshold`."""
-    scaled = asarray(input) * beta
-    linear = T["greater"](scaled, threshold)
-    return T["where"](linear, input, T["softplus"](T["where"](linear, 0, scaled)) / beta)
+    return T["scaled_softplus"](input, beta=beta, threshold=threshold)
 
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
-    return input / (T["abs"](input) + 1)
+    return T["softsign"](input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
-    return input - T["tanh"](input)
+    return T["tanhshrink"](input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x`` brought nearer to 0 by `lambd`, and 0 within that."""
-    if lambd < 0:
-        raise ValueError(f"softshrink: lambd is at least 0; got {lambd}")
-    return T["where"](T["abs"](input) > lambd, input - T["sign"](input) * lambd, 0)
+    return T["softshrink"](input, lambd=lambd)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x`` where its size is above `lambd`, else 0."""
-    return T["where"](T["abs"](input) > lambd, input, 0)
+    return T["hardshrink"](input, lambd=lambd)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`x` where it is above `threshold`, else `value`."""
     if inplace:
         return threshold_(input, threshold, value)
-    return T["where"](T["greater"](input, threshold), input, value)
+    return T["threshold"](input, threshold, value)
 
 
 _threshold = threshold
@@ -169,10 +163,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second (Dauphin et al. 2016)."""
-    length = input.shape[dim]
-    if length % 2:
-        raise ShapeError(f"glu: the length of axis {dim} must be even, to be halved; got shape {input.shape}")
-    return along(input, dim, 0, length // 2) * T["sigmoid"](along(input, dim, length // 2))
+    return T["glu"](input, axis=dim)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -184,7 +175,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         slope = slope.reshape((-1, *(1,) * (x.ndim - 2)))
     else:
         slope = slope.reshape(())
-    return T["where"](x > 0, x, x * slope)
+    return T["prelu"](x, slope)
 
 
 def rrelu(
@@ -196,7 +187,7 @@ def rrelu(
     slope: Any = (lower + upper) / 2
     if training:
         slope = uniform(input.shape, lower, upper, dtype=input.dtype, device=input.device)
-    return T["where"](input > 0, input, input * slope)
+    return T["prelu"](input, slope)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
@@ -215,7 +206,8 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``softmax(-x)``."""
-    return softmax(-input, dim, _stacklevel, dtype)
+    x = asarray(input) if dtype is None else asarray(input).astype(dtype)
+    return T["softmin"](x, axis=chosen_axis("softmin", dim, x.ndim))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:

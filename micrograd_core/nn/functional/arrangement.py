@@ -95,37 +95,17 @@ def fold(
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016)."""
-    *lead, channels, height, width = asarray(input).shape
-    r = upscale_factor
-    if r < 1 or channels % r**2:
-        raise ShapeError(f"pixel_shuffle: {channels} channels are no multiple of {r} ** 2 in shape {input.shape}")
-    x = asarray(input).reshape(*lead, channels // r**2, r, r, height, width)
-    n = len(lead)
-    return x.permute_dims(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(
-        *lead, channels // r**2, height * r, width * r
-    )
+    return T["pixel_shuffle"](input, upscale_factor)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of `pixel_shuffle`."""
-    *lead, channels, height, width = asarray(input).shape
-    r = downscale_factor
-    if r < 1 or height % r or width % r:
-        raise ShapeError(f"pixel_unshuffle: height and width of shape {input.shape} are no multiples of {r}")
-    x = asarray(input).reshape(*lead, channels, height // r, r, width // r, r)
-    n = len(lead)
-    return x.permute_dims(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(
-        *lead, channels * r**2, height // r, width // r
-    )
+    return T["pixel_unshuffle"](input, downscale_factor)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018)."""
-    x = asarray(input)
-    if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
-        raise ShapeError(f"channel_shuffle: {groups} groups do not divide the channels (axis 1) of shape {x.shape}")
-    apart = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
-    return T["moveaxis"](apart, 1, 2).reshape(x.shape)
+    return T["channel_shuffle"](input, groups)
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:

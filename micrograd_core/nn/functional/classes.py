@@ -7,7 +7,7 @@ from typing import Any
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along, chosen_reduction, numbers, reduced
+from micrograd_core.nn.functional.common import T, along, chosen_reduction, numbers
 from micrograd_core.nn.functional.convolution import linear
 
 NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
@@ -56,10 +56,15 @@ def _classes(name: str, input: Any, target: Any, targets: int) -> tuple[Tensor, 
     return x, y, absent
 
 
-def _reduced_batch(
-    name: str, losses: Tensor, absent: bool, reduction: str, size_average: bool | None, reduce: bool | None
-) -> Tensor:
-    return reduced(name, losses[0] if absent else losses, reduction, size_average, reduce)
+def _of_classes(
+    name: str, targets: int, input: Any, target: Any, *weight: Any, reduction: str, size_average: bool | None,
+    reduce: bool | None, **params: Any,
+) -> Tensor:  # fmt: skip
+    """A loss of the table, of one example where the batch had been left out."""
+    word = chosen_reduction(name, reduction, size_average, reduce)
+    x, y, absent = _classes(name, input, target, targets)
+    losses = T[name](x, y, *weight, reduction=word, **params)
+    return losses[0] if absent and word == "none" else losses
 
 
 def multi_margin_loss(
@@ -67,16 +72,8 @@ def multi_margin_loss(
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Of each wrong class, to the power `p`, how far it is short of being `margin` below the right one."""
-    if p not in (1, 2):
-        raise ValueError(f"multi_margin_loss: p is 1 or 2; got {p}")
-    x, y, absent = _classes("multi_margin_loss", input, target, 1)
-    own = y.expand_dims(1)
-    short = T["relu"](margin - T["take_along_axis"](x, own, axis=1) + x) ** p
-    if weight is not None:
-        short = short * T["take"](weight, y, axis=0).expand_dims(1)
-    wrong = arange(x.shape[1], dtype="int64", device=x.device) != own
-    losses = T["where"](wrong, short, 0).sum(axis=1) / x.shape[1]
-    return _reduced_batch("multi_margin_loss", losses, absent, reduction, size_average, reduce)
+    given = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
+    return _of_classes("multi_margin_loss", 1, input, target, weight, p=p, margin=margin, **given)
 
 
 def multilabel_margin_loss(
@@ -84,16 +81,8 @@ def multilabel_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Each wrong class against each right one. The right ones stand first in a row of `target`, up to the first -1."""
-    x, y, absent = _classes("multilabel_margin_loss", input, target, 2)
-    listed = T["cumulative_sum"]((y < 0).astype("int64"), axis=1) == 0
-    places = T["where"](listed, y, 0)
-    classes = arange(x.shape[1], dtype="int64", device=x.device)
-    right = T["any"]((places.expand_dims(2) == classes) & listed.expand_dims(2), axis=1)
-    scores = T["take_along_axis"](x, places, axis=1)
-    short = T["relu"](1 - (scores.expand_dims(2) - x.expand_dims(1)))
-    counted = listed.expand_dims(2) & ~right.expand_dims(1)
-    losses = T["where"](counted, short, 0).sum(axis=(1, 2)) / x.shape[1]
-    return _reduced_batch("multilabel_margin_loss", losses, absent, reduction, size_average, reduce)
+    given = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
+    return _of_classes("multilabel_margin_loss", 2, input, target, **given)
 
 
 def multilabel_soft_margin_loss(
@@ -101,8 +90,8 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """The binary cross entropy of each class, from logits, averaged over the last axis."""
-    losses = T["binary_cross_entropy_with_logits"](input, target, weight, reduction="none").mean(axis=-1)
-    return reduced("multilabel_soft_margin_loss", losses, reduction, size_average, reduce)
+    word = chosen_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
+    return T["multilabel_soft_margin_loss"](input, target, weight, reduction=word)
 
 
 def ctc_loss(

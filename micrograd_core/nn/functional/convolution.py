@@ -1,15 +1,12 @@
 """Products with weights: linear and bilinear layers, convolutions and their transposes over one to three axes.
 
-Over one and two axes a convolution is an operation of the table; over three it is made of the same patches and matrix
-products here. An input may come without a batch.
+An input may come without a batch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from micrograd_core.array.composed import einsum
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
@@ -25,8 +22,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[o] @ input2 + bias[o]`` for each output feature `o`."""
-    out = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return out if bias is None else out + bias
+    return T["bilinear"](input1, input2, weight, bias)
 
 
 def _same(name: str, x: Tensor, reach: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
@@ -47,21 +43,8 @@ def _convolution(
     if padding == "same":
         x = _same(name, x, tuple(d * (k - 1) for d, k in zip(spread, weight.shape[2:], strict=True)), steps)
     around = (0,) * rank if isinstance(padding, str) else per_axis(name, "padding", padding, rank)
-    if rank < 3:
-        out = T[name](x, weight, bias, stride=steps, padding=around, dilation=spread, groups=groups)
-        return without_batch(out, absent)
-    batch, channels, outputs = *x.shape[:2], weight.shape[0]
-    if groups < 1 or channels % groups or outputs % groups or weight.shape[1] * groups != channels:
-        raise ShapeError(f"{name}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups")
-    patches = T["patches"](x, kernel_size=weight.shape[2:], stride=steps, padding=around, dilation=spread)
-    lengths = patches.shape[2 + rank :]
-    columns = patches.reshape(batch, groups, -1, math.prod(lengths))
-    out = (weight.reshape(groups, outputs // groups, -1) @ columns).reshape(batch, outputs, *lengths)
-    return without_batch(_with_bias(out, bias), absent)
-
-
-def _with_bias(out: Tensor, bias: Any) -> Tensor:
-    return out if bias is None else out + asarray(bias).reshape((-1, *(1,) * (out.ndim - 2)))
+    out = T[name](x, weight, bias, stride=steps, padding=around, dilation=spread, groups=groups)
+    return without_batch(out, absent)
 
 
 def _transposed(
@@ -72,23 +55,7 @@ def _transposed(
     weight = asarray(weight)
     given = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
     sizes = {what: per_axis(name, what, value, rank) for what, value in given.items()}
-    if rank < 3:
-        return without_batch(T[name](x, weight, bias, groups=groups, **sizes), absent)
-    if weight.ndim != rank + 2 or groups < 1 or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
-        raise ShapeError(f"{name}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups")
-    more = sizes.pop("output_padding")
-    kernel, outputs = weight.shape[2:], weight.shape[1] * groups
-    rows = x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
-    columns = weight.reshape(groups, x.shape[1] // groups, -1).mT @ rows
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
-        for n, s, p, d, k, m in zip(
-            x.shape[2:], sizes["stride"], sizes["padding"], sizes["dilation"], kernel, more, strict=True
-        )
-    )
-    patches = columns.reshape(x.shape[0], outputs, *kernel, *x.shape[2:])
-    out = T["patches_gradient"](patches, size=size, kernel_size=kernel, **sizes)
-    return without_batch(_with_bias(out, bias), absent)
+    return without_batch(T[name](x, weight, bias, groups=groups, **sizes), absent)
 
 
 def conv1d(

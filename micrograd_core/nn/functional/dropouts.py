@@ -5,8 +5,8 @@ from __future__ import annotations
 from micrograd_core.array.creation import ones
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.activations import SELU_ALPHA, SELU_SCALE
 from micrograd_core.nn.functional.common import T, written
+from micrograd_core.ops.network.piecewise import SELU_ALPHA, SELU_SCALE
 
 
 def _kept(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:

@@ -5,12 +5,10 @@ Each takes PyTorch's `reduction`, and the older `size_average` and `reduce` in i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, chosen_reduction, reduced
 from micrograd_core.nn.functional.distances import pairwise_distance
 
@@ -69,11 +67,8 @@ def smooth_l1_loss(
 ) -> Tensor:  # fmt: skip
     """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
     word = chosen_reduction("smooth_l1_loss", reduction, size_average, reduce)
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta must not be negative; got {beta}")
-    if beta == 0:
-        return l1_loss(input, target, reduction=word)
-    return _weighted("smooth_l1_loss", "huber_loss", input, target, None, word, delta=beta) / beta
+    x, y = _pairs("smooth_l1_loss", input, target)
+    return T["smooth_l1_loss"](x, y, beta=beta, reduction=word)
 
 
 def kl_div(
@@ -91,17 +86,8 @@ def binary_cross_entropy(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Of probabilities; their logarithms are no less than -100, so that certain mistakes stay finite."""
-    x, y = asarray(input), asarray(target)
-    if x.shape != y.shape:
-        raise ShapeError(f"binary_cross_entropy: input {x.shape} and target {y.shape} must have one shape")
-    losses = -(y * _bounded_log(x) + (1 - y) * _bounded_log(1 - x))
-    losses = losses if weight is None else losses * weight
-    return reduced("binary_cross_entropy", losses, reduction, size_average, reduce)
-
-
-def _bounded_log(p: Tensor) -> Tensor:
-    least = math.exp(-100) if p.dtype.name not in ("float16",) else 0.0
-    return T["clip"](T["log"](T["clip"](p, least)), -100.0)
+    word = chosen_reduction("binary_cross_entropy", reduction, size_average, reduce)
+    return T["binary_cross_entropy"](input, target, weight, reduction=word)
 
 
 def binary_cross_entropy_with_logits(
@@ -118,14 +104,8 @@ def poisson_nll_loss(
     eps: float = 1e-08, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Of a rate, or its logarithm; `full` adds Stirling's approximation of the logarithm of the count's factorial."""
-    x, y = asarray(input), asarray(target)
-    losses = T["exp"](x) - y * x if log_input else x - y * T["log"](x + eps)
-    if full:
-        large = y > 1
-        safe = T["where"](large, y, 1)
-        stirling = safe * T["log"](safe) - safe + 0.5 * T["log"](2 * math.pi * safe)
-        losses = losses + T["where"](large, stirling, 0)
-    return reduced("poisson_nll_loss", losses, reduction, size_average, reduce)
+    word = chosen_reduction("poisson_nll_loss", reduction, size_average, reduce)
+    return T["poisson_nll_loss"](input, target, log_input=log_input, full=full, eps=eps, reduction=word)
 
 
 def gaussian_nll_loss(
@@ -139,9 +119,8 @@ def gaussian_nll_loss(
         variance = variance.expand_dims(-1)
     below = variance.detach() < eps
     variance = variance + T["where"](below, eps - variance.detach(), 0)
-    losses = 0.5 * (T["log"](variance) + T["square"](x - target) / variance)
-    losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
-    return reduced("gaussian_nll_loss", losses, reduction)
+    word = chosen_reduction("gaussian_nll_loss", reduction, None, None)
+    return T["gaussian_nll_loss"](x, target, variance, full=full, reduction=word)
 
 
 def soft_margin_loss(
@@ -149,7 +128,8 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """``log(1 + exp(-target * input))`` of targets 1 and -1."""
-    return reduced("soft_margin_loss", T["softplus"](-(target * input)), reduction, size_average, reduce)
+    word = chosen_reduction("soft_margin_loss", reduction, size_average, reduce)
+    return T["soft_margin_loss"](input, target, reduction=word)
 
 
 def hinge_embedding_loss(
@@ -157,10 +137,8 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """The distance itself of target 1; how far it is short of `margin` of target -1."""
-    x, y = asarray(input), asarray(target)
-    losses = T["where"](y == 1, x, 0) + T["where"](y == -1, T["relu"](margin - x), 0)
-    losses = losses + T["where"]((y == 1) | (y == -1), 0, x * 0)
-    return reduced("hinge_embedding_loss", losses, reduction, size_average, reduce)
+    word = chosen_reduction("hinge_embedding_loss", reduction, size_average, reduce)
+    return T["hinge_embedding_loss"](input, target, margin=margin, reduction=word)
 
 
 def margin_ranking_loss(
@@ -168,8 +146,8 @@ def margin_ranking_loss(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """How far the first is short of being `margin` above the second (target 1), or below it (target -1)."""
-    losses = T["relu"](-asarray(target) * (asarray(input1) - input2) + margin)
-    return reduced("margin_ranking_loss", losses, reduction, size_average, reduce)
+    word = chosen_reduction("margin_ranking_loss", reduction, size_average, reduce)
+    return T["margin_ranking_loss"](input1, input2, target, margin=margin, reduction=word)
 
 
 def cosine_embedding_loss(
@@ -177,12 +155,8 @@ def cosine_embedding_loss(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """One less the cosine of target 1; how far it is above `margin` of target -1."""
-    x, y, t = asarray(input1), asarray(input2), asarray(target)
-    tiny = 1e-12  # PyTorch adds it to squared lengths
-    squares = (T["square"](x).sum(axis=-1) + tiny) * (T["square"](y).sum(axis=-1) + tiny)
-    cosine = (x * y).sum(axis=-1) / T["sqrt"](squares)
-    losses = T["where"](t == 1, 1 - cosine, 0) + T["where"](t == -1, T["relu"](cosine - margin), 0)
-    return reduced("cosine_embedding_loss", losses, reduction, size_average, reduce)
+    word = chosen_reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    return T["cosine_embedding_loss"](input1, input2, target, margin=margin, reduction=word)
 
 
 def triplet_margin_loss(
@@ -190,14 +164,9 @@ def triplet_margin_loss(
     swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """How far the negative is short of being `margin` further from the anchor than the positive."""
-
-    def distance(x: Tensor, y: Tensor) -> Tensor:
-        return pairwise_distance(x, y, p, eps)
-
     word = chosen_reduction("triplet_margin_loss", reduction, size_average, reduce)
-    return triplet_margin_with_distance_loss(
-        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=word
-    )
+    given = {"margin": margin, "p": p, "eps": eps, "swap": swap, "reduction": word}
+    return T["triplet_margin_loss"](anchor, positive, negative, **given)
 
 
 def triplet_margin_with_distance_loss(

@@ -13,19 +13,9 @@ from micrograd_core.array.namespace import finfo
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along
-from micrograd_core.nn.functional.distances import norm
+from micrograd_core.nn.functional.common import T
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-
-
-def _by_channel(parameter: Any, x: Tensor) -> Any:
-    return parameter if parameter is None else asarray(parameter).reshape((-1, *(1,) * (x.ndim - 2)))
-
-
-def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
-    x = x if weight is None else x * _by_channel(weight, x)
-    return x if bias is None else x + _by_channel(bias, x)
 
 
 @no_grad()
@@ -65,18 +55,14 @@ def instance_norm(
         raise ShapeError(f"instance_norm: an instance needs more than one number, to have a variance; got {x.shape}")
     _follow(running_mean, x.mean(axis=axes).mean(axis=0), momentum)
     _follow(running_var, x.var(axis=axes, correction=1.0).mean(axis=0), momentum)
-    return _affine(T["standardize"](x, axis=axes, eps=eps), weight, bias)
+    return T["instance_norm"](x, weight, bias, eps=eps)
 
 
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
     """Each group of channels of each example by its own mean and variance (Wu & He 2018)."""
-    x = asarray(input)
-    if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
-        raise ShapeError(f"group_norm: {num_groups} groups do not divide the channels (axis 1) of shape {x.shape}")
-    groups = x.reshape(x.shape[0], num_groups, -1)
-    return _affine(T["standardize"](groups, axis=-1, eps=eps).reshape(x.shape), weight, bias)
+    return T["group_norm"](input, weight, bias, num_groups=num_groups, eps=eps)
 
 
 def _last_axes(name: str, x: Tensor, normalized_shape: Any) -> tuple[int, ...]:
@@ -106,22 +92,12 @@ def rms_norm(
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012)."""
-    x = asarray(input)
-    if x.ndim < 3:
-        raise ShapeError(f"local_response_norm: the input is (batch, channels, *spatial); got shape {x.shape}")
-    around = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (x.ndim - 2)]
-    squares = T["pad"](T["square"](x), around)
-    channels = x.shape[1]
-    total = along(squares, 1, 0, channels)
-    for offset in range(1, size):
-        total = total + along(squares, 1, offset, offset + channels)
-    return x / (total * (alpha / size) + k) ** beta
+    return T["local_response_norm"](input, size, alpha=alpha, beta=beta, k=k)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Over the norms along `dim`, or `eps` where they are less."""
-    x = asarray(input)
-    found = x / T["clip"](norm(x, p, dim, keepdim=True), eps)
+    found = T["normalize"](input, dim, p=p, eps=eps)
     if out is None:
         return found
     out[...] = found

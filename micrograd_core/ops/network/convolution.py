@@ -1,4 +1,4 @@
-"""Convolutions over one and two spatial axes: matrix products with `patches`.
+"""Convolutions over one to three spatial axes: matrix products with `patches`.
 
 Shapes are (batch, channels, *spatial), as in PyTorch. The three members of the family, convolution, transpose and the
 gradient by the weight, are bilinear, and each one's gradients are the other two: that closes it to any order.
@@ -268,8 +268,8 @@ def _weight_reference(
     return out
 
 
-def _family(rank: int) -> tuple[Op, Op, Op]:
-    """Convolution, transpose, and gradient by the weight, over `rank` spatial axes."""
+def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
+    """Convolution, transpose, and gradient by the weight, over `rank` spatial axes; `fewer` samples, one for each."""
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
 
     def backward(k: Table, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
@@ -321,7 +321,8 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             tangent=affine,
             gradient=(conv_x, conv_weight, _bias_rule),
             compose=_conv,
-            samples=(
+            samples=fewer[0:1]
+            or (
                 Sample(x, weight, bias),
                 Sample(x, grouped, 0.0, groups=2, **bigger),
                 Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
@@ -341,7 +342,8 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             tangent=affine,
             gradient=(transpose_x, transpose_weight, _bias_rule),
             compose=_conv_transpose,
-            samples=(
+            samples=fewer[1:2]
+            or (
                 Sample(Array((2, 2, *shape(2, 3))), weight, bias),
                 Sample(Array((1, 2, *shape(2, 2))), grouped, 0.0, groups=2, output_padding=1, **bigger),
                 Sample(Array((1, 2, *shape(2, 3))), Array((2, 1, *shape(2, 2))), 0.0, dilation=2),
@@ -358,7 +360,8 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             tangent=product,
             gradient=(weight_g, weight_x),
             compose=_conv_weight,
-            samples=(
+            samples=fewer[2:3]
+            or (
                 Sample(Array((2, 1, *shape(2, 3))), Array((2, 2, *shape(3, 4))), kernel_size=shape(2, 2)),
                 Sample(Array((1, 2, *shape(2, 3))), Array((1, 2, *shape(3, 4))), kernel_size=2, groups=2, **bigger),
             ),
@@ -367,4 +370,15 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
     )
 
 
-OPS = (*_family(1), *_family(2))
+_CUBE, _WEIGHT, _BIAS = Array((1, 1, 2, 2, 2)), Array((1, 1, 1, 2, 2)), Array((1,))
+
+OPS = (
+    *_family(1),
+    *_family(2),
+    *_family(
+        3,
+        Sample(_CUBE, _WEIGHT, _BIAS),
+        Sample(Array((1, 1, 1, 2, 1)), _WEIGHT, _BIAS),
+        Sample(Array((1, 1, 1, 1, 1)), _CUBE, kernel_size=2),
+    ),
+)

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
-AXES = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}
+AXES = {
+    1: "(batch, channels, length)",
+    2: "(batch, channels, height, width)",
+    3: "(batch, channels, depth, height, width)",
+}
 
 # ── lengths ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -126,7 +126,8 @@ def _max_gradient_reference(
     return np.bincount(places.astype(int).ravel(), shares.ravel(), x.size + 1)[1:].reshape(x.shape)
 
 
-def _family(rank: int) -> tuple[Op, Op, Op]:
+def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
+    """Maxima, their gradient, and means, over `rank` spatial axes; `fewer` samples, one for each."""
     greatest, gradient, average = f"max_pool{rank}d", f"max_pool{rank}d_gradient", f"avg_pool{rank}d"
     image, positions = Array((1, 2, *(3, 4)[-rank:])), Array((1, 2, *(2, 2)[-rank:]))
     overlapping = {"kernel_size": 3, "stride": 2, "padding": 1}
@@ -142,7 +143,8 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             ),
             gradient=(lambda k, g, out, x, **windows: getattr(k, gradient)(g, x, **windows),),
             compose=_max_pool,
-            samples=(
+            samples=fewer[0:1]
+            or (
                 Sample(image, kernel_size=2),
                 Sample(image, **overlapping),
                 Sample(image, kernel_size=2, stride=1, dilation=2),
@@ -158,10 +160,8 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             tangent=_first_tangent,
             gradient=(_max_gradient_rule, _constant_rule),
             compose=_max_gradient,
-            samples=(
-                Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2),
-                Sample(positions, image, **overlapping),
-            ),
+            samples=fewer[1:2]
+            or (Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2), Sample(positions, image, **overlapping)),
             reference=_max_gradient_reference,
         ),
         Op(
@@ -173,10 +173,21 @@ def _family(rank: int) -> tuple[Op, Op, Op]:
             tangent=linear,
             gradient=(_average_rule,),
             compose=_average_pool,
-            samples=(Sample(image, kernel_size=2), Sample(image, **overlapping)),
+            samples=fewer[2:3] or (Sample(image, kernel_size=2), Sample(image, **overlapping)),
             reference=_reference("mean", 0.0),
         ),
     )
 
 
-OPS = (*_family(1), *_family(2))
+_CUBE = Array((1, 1, 2, 2, 2))
+
+OPS = (
+    *_family(1),
+    *_family(2),
+    *_family(
+        3,
+        Sample(_CUBE, kernel_size=(1, 2, 2)),
+        Sample(Array((1, 1, 1, 1, 1)), _CUBE, kernel_size=2),
+        Sample(_CUBE, kernel_size=2, padding=(1, 0, 0)),
+    ),
+)

@@ -1,0 +1,324 @@
+"""Normalisation by groups, instances and neighbours, lengths of vectors, and how far or how alike two of them are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.dtypes import int64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import broadcast_shapes, resolve_axis
+from micrograd_core.ops.batching import along_axis
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import cut, in_float32, is_scalar, times
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+REAL_FLOATING = REAL & FLOATING
+
+# ── by groups, instances, neighbours ─────────────────────────────────────────────────────────────────────────
+
+
+def _check_channels(name: str, x: Any, **parameters: Any) -> None:
+    for word, each in parameters.items():
+        shape = tuple(getattr(each, "shape", ()))
+        if shape not in ((), tuple(x.shape[1:2])):
+            raise ShapeError(f"{name}: {word} of shape {shape} does not fit the channels (axis 1) of {tuple(x.shape)}")
+
+
+def _norm_parameters(name: str, with_groups: bool) -> Any:
+    def grouped(
+        x: Any, weight: Any = None, bias: Any = None, /, *, num_groups: int, eps: float = 1e-5
+    ) -> dict[str, Any]:
+        shape = tuple(x.shape)
+        if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+            raise ShapeError(f"{name}: {num_groups} groups do not divide the channels (axis 1) of shape {shape}")
+        _check_channels(name, x, weight=weight, bias=bias)
+        return {"groups": int(num_groups), "eps": float(eps)}
+
+    def alone(x: Any, weight: Any = None, bias: Any = None, /, *, eps: float = 1e-5) -> dict[str, Any]:
+        shape = tuple(x.shape)
+        if math.prod(shape[2:]) < 2:
+            raise ShapeError(f"{name}: an instance needs more than one number, to have a variance; got {shape}")
+        _check_channels(name, x, weight=weight, bias=bias)
+        return {"eps": float(eps)}
+
+    return grouped if with_groups else alone
+
+
+def _by_channel(k: Table, x: Any, weight: Any, bias: Any) -> Any:
+    def laid(each: Any) -> Any:
+        return each if is_scalar(each) else k.reshape(each, shape=(*each.shape, *(1,) * (len(x.shape) - 2)))
+
+    x = times(k, x, laid(weight))
+    return x if is_scalar(bias) and bias == 0 else k.add(x, laid(bias))
+
+
+@in_float32
+def _group_norm(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> Any:
+    apart = k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups))
+    return _by_channel(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
+
+
+@in_float32
+def _instance_norm(k: Table, x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+    return _by_channel(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
+
+
+def _group_reference(np: Any, x: Any, weight: Any, bias: Any, num_groups: int | None = None, eps: float = 1e-5) -> Any:
+    groups = x.reshape(x.shape[0], num_groups or x.shape[1], -1)
+    mean, var = groups.mean(-1, keepdims=True), groups.var(-1, keepdims=True)
+    along = (-1, *(1,) * (x.ndim - 2))
+    return ((groups - mean) / np.sqrt(var + eps)).reshape(x.shape) * np.reshape(weight, along) + np.reshape(bias, along)
+
+
+def _response_parameters(
+    x: Any, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> dict[str, Any]:
+    if len(x.shape) < 3:
+        raise ShapeError(f"local_response_norm: the input is (batch, channels, *spatial); got shape {tuple(x.shape)}")
+    return {"size": int(size), "alpha": float(alpha), "beta": float(beta), "constant": float(k)}
+
+
+@in_float32
+def _response_norm(k: Table, x: Any, *, size: int, alpha: float, beta: float, constant: float) -> Any:
+    around = ((0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (len(x.shape) - 2))
+    squares = k.pad(k.square(x), pad_width=around, mode="constant", constant_values=0)
+    channels = x.shape[1]
+    total = cut(k, squares, 1, 0, channels)
+    for offset in range(1, size):
+        total = k.add(total, cut(k, squares, 1, offset, offset + channels))
+    return k.divide(x, k.pow(k.add(k.multiply(total, alpha / size), constant), beta))
+
+
+def _response_reference(np: Any, x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    near = [slice(max(c - size // 2, 0), c + (size - 1) // 2 + 1) for c in range(x.shape[1])]
+    total = np.stack([(x[:, each] ** 2).sum(1) for each in near], axis=1)
+    return x / (k + alpha * total / size) ** beta
+
+
+# ── lengths and distances ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _normalize_parameters(x: Any, /, axis: int = 1, *, p: float = 2.0, eps: float = 1e-12) -> dict[str, Any]:
+    return {"axis": resolve_axis("normalize", axis, len(x.shape)), "p": float(p), "eps": float(eps)}
+
+
+def _length(k: Table, x: Any, p: float, axis: int, keepdims: bool) -> Any:
+    """The p-norm, whose gradient at the origin is 0."""
+    return k.vector_norm(x, axis=(axis,), keepdims=keepdims, ord=p)
+
+
+@in_float32
+def _normalize(k: Table, x: Any, *, axis: int, p: float, eps: float) -> Any:
+    return k.divide(x, k.clip(_length(k, x, p, axis, True), eps, math.inf))
+
+
+def _norm(np: Any, x: Any, p: float, axis: int, keepdims: bool = False) -> Any:
+    return np.linalg.vector_norm(x, axis=axis, ord=p, keepdims=keepdims)
+
+
+def _similarity_parameters(x1: Any, x2: Any, /, axis: int = 1, *, eps: float = 1e-8) -> dict[str, Any]:
+    shape = broadcast_shapes("cosine_similarity", *(tuple(each.shape) for each in (x1, x2)))
+    return {"axis": resolve_axis("cosine_similarity", axis, len(shape)) - len(shape), "eps": float(eps)}
+
+
+@in_float32
+def _cosine_similarity(k: Table, x: Any, y: Any, *, axis: int, eps: float) -> Any:
+    parts = []
+    for each in (x, y):
+        at = len(each.shape) + axis
+        parts.append(k.divide(each, k.clip(_length(k, each, 2.0, at, True), eps, math.inf)))
+    made = k.multiply(*parts)
+    return k.sum(made, axis=(len(made.shape) + axis,), keepdims=False)
+
+
+def _similarity_reference(np: Any, x: Any, y: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+    at = axis - max(x.ndim, y.ndim) if axis >= 0 else axis
+    parts = [each / np.maximum(_norm(np, each, 2, at, True), eps) for each in (x, y)]
+    return (parts[0] * parts[1]).sum(at)
+
+
+def _pairwise_parameters(
+    x1: Any, x2: Any, /, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+) -> dict[str, Any]:
+    broadcast_shapes("pairwise_distance", *(tuple(each.shape) for each in (x1, x2)))
+    return {"p": float(p), "eps": float(eps), "keepdims": bool(keepdims)}
+
+
+@in_float32
+def _pairwise_distance(k: Table, x: Any, y: Any, *, p: float, eps: float, keepdims: bool) -> Any:
+    apart = k.add(k.subtract(x, y), eps)
+    return _length(k, apart, p, len(apart.shape) - 1, keepdims)
+
+
+def _matrix_parameters(name: str) -> Any:
+    def parameters(x: Any, /, *, p: float = 2.0) -> dict[str, Any]:
+        if len(x.shape) != 2:
+            raise ShapeError(f"{name}: the input is a matrix, whose rows are compared; got shape {tuple(x.shape)}")
+        return {"p": float(p)}
+
+    return parameters
+
+
+@in_float32
+def _pdist(k: Table, x: Any, *, p: float) -> Any:
+    rows = range(x.shape[0])
+    pairs = [(i, j) for i in rows for j in rows[i + 1 :]]
+    places = (tuple(pair[at] for pair in pairs) for at in (0, 1))
+    first, second = (k.take(x, k.integers(values=each, dtype=int64), axis=0) for each in places)
+    return _length(k, k.subtract(first, second), p, 1, False)
+
+
+def _cdist_parameters(x1: Any, x2: Any, /, *, p: float = 2.0) -> dict[str, Any]:
+    shapes = [tuple(each.shape) for each in (x1, x2)]
+    if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1]:
+        raise ShapeError(
+            f"cdist: rows of (..., rows, features) are compared, of as many features; got {shapes[0]} and {shapes[1]}"
+        )
+    return {"p": float(p)}
+
+
+@in_float32
+def _cdist(k: Table, x: Any, y: Any, *, p: float) -> Any:
+    (n, m), (first, second) = (len(x.shape), len(y.shape)), (x, y)
+    apart = k.subtract(k.expand_dims(first, axis=(n - 1,)), k.expand_dims(second, axis=(m - 2,)))
+    return _length(k, apart, p, len(apart.shape) - 1, False)
+
+
+def _bilinear_parameters(x1: Any, x2: Any, weight: Any, bias: Any = None, /) -> dict[str, Any]:
+    shapes = tuple(x1.shape), tuple(x2.shape), tuple(weight.shape)
+    if len(shapes[2]) != 3 or shapes[0][-1:] != shapes[2][1:2] or shapes[1][-1:] != shapes[2][2:]:
+        raise ShapeError(
+            f"bilinear: inputs {shapes[0]} and {shapes[1]} and weight {shapes[2]} do not fit (..., features), (..., "
+            "other features) and (outputs, features, other features)"
+        )
+    return {}
+
+
+def _bilinear(k: Table, x: Any, y: Any, weight: Any, bias: Any) -> Any:
+    outputs, features, others = weight.shape
+    rows = k.reshape(k.permute_dims(weight, axes=(1, 0, 2)), shape=(features, outputs * others))
+    first = k.matmul(x, rows)
+    first = k.reshape(first, shape=(*first.shape[:-1], outputs, others))
+    out = k.matmul(first, k.expand_dims(y, axis=(len(y.shape),)))
+    out = k.reshape(out, shape=out.shape[:-1])
+    return out if is_scalar(bias) and bias == 0 else k.add(out, bias)
+
+
+_IMAGE, _ROWS = Array((2, 4, 3)), Array((2, 3))
+
+OPS = (
+    Op(
+        "group_norm",
+        "Each of `num_groups` groups of channels (axis 1) of each example by its own mean and variance (Wu & He 2018), "
+        "times ``weight``, plus ``bias``, of one number for each channel.",
+        operands=3,
+        optional=(1.0, 0.0),
+        autocast="float32",
+        parameters=_norm_parameters("group_norm", True),
+        accepts=REAL_FLOATING,
+        compose=_group_norm,
+        samples=(
+            Sample(_IMAGE, Array((4,)), Array((4,)), num_groups=2),
+            Sample(Array((2, 4)), 1.0, 0.0, num_groups=2, eps=0.1),
+        ),
+        reference=_group_reference,
+    ),
+    Op(
+        "instance_norm",
+        "Each channel (axis 1) of each example by its own mean and variance (Ulyanov et al. 2016), times ``weight``, "
+        "plus ``bias``.",
+        operands=3,
+        optional=(1.0, 0.0),
+        autocast="float32",
+        parameters=_norm_parameters("instance_norm", False),
+        accepts=REAL_FLOATING,
+        compose=_instance_norm,
+        samples=(Sample(Array((1, 2, 4)), Array((2,)), 0.5), Sample(Array((1, 2, 2, 2)), 1.0, 0.0, eps=0.1)),
+        reference=_group_reference,
+    ),
+    Op(
+        "local_response_norm",
+        "``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012).",
+        autocast="float32",
+        parameters=_response_parameters,
+        accepts=REAL_FLOATING,
+        compose=_response_norm,
+        samples=(Sample(Array((1, 3, 2)), size=2), Sample(Array((1, 4, 1)), size=3, alpha=0.5, beta=0.5, k=2.0)),
+        reference=_response_reference,
+    ),
+    Op(
+        "normalize",
+        "Over the p-norms along `axis`, or `eps` where they are less.",
+        autocast="float32",
+        parameters=_normalize_parameters,
+        accepts=REAL_FLOATING,
+        batching=along_axis,
+        compose=_normalize,
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),
+        reference=lambda np, x, axis=1, p=2.0, eps=1e-12: x / np.maximum(_norm(np, x, p, axis, True), eps),
+    ),
+    Op(
+        "cosine_similarity",
+        "``sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps))`` along `axis`.",
+        operands=2,
+        autocast="float32",
+        parameters=_similarity_parameters,
+        accepts=REAL_FLOATING,
+        compose=_cosine_similarity,
+        samples=(Sample(_ROWS, _ROWS), Sample(Array((2, 2, 2)), Array((2, 2)), axis=-2)),
+        reference=_similarity_reference,
+    ),
+    Op(
+        "pairwise_distance",
+        "The p-norm of ``x1 - x2 + eps`` along the last axis.",
+        operands=2,
+        autocast="float32",
+        parameters=_pairwise_parameters,
+        accepts=REAL_FLOATING,
+        compose=_pairwise_distance,
+        samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, Array((3,)), p=1.0, eps=1e-3, keepdims=True)),
+        reference=lambda np, x, y, p=2.0, eps=1e-6, keepdims=False: _norm(np, x - y + eps, p, -1, keepdims),
+    ),
+    Op(
+        "pdist",
+        "The distances of all pairs of rows, by the p-norm, those of the first row first.",
+        autocast="float32",
+        parameters=_matrix_parameters("pdist"),
+        accepts=REAL_FLOATING,
+        compose=_pdist,
+        samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0)),
+        reference=lambda np, x, p=2.0: np.array(
+            [_norm(np, x[i] - x[j], p, 0) for i in range(len(x)) for j in range(i + 1, len(x))]
+        ),
+    ),
+    Op(
+        "cdist",
+        "The distances of all rows of ``x1`` from all of ``x2``, by the p-norm: (..., n, features) and (..., m, "
+        "features) to (..., n, m).",
+        operands=2,
+        autocast="float32",
+        parameters=_cdist_parameters,
+        accepts=REAL_FLOATING,
+        compose=_cdist,
+        samples=(Sample(_ROWS, Array((3, 3))), Sample(Array((1, 2, 2)), Array((2, 2)), p=1.0)),
+        reference=lambda np, x, y, p=2.0: _norm(np, x[..., :, None, :] - y[..., None, :, :], p, -1),
+    ),
+    Op(
+        "bilinear",
+        "``x1 @ weight[o] @ x2 + bias[o]`` for each output feature `o`: the third operand and the fourth.",
+        operands=4,
+        optional=(0.0,),
+        autocast="half",
+        parameters=_bilinear_parameters,
+        accepts=REAL_FLOATING,
+        compose=_bilinear,
+        samples=(
+            Sample(Array((2, 2)), Array((2, 3)), Array((2, 2, 3)), Array((2,))),
+            Sample(Array((2,)), Array((1,)), Array((3, 2, 1)), 0.0),
+        ),
+        reference=lambda np, x, y, weight, bias: np.einsum("...i,oij,...j->...o", x, weight, y) + bias,
+    ),
+)

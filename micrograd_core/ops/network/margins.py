@@ -1,0 +1,452 @@
+"""Losses of pairs, triplets and classes by margins, and of distributions, reduced by ``'mean'``, ``'sum'``, ``'none'``.
+
+Targets that say which of two cases there is are 1 and -1, of any dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.dtypes import int64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import check_reduction, in_float32, times
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+REAL_FLOATING = REAL & FLOATING
+Function = Callable[..., Any]
+
+
+def _shapes(name: str, *operands: Any) -> None:
+    broadcast_shapes(name, *(tuple(getattr(each, "shape", ())) for each in operands))
+
+
+def _loss(name: str, doc: str, value: Function, parameters: Function, reference: Function, **facts: Any) -> Op:
+    """A loss whose values before reduction are a function ``(k, *operands, **parameters)``."""
+
+    @in_float32
+    def compose(k: Table, *operands: Any, reduction: str, **params: Any) -> Any:
+        losses = value(k, *operands, **params)
+        return losses if reduction == "none" else getattr(k, reduction)(losses, axis=None, keepdims=False)
+
+    def reduced(np: Any, *operands: Any, reduction: str = "mean", **params: Any) -> Any:
+        losses = reference(np, *operands, **params)
+        return losses if reduction == "none" else getattr(np, reduction)(losses)
+
+    usual = {"accepts": REAL_FLOATING, "operands": 2, "autocast": "float32"}
+    return Op(name, doc, parameters=parameters, compose=compose, reference=reduced, **{**usual, **facts})
+
+
+def _sign_like(k: Table, target: Any, x: Any) -> Any:
+    """1 and -1 in the dtype of the numbers."""
+    return target if k.dtype(target) is k.dtype(x) else k.astype(target, dtype=k.dtype(x))
+
+
+# ── of pairs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _smooth_parameters(x: Any, y: Any, /, *, beta: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
+    check_reduction("smooth_l1_loss", reduction)
+    _shapes("smooth_l1_loss", x, y)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta must not be negative; got {beta}")
+    return {"beta": float(beta), "reduction": reduction}
+
+
+def _smooth_l1(k: Table, x: Any, y: Any, *, beta: float) -> Any:
+    if not beta:
+        return k.l1_loss(x, y, reduction="none")
+    return k.multiply(k.huber_loss(x, y, delta=beta, reduction="none"), 1 / beta)
+
+
+def _smooth_reference(np: Any, x: Any, y: Any, beta: float = 1.0) -> Any:
+    apart = np.abs(x - y)
+    return np.where(apart < beta, apart**2 / (2 * (beta or 1)), apart - beta / 2)
+
+
+def _entropy_parameters(p: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
+    name = "binary_cross_entropy"
+    check_reduction(name, reduction)
+    if tuple(p.shape) != tuple(target.shape):
+        raise ShapeError(f"{name}: input {tuple(p.shape)} and target {tuple(target.shape)} must have one shape")
+    _shapes(name, p, weight)
+    return {"reduction": reduction}
+
+
+LEAST = -100.0  # of logarithms of probabilities, so that certain mistakes stay finite
+
+
+def _bounded_log(k: Table, p: Any) -> Any:
+    return k.maximum(k.log(k.maximum(p, math.exp(LEAST))), LEAST)
+
+
+def _binary_cross_entropy(k: Table, p: Any, target: Any, weight: Any) -> Any:
+    if_true, if_false = _bounded_log(k, p), _bounded_log(k, k.subtract(1, p))
+    losses = k.add(k.multiply(target, if_true), k.multiply(k.subtract(1, target), if_false))
+    return k.negative(times(k, losses, weight))
+
+
+def _poisson_parameters(
+    x: Any, target: Any, /, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> dict[str, Any]:
+    check_reduction("poisson_nll_loss", reduction)
+    _shapes("poisson_nll_loss", x, target)
+    return {"log_input": bool(log_input), "full": bool(full), "eps": float(eps), "reduction": reduction}
+
+
+def _poisson(k: Table, x: Any, target: Any, *, log_input: bool, full: bool, eps: float) -> Any:
+    expected, log = (k.exp(x), x) if log_input else (x, k.log(k.add(x, eps)))
+    losses = k.subtract(expected, k.multiply(target, log))
+    if not full:
+        return losses
+    large = k.less(1, target)
+    y = k.where(large, target, 1)
+    stirling = k.add(k.multiply(k.subtract(y, -0.5), k.log(y)), k.subtract(0.5 * math.log(2 * math.pi), y))
+    return k.add(losses, k.where(large, stirling, 0))
+
+
+def _poisson_reference(
+    np: Any, x: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8
+) -> Any:
+    losses = np.exp(x) - target * x if log_input else x - target * np.log(x + eps)
+    y = np.where(target > 1, target, 1)
+    stirling = y * np.log(y) - y + 0.5 * np.log(2 * np.pi * y)
+    return losses + np.where(target > 1, stirling, 0) * full
+
+
+def _gaussian_parameters(
+    x: Any, target: Any, var: Any, /, *, full: bool = False, reduction: str = "mean"
+) -> dict[str, Any]:
+    check_reduction("gaussian_nll_loss", reduction)
+    _shapes("gaussian_nll_loss", x, target, var)
+    return {"full": bool(full), "reduction": reduction}
+
+
+def _gaussian(k: Table, x: Any, target: Any, var: Any, *, full: bool) -> Any:
+    spread = k.divide(k.square(k.subtract(x, target)), var)
+    losses = k.multiply(k.add(k.log(var), spread), 0.5)
+    return k.add(losses, 0.5 * math.log(2 * math.pi)) if full else losses
+
+
+def _gaussian_reference(np: Any, x: Any, target: Any, var: Any, full: bool = False) -> Any:
+    return 0.5 * (np.log(var) + (x - target) ** 2 / var) + 0.5 * np.log(2 * np.pi) * full
+
+
+# ── of signs and margins ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _soft_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+    check_reduction("soft_margin_loss", reduction)
+    _shapes("soft_margin_loss", x, target)
+    return {"reduction": reduction}
+
+
+def _hinge_parameters(x: Any, target: Any, /, *, margin: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
+    check_reduction("hinge_embedding_loss", reduction)
+    _shapes("hinge_embedding_loss", x, target)
+    return {"margin": float(margin), "reduction": reduction}
+
+
+def _chosen(k: Table, target: Any, alike: Any, different: Any) -> Any:
+    """The first of target 1, the second of target -1, and 0 of any other."""
+    return k.where(k.equal(target, 1), alike, k.where(k.equal(target, -1), different, 0))
+
+
+def _hinge(k: Table, x: Any, target: Any, *, margin: float) -> Any:
+    return _chosen(k, target, x, k.relu(k.subtract(margin, x)))
+
+
+def _ranking_parameters(
+    x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
+) -> dict[str, Any]:
+    check_reduction("margin_ranking_loss", reduction)
+    _shapes("margin_ranking_loss", x1, x2, target)
+    return {"margin": float(margin), "reduction": reduction}
+
+
+def _ranking(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
+    apart = k.subtract(y, x)
+    return k.relu(k.add(k.multiply(_sign_like(k, target, apart), apart), margin))
+
+
+def _cosine_parameters(
+    x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
+) -> dict[str, Any]:
+    check_reduction("cosine_embedding_loss", reduction)
+    _shapes("cosine_embedding_loss", x1, x2)
+    return {"margin": float(margin), "reduction": reduction}
+
+
+def _cosine_embedding(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
+    def total(each: Any) -> Any:
+        return k.sum(each, axis=(len(each.shape) - 1,), keepdims=False)
+
+    tiny = 1e-12  # PyTorch adds it to squared lengths
+    squares = k.multiply(*(k.add(total(k.square(each)), tiny) for each in (x, y)))
+    cosine = k.divide(total(k.multiply(x, y)), k.sqrt(squares))
+    return _chosen(k, target, k.subtract(1, cosine), k.relu(k.subtract(cosine, margin)))
+
+
+def _cosine_reference(np: Any, x: Any, y: Any, target: Any, margin: float = 0.0) -> Any:
+    cosine = (x * y).sum(-1) / np.sqrt(((x * x).sum(-1) + 1e-12) * ((y * y).sum(-1) + 1e-12))
+    return np.where(target == 1, 1 - cosine, np.where(target == -1, np.maximum(cosine - margin, 0), 0))
+
+
+def _triplet_parameters(
+    anchor: Any, positive: Any, negative: Any, /, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+    swap: bool = False, reduction: str = "mean",
+) -> dict[str, Any]:  # fmt: skip
+    check_reduction("triplet_margin_loss", reduction)
+    _shapes("triplet_margin_loss", anchor, positive, negative)
+    return {
+        "margin": float(margin), "p": float(p), "eps": float(eps), "swap": bool(swap), "reduction": reduction,
+    }  # fmt: skip
+
+
+def _triplet(
+    k: Table, anchor: Any, positive: Any, negative: Any, *, margin: float, p: float, eps: float, swap: bool
+) -> Any:
+    pairs = [(anchor, positive), (anchor, negative), *([(positive, negative)] if swap else [])]
+    near, far, *other = (k.pairwise_distance(x, y, p=p, eps=eps, keepdims=False) for x, y in pairs)
+    far = k.minimum(far, other[0]) if swap else far
+    return k.relu(k.add(k.subtract(near, far), margin))
+
+
+def _triplet_reference(
+    np: Any, anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+    swap: bool = False,
+) -> Any:  # fmt: skip
+    def apart(x: Any, y: Any) -> Any:
+        return np.linalg.vector_norm(x - y + eps, axis=-1, ord=p)
+
+    far = apart(anchor, negative)
+    far = np.minimum(far, apart(positive, negative)) if swap else far
+    return np.maximum(apart(anchor, positive) - far + margin, 0)
+
+
+# ── of classes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_classes(name: str, x: Any, target: Any, axes: int) -> None:
+    shapes = tuple(x.shape), tuple(target.shape)
+    if len(shapes[0]) != 2 or shapes[1] != shapes[0][:axes]:
+        raise ShapeError(f"{name}: input {shapes[0]} and target {shapes[1]} do not fit")
+
+
+def _multi_parameters(
+    x: Any, target: Any, /, weight: Any = None, *, p: int = 1, margin: float = 1.0, reduction: str = "mean"
+) -> dict[str, Any]:
+    check_reduction("multi_margin_loss", reduction)
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: p is 1 or 2; got {p}")
+    _check_classes("multi_margin_loss", x, target, 1)
+    return {"p": int(p), "margin": float(margin), "reduction": reduction}
+
+
+def _multi_margin(k: Table, x: Any, target: Any, weight: Any, *, p: int, margin: float) -> Any:
+    (batch, classes), own = x.shape, k.expand_dims(target, axis=(1,))
+    short = k.relu(k.add(k.subtract(margin, k.take_along_axis(x, own, axis=1)), x))
+    short = k.square(short) if p == 2 else short
+    if hasattr(weight, "shape"):
+        short = k.multiply(short, k.reshape(k.take(weight, target, axis=0), shape=(batch, 1)))
+    wrong = k.not_equal(k.arange(classes, dtype=int64), k.astype(own, dtype=int64))
+    return k.multiply(k.sum(k.where(wrong, short, 0), axis=(1,), keepdims=False), 1 / classes)
+
+
+def _multi_reference(np: Any, x: Any, target: Any, weight: Any, p: int = 1, margin: float = 1.0) -> Any:
+    weights = np.broadcast_to(weight, x.shape[1:])
+    rows = [
+        sum(weights[y] * max(margin - row[y] + row[i], 0) ** p for i in range(len(row)) if i != y) / len(row)
+        for row, y in zip(x, target, strict=True)
+    ]
+    return np.array(rows)
+
+
+def _multilabel_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+    check_reduction("multilabel_margin_loss", reduction)
+    _check_classes("multilabel_margin_loss", x, target, 2)
+    return {"reduction": reduction}
+
+
+def _multilabel_margin(k: Table, x: Any, target: Any) -> Any:
+    """Each wrong class against each right one, which stand first in a row of `target`, up to the first -1."""
+    classes = x.shape[1]
+    target = k.astype(target, dtype=int64)
+    ended = k.cumulative_sum(k.astype(k.less(target, 0), dtype=int64), axis=1, include_initial=False)
+    listed = k.equal(ended, 0)
+    places = k.where(listed, target, 0)
+    column = k.expand_dims(listed, axis=(2,))
+    named = k.logical_and(k.equal(k.expand_dims(places, axis=(2,)), k.arange(classes, dtype=int64)), column)
+    right = k.any(named, axis=(1,), keepdims=True)
+    scores = k.expand_dims(k.take_along_axis(x, places, axis=1), axis=(2,))
+    short = k.relu(k.subtract(1, k.subtract(scores, k.expand_dims(x, axis=(1,)))))
+    counted = k.logical_and(column, k.logical_not(right))
+    return k.multiply(k.sum(k.where(counted, short, 0), axis=(1, 2), keepdims=False), 1 / classes)
+
+
+def _multilabel_reference(np: Any, x: Any, target: Any) -> Any:
+    found = []
+    for row, labels in zip(x, target, strict=True):
+        right = [int(y) for i, y in enumerate(labels) if min(labels[: i + 1]) >= 0]
+        wrong = [i for i in range(len(row)) if i not in right]
+        found.append(sum(max(1 - row[y] + row[i], 0) for y in right for i in wrong) / len(row))
+    return np.array(found)
+
+
+def _soft_label_parameters(x: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
+    check_reduction("multilabel_soft_margin_loss", reduction)
+    _shapes("multilabel_soft_margin_loss", x, target, weight)
+    return {"reduction": reduction}
+
+
+def _soft_label(k: Table, x: Any, target: Any, weight: Any) -> Any:
+    losses = k.binary_cross_entropy_with_logits(x, target, weight, 1.0, reduction="none")
+    return k.mean(losses, axis=(len(losses.shape) - 1,), keepdims=False)
+
+
+def _soft_label_reference(np: Any, x: Any, target: Any, weight: Any) -> Any:
+    return ((np.logaddexp(0, -x) * target + np.logaddexp(0, x) * (1 - target)) * weight).mean(-1)
+
+
+_X, _P = Array((2, 3)), Array((2, 3), 0.05, 0.95)
+_ONES, _SIGNS = Array((2, 3), 1, 2, "int64"), {"separate": (1,), "accepts": (REAL_FLOATING, REAL)}
+
+OPS = (
+    _loss(
+        "smooth_l1_loss",
+        "`huber_loss` over `beta`; for 0 it is `l1_loss`.",
+        _smooth_l1,
+        _smooth_parameters,
+        _smooth_reference,
+        samples=(Sample(_X, _X, beta=0.5), Sample(_X, _X, beta=0.0, reduction="sum")),
+    ),
+    _loss(
+        "binary_cross_entropy",
+        "``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`; logarithms are no less than -100, so "
+        "that certain mistakes stay finite.",
+        _binary_cross_entropy,
+        _entropy_parameters,
+        lambda np, p, y, weight: -(y * np.log(p) + (1 - y) * np.log(1 - p)) * weight,
+        operands=3,
+        optional=(1.0,),
+        samples=(Sample(_P, _P, 1.0), Sample(_P, _P, Array((3,), 0.5), reduction="none")),
+    ),
+    _loss(
+        "poisson_nll_loss",
+        "``exp(x) - y * x`` of the logarithm of a rate, or without `log_input` ``x - y * log(x + eps)`` of the rate; "
+        "`full` adds Stirling's approximation of the logarithm of the factorial of the count.",
+        _poisson,
+        _poisson_parameters,
+        _poisson_reference,
+        samples=(
+            Sample(_X, Array((2, 3), 0.0, 4.0)),
+            Sample(_P, Array((2, 3), 1.5, 4.0), log_input=False, full=True, reduction="sum"),
+        ),
+    ),
+    _loss(
+        "gaussian_nll_loss",
+        "``(log(x3) + (x1 - x2)**2 / x3) / 2`` of a mean, a target and a variance; `full` adds the constant.",
+        _gaussian,
+        _gaussian_parameters,
+        _gaussian_reference,
+        operands=3,
+        samples=(Sample(_X, _X, Array((2, 3), 0.5)), Sample(_X, _X, Array((2, 1), 0.5), full=True, reduction="none")),
+    ),
+    _loss(
+        "soft_margin_loss",
+        "``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1.",
+        lambda k, x, target: k.softplus(k.negative(k.multiply(_sign_like(k, target, x), x))),
+        _soft_parameters,
+        lambda np, x, target: np.logaddexp(0, -target * x),
+        **_SIGNS,
+        samples=(Sample(_X, _ONES),),
+    ),
+    _loss(
+        "hinge_embedding_loss",
+        "The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1.",
+        _hinge,
+        _hinge_parameters,
+        lambda np, x, target, margin=1.0: np.where(
+            target == 1, x, np.where(target == -1, np.maximum(margin - x, 0), 0)
+        ),
+        **_SIGNS,
+        samples=(Sample(_X, _ONES), Sample(_X, Array((2, 3), -1, 0, "int64"), margin=0.3, reduction="none")),
+    ),
+    _loss(
+        "margin_ranking_loss",
+        "How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1).",
+        _ranking,
+        _ranking_parameters,
+        lambda np, x, y, target, margin=0.0: np.maximum(-target * (x - y) + margin, 0),
+        operands=3,
+        separate=(2,),
+        accepts=(REAL_FLOATING, REAL_FLOATING, REAL),
+        samples=(Sample(_X, _X, Array((2, 3), -1, 2, "int64"), margin=0.3),),
+    ),
+    _loss(
+        "cosine_embedding_loss",
+        "One less the cosine of ``x1`` and ``x2`` of target 1; how far it is above `margin` of target -1.",
+        _cosine_embedding,
+        _cosine_parameters,
+        _cosine_reference,
+        operands=3,
+        separate=(2,),
+        accepts=(REAL_FLOATING, REAL_FLOATING, REAL),
+        samples=(
+            Sample(_X, _X, Array((2,), 1, 2, "int64")),
+            Sample(_X, _X, Array((2,), -1, 0, "int64"), margin=-0.9, reduction="none"),
+        ),
+    ),
+    _loss(
+        "triplet_margin_loss",
+        "How far the negative ``x3`` is short of being `margin` further from the anchor ``x1`` than the positive "
+        "``x2``, by `pairwise_distance`; with `swap` its distance from the positive counts where that is less.",
+        _triplet,
+        _triplet_parameters,
+        _triplet_reference,
+        operands=3,
+        samples=(Sample(_X, _X, _X, margin=2.0), Sample(_X, _X, _X, p=3.0, swap=True, margin=2.0, reduction="none")),
+    ),
+    _loss(
+        "multi_margin_loss",
+        "Of each wrong class, to the power `p`, how far its score is short of being `margin` below that of the right "
+        "one, which ``x2`` names, times the right one's `weight`; over the number of classes.",
+        _multi_margin,
+        _multi_parameters,
+        _multi_reference,
+        operands=3,
+        optional=(1.0,),
+        separate=(1,),
+        accepts=(REAL_FLOATING, INTEGER, REAL_FLOATING),
+        samples=(
+            Sample(_X, Array((2,), 0, 3, "int64"), 1.0),
+            Sample(_X, Array((2,), 0, 3, "int64"), Array((3,), 0.5), p=2, reduction="none"),
+        ),
+    ),
+    _loss(
+        "multilabel_margin_loss",
+        "How far each wrong class is short of being 1 below each right one, over the number of classes. The right ones "
+        "stand first in a row of ``x2``, up to the first -1.",
+        _multilabel_margin,
+        _multilabel_parameters,
+        _multilabel_reference,
+        separate=(1,),
+        accepts=(REAL_FLOATING, INTEGER),
+        samples=(Sample(_X, Array((2, 3), -1, 3, "int64")), Sample(_X, Array((2, 3), 0, 2, "int64"), reduction="none")),
+    ),
+    _loss(
+        "multilabel_soft_margin_loss",
+        "`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis.",
+        _soft_label,
+        _soft_label_parameters,
+        _soft_label_reference,
+        operands=3,
+        optional=(1.0,),
+        samples=(Sample(_X, _P, 1.0), Sample(_X, _P, Array((3,), 0.5), reduction="none")),
+    ),
+)

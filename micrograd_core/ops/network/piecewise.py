@@ -1,0 +1,269 @@
+"""Activations made of straight lines and exponentials, and those that take an axis in halves or turned round.
+
+Where a line breaks, the gradient is that of the flatter side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import broadcast_shapes, resolve_axis
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import cut
+from micrograd_core.ops.tangents import symmetric
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
+
+
+def _clipped(k: Table, x: Any, low: float, high: float) -> Any:
+    return k.minimum(k.maximum(x, low), high)
+
+
+def _between(k: Table, low: float, x: Any, high: float) -> Any:
+    return k.logical_and(k.less(low, x), k.less(x, high))
+
+
+def _hardsigmoid(k: Table, x: Any) -> Any:
+    return k.multiply(_clipped(k, k.add(x, 3), 0, 6), 1 / 6)
+
+
+def _hardswish_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+    inside = k.where(k.less(-3, x), k.multiply(g, k.add(k.multiply(x, 1 / 3), 0.5)), 0)
+    return k.where(k.less(x, 3), inside, g)
+
+
+def _exponential(k: Table, x: Any, alpha: float) -> Any:
+    """``exp(x / alpha) - 1`` where `x` is negative, else 0."""
+    return k.expm1(k.multiply(k.minimum(x, 0), 1 / alpha))
+
+
+def _selu_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+    steep = k.multiply(k.exp(k.minimum(x, 0)), SELU_ALPHA * SELU_SCALE)
+    return k.multiply(g, k.where(k.less(0, x), SELU_SCALE, steep))
+
+
+def _celu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
+    if not alpha:
+        raise ValueError("celu: alpha divides x, and must not be 0")
+    return {"alpha": float(alpha)}
+
+
+def _celu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
+    return k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha)))
+
+
+def _softsign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+    return k.divide(g, k.square(k.add(k.abs(x), 1)))
+
+
+def _shrinkage(name: str) -> Callable[..., dict[str, Any]]:
+    def parameters(x: Any, /, *, lambd: float = 0.5) -> dict[str, Any]:
+        if lambd < 0:
+            raise ValueError(f"{name}: lambd is at least 0; got {lambd}")
+        return {"lambd": float(lambd)}
+
+    return parameters
+
+
+def _shrunk_rule(k: Table, g: Any, out: Any, x: Any, *, lambd: float) -> Any:
+    return k.where(k.less_equal(k.abs(x), lambd), 0, g)
+
+
+def _threshold_parameters(x: Any, /, threshold: float, value: float) -> dict[str, Any]:
+    return {"threshold": float(threshold), "value": float(value)}
+
+
+def _softplus_parameters(x: Any, /, *, beta: float = 1.0, threshold: float = 20.0) -> dict[str, Any]:
+    if not beta:
+        raise ValueError("scaled_softplus: beta divides, and must not be 0")
+    return {"beta": float(beta), "threshold": float(threshold)}
+
+
+def _softplus(k: Table, x: Any, *, beta: float, threshold: float) -> Any:
+    scaled = k.multiply(x, beta)
+    soft = k.multiply(k.softplus(scaled), 1 / beta)
+    return k.where(k.less(threshold, scaled), x, soft)
+
+
+def _softplus_rule(k: Table, g: Any, out: Any, x: Any, *, beta: float, threshold: float) -> Any:
+    scaled = k.multiply(x, beta)
+    return k.where(k.less(threshold, scaled), g, k.multiply(g, k.sigmoid(scaled)))
+
+
+# ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _softmin_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
+    return {"axis": resolve_axis("softmin", axis, len(x.shape))}
+
+
+def _softmin_reference(np: Any, x: Any, axis: int = -1) -> Any:
+    e = np.exp(np.min(x, axis=axis, keepdims=True) - x)
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _glu_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
+    at = resolve_axis("glu", axis, len(x.shape))
+    if x.shape[at] % 2:
+        raise ShapeError(f"glu: the length of axis {axis} must be even, to be halved; got shape {tuple(x.shape)}")
+    return {"axis": at}
+
+
+def _halves(k: Table, x: Any, axis: int) -> tuple[Any, Any]:
+    length = x.shape[axis]
+    return cut(k, x, axis, 0, length // 2), cut(k, x, axis, length // 2, length)
+
+
+def _glu(k: Table, x: Any, *, axis: int) -> Any:
+    first, second = _halves(k, x, axis)
+    return k.multiply(first, k.sigmoid(second))
+
+
+def _glu_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    first, second = _halves(k, x, axis)
+    s = k.sigmoid(second)
+    slope = k.multiply(k.multiply(first, s), k.subtract(1, s))
+    return k.concat(k.multiply(g, s), k.multiply(g, slope), axis=axis)
+
+
+def _glu_reference(np: Any, x: Any, axis: int = -1) -> Any:
+    first, second = np.split(x, 2, axis=axis)
+    return first / (1 + np.exp(-second))
+
+
+_WIDE = (Sample(Array((2, 3), -7.0, 7.0)), Sample(Array(())))
+_ELEMENTWISE = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, samples=_WIDE)
+
+OPS = (
+    _ELEMENTWISE(
+        "relu6",
+        "``x`` between 0 and 6, else the nearer of the two.",
+        gradient=(lambda k, g, out, x: k.where(_between(k, 0, x, 6), g, 0),),
+        compose=lambda k, x: k.minimum(k.relu(x), 6),
+        reference=lambda np, x: np.minimum(np.maximum(x, 0), 6),
+    ),
+    _ELEMENTWISE(
+        "hardsigmoid",
+        "``relu6(x + 3) / 6``: a sigmoid of straight lines.",
+        gradient=(lambda k, g, out, x: k.where(_between(k, -3, x, 3), k.multiply(g, 1 / 6), 0),),
+        compose=_hardsigmoid,
+        reference=lambda np, x: np.clip(x + 3, 0, 6) / 6,
+    ),
+    _ELEMENTWISE(
+        "hardswish",
+        "``x * hardsigmoid(x)`` (Howard et al. 2019).",
+        gradient=(_hardswish_rule,),
+        compose=lambda k, x: k.multiply(x, _hardsigmoid(k, x)),
+        reference=lambda np, x: x * (np.clip(x + 3, 0, 6) / 6),
+    ),
+    _ELEMENTWISE(
+        "selu",
+        "`elu` with the two numbers that keep mean 0 and variance 1 (Klambauer et al. 2017).",
+        gradient=(_selu_rule,),
+        compose=lambda k, x: k.multiply(
+            k.where(k.less(0, x), x, k.multiply(_exponential(k, x, 1.0), SELU_ALPHA)), SELU_SCALE
+        ),
+        reference=lambda np, x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0))),
+    ),
+    _ELEMENTWISE(
+        "celu",
+        "``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017).",
+        parameters=_celu_parameters,
+        gradient=(_celu_rule,),
+        compose=lambda k, x, *, alpha: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
+        samples=(Sample(Array((2, 3))), Sample(Array(()), alpha=0.4)),
+        reference=lambda np, x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)),
+    ),
+    _ELEMENTWISE(
+        "softsign",
+        "``x / (1 + |x|)``.",
+        gradient=(_softsign_rule,),
+        compose=lambda k, x: k.divide(x, k.add(k.abs(x), 1)),
+        reference=lambda np, x: x / (1 + np.abs(x)),
+    ),
+    _ELEMENTWISE(
+        "tanhshrink",
+        "``x - tanh(x)``.",
+        gradient=(lambda k, g, out, x: k.multiply(g, k.square(k.tanh(x))),),
+        compose=lambda k, x: k.subtract(x, k.tanh(x)),
+        reference=lambda np, x: x - np.tanh(x),
+    ),
+    _ELEMENTWISE(
+        "softshrink",
+        "``x`` brought nearer to 0 by `lambd`, and 0 within that.",
+        parameters=_shrinkage("softshrink"),
+        gradient=(_shrunk_rule,),
+        compose=lambda k, x, *, lambd: k.subtract(x, _clipped(k, x, -lambd, lambd)),
+        samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
+        reference=lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0, x - np.sign(x) * lambd),
+    ),
+    _ELEMENTWISE(
+        "hardshrink",
+        "``x`` where its size is above `lambd`, else 0.",
+        parameters=_shrinkage("hardshrink"),
+        gradient=(_shrunk_rule,),
+        compose=lambda k, x, *, lambd: k.where(k.less_equal(k.abs(x), lambd), 0, x),
+        samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
+        reference=lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0, x),
+    ),
+    _ELEMENTWISE(
+        "threshold",
+        "``x`` where it is above `threshold`, else `value`.",
+        parameters=_threshold_parameters,
+        gradient=(lambda k, g, out, x, *, threshold, value: k.where(k.less_equal(x, threshold), 0, g),),
+        compose=lambda k, x, *, threshold, value: k.where(k.less_equal(x, threshold), value, x),
+        samples=(Sample(Array((2, 3)), threshold=0.1, value=20.0),),
+        reference=lambda np, x, threshold, value: np.where(x <= threshold, value, x),
+    ),
+    _ELEMENTWISE(
+        "prelu",
+        "``x1`` where it is positive, else ``x1 * x2`` (He et al. 2015).",
+        operands=2,
+        check=broadcast_shapes,
+        gradient=(
+            lambda k, g, out, x, slope: k.where(k.less(0, x), g, k.multiply(g, slope)),
+            lambda k, g, out, x, slope: k.multiply(g, k.minimum(x, 0)),
+        ),
+        compose=lambda k, x, slope: k.where(k.less(0, x), x, k.multiply(x, slope)),
+        samples=(Sample(Array((2, 3)), Array((2, 1))), Sample(Array((3,)), 0.25)),
+        reference=lambda np, x, slope: np.where(x > 0, x, x * slope),
+    ),
+    _ELEMENTWISE(
+        "scaled_softplus",
+        "``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`.",
+        parameters=_softplus_parameters,
+        gradient=(_softplus_rule,),
+        compose=_softplus,
+        samples=(Sample(Array((2, 3), -7.0, 7.0), beta=2.0, threshold=5.0), Sample(Array(()))),
+        reference=lambda np, x, beta=1.0, threshold=20.0: np.where(
+            x * beta > threshold, x, np.logaddexp(0, x * beta) / beta
+        ),
+    ),
+    Op(
+        "softmin",
+        "``softmax(-x)`` along `axis`.",
+        parameters=_softmin_parameters,
+        accepts=REAL & FLOATING,
+        autocast="float32",
+        gradient=(lambda k, g, out, x, *, axis: k.negative(k.softmax_gradient(g, out, axis=axis)),),
+        compose=lambda k, x, *, axis: k.softmax(k.negative(x), axis=axis),
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),
+        reference=_softmin_reference,
+    ),
+    Op(
+        "glu",
+        "The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016).",
+        parameters=_glu_parameters,
+        accepts=REAL & FLOATING,
+        gradient=(_glu_rule,),
+        compose=_glu,
+        samples=(Sample(Array((2, 4))), Sample(Array((2, 3)), axis=0)),
+        reference=_glu_reference,
+    ),
+)

@@ -1,0 +1,493 @@
+"""Images at other sizes and other places: `interpolate`, `grid_sample`, `affine_grid`, adaptive means.
+
+Along one axis every mode is the same thing: each element of the result is a weighted sum of a few of the input, its
+taps. Axes are taken one after the other. Taps turned round are those of the transpose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import product
+from operator import index
+from typing import TYPE_CHECKING, Any, Final
+
+from micrograd_core.dtypes import int64, pack
+from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.layout import Shape, resolve_axis
+from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.tangents import linear
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+REAL_FLOATING = REAL & FLOATING
+Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights
+
+# ── taps ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def averages(length: int, count: int, *_: Any) -> Taps:
+    """Of `count` windows that cover an axis evenly, each the mean: adaptive pooling, and the mode 'area'."""
+    windows = ((i * length // count, -(-(i + 1) * length // count)) for i in range(count))
+    return [[(place, 1 / (stop - start)) for place in range(start, stop)] for start, stop in windows]
+
+
+def _triangle(t: float) -> float:
+    return max(1 - abs(t), 0.0)
+
+
+def _cubic(a: float) -> Callable[[float], float]:
+    """Keys' kernel (1981), whose slope at 1 is `a`."""
+
+    def weight(t: float) -> float:
+        t = abs(t)
+        if t < 1:
+            return ((a + 2) * t - (a + 3)) * t * t + 1
+        return (((t - 5) * t + 8) * t - 4) * a if t < 2 else 0.0
+
+    return weight
+
+
+_CUBIC = _cubic(-0.75)
+
+
+def _nearest(length: int, count: int, scale: float, align: bool) -> Taps:
+    return [[(min(math.floor(i * scale), length - 1), 1)] for i in range(count)]
+
+
+def _nearest_exact(length: int, count: int, scale: float, align: bool) -> Taps:
+    return [[(min(math.floor((i + 0.5) * scale), length - 1), 1)] for i in range(count)]
+
+
+def _linear(length: int, count: int, scale: float, align: bool) -> Taps:
+    taps = []
+    for i in range(count):
+        at = i * scale if align else max((i + 0.5) * scale - 0.5, 0.0)
+        low = min(int(at), length - 1)
+        taps.append([(low, 1 - (at - low)), (min(low + 1, length - 1), at - low)])
+    return taps
+
+
+def _bicubic(length: int, count: int, scale: float, align: bool) -> Taps:
+    taps = []
+    for i in range(count):
+        at = i * scale if align else (i + 0.5) * scale - 0.5
+        low = math.floor(at)
+        near = range(low - 1, low + 3)
+        taps.append([(min(max(place, 0), length - 1), _CUBIC(at - place)) for place in near])
+    return taps
+
+
+def _antialiased(kernel: Callable[[float], float], reach: float) -> Callable[..., Taps]:
+    """A kernel as wide as the step between elements of the result, so that all of the input is seen."""
+
+    def taps(length: int, count: int, scale: float, align: bool) -> Taps:
+        wide = max(scale, 1.0)
+        found = []
+        for i in range(count):
+            centre = scale * (i + 0.5)
+            start = max(int(centre - reach * wide + 0.5), 0)
+            stop = min(int(centre + reach * wide + 0.5), length)
+            weights = [kernel((place - centre + 0.5) / wide) for place in range(start, stop)]
+            total = sum(weights)
+            found.append([(place, w / total) for place, w in zip(range(start, stop), weights, strict=True)])
+        return found
+
+    return taps
+
+
+MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | None]]] = {
+    "nearest": ((1, 2, 3), _nearest, None),
+    "nearest-exact": ((1, 2, 3), _nearest_exact, None),
+    "linear": ((1,), _linear, None),
+    "bilinear": ((2,), _linear, _antialiased(_triangle, 1.0)),
+    "bicubic": ((2,), _bicubic, _antialiased(_cubic(-0.5), 2.0)),
+    "trilinear": ((3,), _linear, None),
+    "area": ((1, 2, 3), averages, None),
+}
+"""For each mode the numbers of spatial axes that it has, its taps, and those with `antialias`."""
+
+
+@lru_cache(maxsize=256)
+def _table(
+    length: int, size: int, mode: str, scale: float, align: bool, antialias: bool, transposed: bool
+) -> tuple[int, list[int], list[float]]:
+    """How many taps each element has, where they are, and their weights: with weight 0 where there are fewer."""
+    _, plain, smooth = MODES[mode]
+    taps = (smooth if antialias and smooth is not None else plain)(length, size, scale, align)
+    if transposed:
+        turned: list[list[tuple[int, float]]] = [[] for _ in range(length)]
+        for i, each in enumerate(taps):
+            for place, weight in each:
+                turned[place].append((i, weight))
+        taps = turned
+    width = max(map(len, taps))
+    full = [[*each, *[(0, 0.0)] * (width - len(each))] for each in taps]
+    return width, [place for each in full for place, _ in each], [weight for each in full for _, weight in each]
+
+
+# ── along one axis ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _along(transposed: bool) -> Callable[..., Any]:
+    @in_float32
+    def compose(
+        k: Table, x: Any, *, axis: int, length: int, count: int, mode: str, scale: float, align_corners: bool,
+        antialias: bool,
+    ) -> Any:  # fmt: skip
+        lengthened, dtype = length if transposed else count, k.dtype(x)
+        width, places, weights = _table(length, count, mode, scale, align_corners, antialias, transposed)
+        found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
+        if width == 1 and all(weight == 1 for weight in weights):
+            return found
+        before, after = tuple(x.shape[:axis]), tuple(x.shape[axis + 1 :])
+        apart = k.reshape(found, shape=(*before, lengthened, width, *after))
+        table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
+        return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
+
+    return compose
+
+
+def _along_parameters(name: str) -> Callable[..., dict[str, Any]]:
+    def parameters(
+        x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+        align_corners: bool = False, antialias: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        return {
+            "axis": resolve_axis(name, axis, len(x.shape)), "length": int(length), "count": int(count), "mode": mode,
+            "scale": float(scale), "align_corners": bool(align_corners), "antialias": bool(antialias),
+        }  # fmt: skip
+
+    return parameters
+
+
+def _along_reference(transposed: bool) -> Callable[..., Any]:
+    def reference(
+        np: Any, x: Any, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+        align_corners: bool = False, antialias: bool = False,
+    ) -> Any:  # fmt: skip
+        matrix = np.zeros((count, length))
+        for i, each in enumerate(MODES[mode][1](length, count, scale, align_corners)):
+            for place, weight in each:
+                matrix[i, place] += weight
+        return np.moveaxis(np.moveaxis(x, axis, -1) @ (matrix if transposed else matrix.T), -1, axis)
+
+    return reference
+
+
+# ── images ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _interpolate_parameters(
+    x: Any, /, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    shape = tuple(x.shape)
+    rank = len(shape) - 2
+    if mode not in MODES:
+        raise ValueError(f"interpolate: mode is {one_of(map(repr, MODES))}; got {mode!r}")
+    ranks, _, smooth = MODES[mode]
+    if rank not in ranks:
+        fitting = one_of(repr(name) for name, (fits, _, _) in MODES.items() if rank in fits)
+        raise ShapeError(f"interpolate: mode {mode!r} is not for shape {shape}, of {rank} spatial axes; try {fitting}")
+    if (size is None) is (scale_factor is None):
+        raise ValueError("interpolate: give either size or scale_factor")
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise ValueError(f"interpolate: mode {mode!r} has no corners to align; leave align_corners=None")
+    if antialias and smooth is None:
+        raise ValueError("interpolate: antialias is for the modes 'bilinear' and 'bicubic'")
+    factors: Sequence[float | None] = [None] * rank
+    if size is None:
+        given = list(scale_factor) if isinstance(scale_factor, (tuple, list)) else [scale_factor] * rank
+        sizes = tuple(math.floor(n * factor) for n, factor in zip(shape[2:], given, strict=True))
+        factors = factors if recompute_scale_factor else given
+    else:
+        single = isinstance(size, (tuple, list)) and len(size) == 1
+        sizes = per_axis("interpolate", "size", size[0] if single else size, rank, 0)
+    if min((*sizes, *shape[2:])) < 1:
+        raise ShapeError(f"interpolate: nothing comes of shape {shape} at size {sizes}")
+    scales = []
+    for length, count, factor in zip(shape[2:], sizes, factors, strict=True):
+        scale = 1 / factor if factor else length / count
+        scales.append((length - 1) / max(count - 1, 1) * (count > 1) if align_corners else scale)
+    return {
+        "size": sizes, "scales": tuple(map(float, scales)), "mode": mode, "align_corners": bool(align_corners),
+        "antialias": bool(antialias),
+    }  # fmt: skip
+
+
+def _interpolate(k: Table, x: Any, *, size: Shape, scales: Sequence[float], mode: str, **how: bool) -> Any:
+    for axis, (count, scale) in enumerate(zip(size, scales, strict=True), 2):
+        x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
+    return x
+
+
+def _interpolate_rule(
+    k: Table, g: Any, out: Any, x: Any, *, size: Shape, scales: Sequence[float], mode: str, **how: bool
+) -> Any:
+    for axis, (count, scale) in reversed([*enumerate(zip(size, scales, strict=True), 2)]):
+        g = k.resample_gradient(g, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
+    return g
+
+
+def _interpolate_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
+    given = _interpolate_parameters(x, *args, **params)
+    along = _along_reference(False)
+    for axis, (count, scale) in enumerate(zip(given["size"], given["scales"], strict=True), 2):
+        x = along(np, x, axis, x.shape[axis], count, given["mode"], scale, given["align_corners"])
+    return x
+
+
+def sizes_of(name: str, x: Any, output_size: Any) -> Shape:
+    """The lengths of the spatial axes of a result; ``None`` stands for that of the input."""
+    spatial = tuple(x.shape[2:])
+    given = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(spatial)
+    if len(given) != len(spatial):
+        raise ShapeError(f"{name}: output_size {output_size} does not fit the {len(spatial)} spatial axes of {spatial}")
+    return tuple(n if count is None else index(count) for n, count in zip(spatial, given, strict=True))
+
+
+def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
+    return {"size": sizes_of("adaptive_avg_pool", x, output_size)}
+
+
+def _areas(size: Shape) -> dict[str, Any]:
+    return {
+        "size": size, "scales": (1.0,) * len(size), "mode": "area", "align_corners": False, "antialias": False,
+    }  # fmt: skip
+
+
+# ── grids ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _affine_parameters(theta: Any, /, size: Any, align_corners: bool | None = None) -> dict[str, Any]:
+    shape, lengths = tuple(theta.shape), tuple(size)[2:]
+    rank = len(lengths)
+    if rank not in (2, 3) or shape != (size[0], rank, rank + 1):
+        raise ShapeError(
+            f"affine_grid: theta is (batch, 2, 3) for a size of 4 lengths, (batch, 3, 4) for one of 5; got {shape} and "
+            f"{tuple(size)}"
+        )
+    return {"size": tuple(map(index, size)), "align_corners": bool(align_corners)}
+
+
+def _affine_grid(k: Table, theta: Any, *, size: Shape, align_corners: bool) -> Any:
+    lengths, dtype = size[2:], k.dtype(theta)
+    rank, columns = len(lengths), []
+    for axis, n in reversed([*enumerate(lengths)]):
+        steps = k.add(k.multiply(k.astype(k.arange(n, dtype=int64), dtype=dtype), 2.0), 1.0 - n)
+        steps = k.multiply(steps, 1 / (max(n - 1, 1) if align_corners else n))
+        along = k.reshape(steps, shape=tuple(n if each == axis else 1 for each in range(rank)))
+        columns.append(k.broadcast_to(along, shape=lengths))
+    columns.append(k.full(shape=lengths, fill_value=1, dtype=dtype))
+    base = k.reshape(k.stack(*columns, axis=rank), shape=(1, math.prod(lengths), rank + 1))
+    return k.reshape(k.matmul(base, k.permute_dims(theta, axes=(0, 2, 1))), shape=(size[0], *lengths, rank))
+
+
+def _affine_reference(np: Any, theta: Any, size: Any, align_corners: Any = None) -> Any:
+    lengths = size[2:]
+    axes = [(2 * np.arange(n) - n + 1) / (max(n - 1, 1) if align_corners else n) for n in lengths]
+    places = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
+    return np.einsum("...j,bij->b...i", places, theta)
+
+
+PADDINGS: Final = ("zeros", "border", "reflection")
+
+
+def _grid_parameters(
+    x: Any, grid: Any, /, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> dict[str, Any]:
+    shape, places = tuple(x.shape), tuple(grid.shape)
+    rank = len(shape) - 2
+    if rank not in (2, 3) or len(places) != len(shape) or places[0] != shape[0] or places[-1] != rank:
+        raise ShapeError(
+            f"grid_sample: input {shape} and grid {places} do not fit (batch, channels, height, width) and (batch, "
+            "height, width, 2), or the same of three axes"
+        )
+    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and rank == 3):
+        raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or, of two axes, 'bicubic'; got {mode!r}")
+    if padding_mode not in PADDINGS:
+        raise ValueError(f"grid_sample: padding_mode is {one_of(map(repr, PADDINGS))}; got {padding_mode!r}")
+    return {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
+
+
+def _kept_inside(k: Table, at: Any, n: int, padding_mode: str, align: bool) -> Any:
+    """Positions outside clipped to the border, or reflected at it."""
+    if padding_mode == "zeros":
+        return at
+    if padding_mode == "reflection":
+        low, high = (0.0, n - 1.0) if align else (-0.5, n - 0.5)
+        if high == low:
+            return k.multiply(at, 0)
+        span = high - low
+        size = k.abs(k.subtract(at, low))
+        flips = k.floor(k.multiply(size, 1 / span))
+        rest = k.subtract(size, k.multiply(flips, span))
+        even = k.equal(k.remainder(flips, 2), 0)
+        at = k.where(even, k.add(rest, low), k.subtract(high, rest))
+    return k.clip(at, 0.0, n - 1.0)
+
+
+def _grid_taps(k: Table, at: Any, n: int, mode: str, padding_mode: str, align: bool) -> list[tuple[Any, Any]]:
+    """Positions along one axis, whole numbers that have no gradient, and their weights, which have."""
+    if mode == "nearest":
+        return [(k.round(at), None)]
+    low = k.floor(at)
+    rest = k.subtract(at, low)
+    if mode == "bilinear":
+        return [(low, k.subtract(1, rest)), (k.add(low, 1), rest)]
+    a = -0.75
+
+    def far(t: Any) -> Any:
+        return k.multiply(k.subtract(k.multiply(k.add(k.multiply(k.subtract(t, 5), t), 8), t), 4), a)
+
+    def near(t: Any) -> Any:
+        return k.add(k.multiply(k.multiply(k.subtract(k.multiply(t, a + 2), a + 3), t), t), 1)
+
+    weights = far(k.add(rest, 1)), near(rest), near(k.subtract(1, rest)), far(k.subtract(2, rest))
+    places = (_kept_inside(k, k.add(low, offset), n, padding_mode, align) for offset in (-1, 0, 1, 2))
+    return list(zip(map(k.round, places), weights, strict=True))
+
+
+def _grid_sample(k: Table, x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
+    (batch, channels, *lengths), output = x.shape, tuple(grid.shape[1:-1])
+    rank, axes = len(lengths), []
+    whole = tuple(slice(0, n, 1) if n else slice(0, 0, 1) for n in grid.shape[:-1])
+    for axis, n in enumerate(lengths):
+        shares = k.add(k.getitem(grid, key=(*whole, rank - 1 - axis)), 1)
+        at = k.multiply(shares, (n - 1) / 2) if align_corners else k.add(k.multiply(shares, n / 2), -0.5)
+        if mode != "bicubic":
+            at = _kept_inside(k, at, n, padding_mode, align_corners)
+        axes.append(_grid_taps(k, at, n, mode, padding_mode, align_corners))
+    flat = k.reshape(x, shape=(batch, channels, math.prod(lengths)))
+    total: Any = None
+    for corner in product(*axes):
+        linear: Any = None
+        weight: Any = None
+        inside: Any = None
+        for (position, share), n in zip(corner, lengths, strict=True):
+            within = k.logical_and(k.less_equal(0, position), k.less(position, n))
+            inside = within if inside is None else k.logical_and(inside, within)
+            place = k.astype(k.clip(position, 0.0, n - 1.0), dtype=int64)
+            linear = place if linear is None else k.add(k.multiply(linear, n), place)
+            weight = share if weight is None else k.multiply(weight, share)
+        linear = k.reshape(linear, shape=(batch, 1, math.prod(output)))
+        found = k.reshape(k.take_along_axis(flat, linear, axis=2), shape=(batch, channels, *output))
+        found = found if weight is None else k.multiply(found, k.expand_dims(weight, axis=(1,)))
+        part = k.where(k.expand_dims(inside, axis=(1,)), found, 0)
+        total = part if total is None else k.add(total, part)
+    return total
+
+
+def _grid_reference(
+    np: Any, x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
+) -> Any:
+    """Of the modes 'bilinear' and 'nearest', with zeros or the border outside, place by place."""
+    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
+    for place in np.ndindex(grid.shape[0], *grid.shape[1:-1]):
+        at = []
+        for n, share in zip(x.shape[2:], grid[place][::-1], strict=True):
+            where = (share + 1) * (n - 1) / 2 if align_corners else ((share + 1) * n - 1) / 2
+            at.append(np.clip(where, 0, n - 1) if padding_mode == "border" else where)
+        low = np.rint(at) if mode == "nearest" else np.floor(at)
+        for corner in product((0,) if mode == "nearest" else (0, 1), repeat=len(at)):
+            seen = [int(each) for each in low + corner]
+            weight = 1.0 if mode == "nearest" else np.prod(1 - np.abs(np.array(at) - seen))
+            if all(0 <= i < n for i, n in zip(seen, x.shape[2:], strict=True)):
+                out[(place[0], slice(None), *place[1:])] += weight * x[(place[0], slice(None), *seen)]
+    return out
+
+
+OPS = (
+    Op(
+        "resample",
+        "Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them: `interpolate` along one "
+        "axis. `scale` is the distance of two of the result in the input.",
+        parameters=_along_parameters("resample"),
+        accepts=REAL_FLOATING,
+        shape=lambda x, *, axis, count, **_: (*x.shape[:axis], count, *x.shape[axis + 1 :]),
+        tangent=linear,
+        gradient=(lambda k, g, out, x, **params: k.resample_gradient(g, **params),),
+        compose=_along(False),
+        samples=(Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),),
+        reference=_along_reference(False),
+    ),
+    Op(
+        "resample_gradient",
+        "The transpose of `resample`.",
+        parameters=_along_parameters("resample_gradient"),
+        accepts=REAL_FLOATING,
+        shape=lambda x, *, axis, length, **_: (*x.shape[:axis], length, *x.shape[axis + 1 :]),
+        tangent=linear,
+        gradient=(lambda k, g, out, x, **params: k.resample(g, **params),),
+        compose=_along(True),
+        samples=(Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6),),
+        reference=_along_reference(True),
+    ),
+    Op(
+        "interpolate",
+        "(batch, channels, *spatial) at another `size`, or `scale_factor` times as large. `mode` is ``'nearest'``, "
+        "``'nearest-exact'`` or ``'area'``; ``'linear'``, ``'bilinear'`` or ``'trilinear'`` by the number of spatial "
+        "axes; ``'bicubic'``. `align_corners`: the first and last elements keep their places, rather than the edges of "
+        "the image. `recompute_scale_factor`: elements are as far apart as the sizes say. `antialias`: of "
+        "``'bilinear'`` and ``'bicubic'`` all elements of a larger input count.",
+        parameters=_interpolate_parameters,
+        accepts=REAL_FLOATING,
+        tangent=linear,
+        shape=lambda x, *, size, **_: (*x.shape[:2], *size),
+        gradient=(_interpolate_rule,),
+        compose=_interpolate,
+        samples=(
+            Sample(Array((1, 2, 2, 3)), size=(3, 2), mode="bilinear"),
+            Sample(Array((1, 1, 3)), scale_factor=1.7),
+            Sample(Array((1, 1, 3, 2)), size=4, mode="bicubic", align_corners=True),
+        ),
+        reference=_interpolate_reference,
+    ),
+    Op(
+        "adaptive_avg_pool",
+        "The means of `output_size` windows that cover the spatial axes of (batch, channels, *spatial) evenly.",
+        parameters=_adaptive_parameters,
+        accepts=REAL_FLOATING,
+        tangent=linear,
+        shape=lambda x, *, size: (*x.shape[:2], *size),
+        gradient=(lambda k, g, out, x, *, size: _interpolate_rule(k, g, out, x, **_areas(size)),),
+        compose=lambda k, x, *, size: _interpolate(k, x, **_areas(size)),
+        samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
+        reference=lambda np, x, output_size: _interpolate_reference(np, x, sizes_of("", x, output_size), mode="area"),
+    ),
+    Op(
+        "affine_grid",
+        "Where the elements of an output of `size` come from: (batch, 2, 3) to (batch, height, width, 2), or in 3-d.",
+        parameters=_affine_parameters,
+        accepts=REAL_FLOATING,
+        tangent=linear,
+        compose=_affine_grid,
+        samples=(
+            Sample(Array((2, 2, 3)), size=(2, 1, 2, 3)),
+            Sample(Array((1, 3, 4)), size=(1, 1, 2, 1, 2), align_corners=True),
+        ),
+        reference=_affine_reference,
+    ),
+    Op(
+        "grid_sample",
+        "Elements of (batch, channels, *spatial) at the places of a grid (batch, *output, 2 or 3), between -1 and 1, "
+        "whose last axis counts the last spatial axis first. `mode` is ``'bilinear'`` (of three axes too), "
+        "``'nearest'`` or, of two axes, ``'bicubic'``; `padding_mode`, what is outside, ``'zeros'``, ``'border'`` or "
+        "``'reflection'``. `align_corners`: -1 and 1 are the places of the first and last elements, rather than the "
+        "edges of the image.",
+        operands=2,
+        parameters=_grid_parameters,
+        accepts=REAL_FLOATING,
+        compose=_grid_sample,
+        samples=(
+            Sample(Array((1, 2, 2, 3)), Array((1, 2, 1, 2), -1.2, 1.2)),
+            Sample(Array((1, 1, 3, 2)), Array((1, 1, 2, 2), -1.2, 1.2), padding_mode="border", align_corners=True),
+        ),
+        reference=_grid_reference,
+    ),
+)

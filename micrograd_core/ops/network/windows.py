@@ -1,0 +1,426 @@
+"""Poolings whose windows `patches` cannot lay out: with places, beyond the input, of different lengths, by chance.
+
+Shapes are (batch, channels, *spatial), for any number of spatial axes. Where places are asked for, the first of equal
+elements has the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from micrograd_core.dtypes import int64
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.network.resampling import averages, sizes_of
+from micrograd_core.ops.record import FLOATING, INTEGER, REAL, SAME, Array, Op, Sample
+from micrograd_core.ops.shared import cut, in_float32, to_int64, zero_rule
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+REAL_FLOATING = REAL & FLOATING
+Rows = Sequence[Sequence[int]]  # for each window along an axis, which elements it sees
+
+
+class Pooled(NamedTuple):
+    """The greatest element of each window, and where it is among the flattened spatial axes."""
+
+    values: Any
+    indices: Any
+
+
+class Windows(NamedTuple):
+    """Where windows lie along the spatial axes."""
+
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    counts: Shape
+    beyond: Shape  # elements missing behind the padding for the last window, with `ceil_mode`
+
+    @classmethod
+    def of(
+        cls, name: str, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> Windows:
+        """Validated against an input."""
+        shape = tuple(x.shape[2:])
+        rank = len(shape)
+        if rank < 1:
+            raise ShapeError(f"{name}: the input has axes batch, channels and spatial ones; got shape {tuple(x.shape)}")
+        sizes = per_axis(name, "kernel_size", single(kernel_size), rank, 1)
+        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", single(stride), rank, 1)
+        around = per_axis(name, "padding", single(padding), rank, 0)
+        spread = per_axis(name, "dilation", single(dilation), rank, 1)
+        if any(2 * p > n for p, n in zip(around, sizes, strict=True)):
+            raise ShapeError(f"{name}: it takes padding at most half the kernel {sizes}; got {around}")
+        counts, beyond = [], []
+        for n, size, s, p, d in zip(shape, sizes, steps, around, spread, strict=True):
+            reach = d * (size - 1) + 1
+            count = (n + 2 * p - reach + (s - 1 if ceil_mode else 0)) // s + 1
+            if ceil_mode and (count - 1) * s >= n + p:  # a window starts in the input, or in the padding before it
+                count -= 1
+            if count < 1:
+                raise ShapeError(f"{name}: a kernel of {sizes} (dilation {spread}) does not fit into {shape}")
+            counts.append(count)
+            beyond.append(max((count - 1) * s + reach - n - 2 * p, 0))
+        return cls(sizes, steps, around, spread, tuple(counts), tuple(beyond))
+
+    def rows(self, shape: Shape) -> list[Rows]:
+        """What each window sees; in the place of padding it sees an element of its own again."""
+        found: list[Rows] = []
+        for n, size, s, p, d, count in zip(shape, *self[:5], strict=True):
+            inside = [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
+            found.append([[*row, *[row[-1]] * (size - len(row))] for row in inside])
+        return found
+
+
+def single(value: Any) -> Any:
+    """A list of one number as that number."""
+    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+
+
+# ── maxima and where they are ────────────────────────────────────────────────────────────────────────────────
+
+
+def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Any:
+    """Positions among the flattened spatial axes, (windows, elements of a window)."""
+    rank, total = len(tables), None
+    for axis, (table, n) in enumerate(zip(tables, shape, strict=True)):
+        along = [1] * (2 * rank)
+        along[axis], along[rank + axis] = len(table), len(table[0])
+        values = tuple(place for row in table for place in row)
+        at = k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along))
+        total = at if total is None else k.add(k.multiply(total, n), at)
+    assert total is not None
+    return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
+
+
+def _greatest(k: Table, x: Any, places: Any, counts: Shape) -> tuple[Any, Any]:
+    """The greatest element of each window; `places` may differ between examples and channels."""
+    lanes = tuple(x.shape[:2])
+    flat = k.reshape(x, shape=(*lanes, math.prod(x.shape[2:])))
+    windows, width = places.shape[-2:]
+    wide = k.broadcast_to(places, shape=(*lanes, windows, width))
+    seen = k.take_along_axis(flat, k.reshape(wide, shape=(*lanes, windows * width)), axis=2)
+    seen = k.reshape(seen, shape=(*lanes, windows, width))
+    best = k.argmax(seen, axis=3, keepdims=True)
+    found = (k.take_along_axis(each, best, axis=3) for each in (seen, wide))
+    values, indices = (k.reshape(each, shape=(*lanes, *counts)) for each in found)
+    return values, indices
+
+
+def _greatest_rule(k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
+    lanes, size = tuple(x.shape[:2]), math.prod(x.shape[2:])
+    zeros = k.full(shape=(*lanes, size), fill_value=0, dtype=x.dtype)
+    count = math.prod(out[1].shape[2:])
+    g, places = (k.reshape(each, shape=(*lanes, count)) for each in (g[0], out[1]))
+    return k.reshape(k.add_along_axis(zeros, places, g, axis=2), shape=x.shape)
+
+
+def _reference(np: Any, x: Any, tables: Any) -> Any:
+    """Window by window; `tables` may be a function of example and channel."""
+    found = []
+    for lane in np.ndindex(*x.shape[:2]):
+        rows = tables(lane) if callable(tables) else tables
+        numbers = np.arange(x[lane].size).reshape(x[lane].shape)
+        for place in np.ndindex(*map(len, rows)):
+            seen = np.ix_(*(row[i] for row, i in zip(rows, place, strict=True)))
+            best = np.argmax(x[lane][seen])
+            found.append((x[lane][seen].flat[best], numbers[seen].flat[best]))
+    shape = (*x.shape[:2], *map(len, rows))
+    return np.reshape([value for value, _ in found], shape), np.reshape([place for _, place in found], shape)
+
+
+def _observe(xp: Any, values: Any, indices: Any) -> Any:
+    return values + xp.astype(indices, values.dtype)
+
+
+def _max_parameters(
+    x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> dict[str, Any]:
+    found = Windows.of("max_pool_with_indices", x, kernel_size, stride, padding, dilation, ceil_mode)
+    return {
+        **dict(zip(("kernel_size", "stride", "padding", "dilation"), found[:4], strict=True)),
+        "ceil_mode": bool(ceil_mode),
+    }
+
+
+def _of(x: Any, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil_mode: bool) -> Windows:
+    return Windows.of("", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _max_pool(k: Table, x: Any, **windows: Any) -> tuple[Any, Any]:
+    found = _of(x, **windows)
+    return _greatest(k, x, _places(k, found.rows(x.shape[2:]), x.shape[2:]), found.counts)
+
+
+def _max_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
+    return _reference(np, x, _of(x, **_max_parameters(x, *args, **params)).rows(x.shape[2:]))
+
+
+def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
+    return {"size": sizes_of("adaptive_max_pool_with_indices", x, output_size)}
+
+
+def _even_rows(shape: Shape, size: Shape) -> list[Rows]:
+    return [[[place for place, _ in row] for row in averages(n, count)] for n, count in zip(shape, size, strict=True)]
+
+
+def _adaptive_max_pool(k: Table, x: Any, *, size: Shape) -> tuple[Any, Any]:
+    tables = []
+    for rows in _even_rows(x.shape[2:], size):
+        width = max(map(len, rows))
+        tables.append([[*row, *[row[-1]] * (width - len(row))] for row in rows])
+    return _greatest(k, x, _places(k, tables, x.shape[2:]), size)
+
+
+def _fractional_parameters(x: Any, samples: Any, /, kernel_size: Any, output_size: Any) -> dict[str, Any]:
+    name, shape = "fractional_max_pool_with_indices", tuple(x.shape)
+    kernel, counts = (
+        per_axis(name, what, single(each), len(shape) - 2, 1)
+        for what, each in (("kernel_size", kernel_size), ("output_size", output_size))
+    )
+    if any(count + size - 1 > n for n, size, count in zip(shape[2:], kernel, counts, strict=True)):
+        raise ShapeError(f"{name}: {counts} windows of {kernel} do not fit into shape {shape}")
+    if tuple(samples.shape) != (*shape[:2], len(kernel)):
+        raise ShapeError(f"{name}: samples of shape {tuple(samples.shape)} are not {(*shape[:2], len(kernel))}")
+    return {"kernel_size": kernel, "size": counts}
+
+
+def _drawn_for(axis: int, rank: int) -> int:
+    """Which of the numbers is for an axis: PyTorch draws the width's first."""
+    return axis if rank == 3 else rank - 1 - axis
+
+
+def _fractional_max_pool(k: Table, x: Any, samples: Any, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
+    rank, lanes, dtype, total = len(size), tuple(x.shape[:2]), k.dtype(samples), None
+    for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel_size, size, strict=True)):
+        chosen = _drawn_for(axis, rank)
+        at = cut(k, samples, 2, chosen, chosen + 1)
+        step = (n - width) / (count - 1) if count > 1 else 0.0
+        steps = k.astype(k.arange(count, dtype=int64), dtype=dtype)
+        starts = k.subtract(k.floor(k.multiply(k.add(steps, at), step)), k.floor(k.multiply(at, step)))
+        starts = k.astype(k.where(k.equal(steps, count - 1), n - width, starts), dtype=int64)
+        along, offsets = [1] * (2 * rank), [1] * (2 * rank)
+        along[axis], offsets[rank + axis] = count, width
+        at = k.add(
+            k.reshape(starts, shape=(*lanes, *along)), k.reshape(k.arange(width, dtype=int64), shape=tuple(offsets))
+        )
+        total = at if total is None else k.add(k.multiply(total, n), at)
+    assert total is not None
+    return _greatest(k, x, k.reshape(total, shape=(*lanes, math.prod(size), math.prod(kernel_size))), size)
+
+
+def _fractional_reference(np: Any, x: Any, samples: Any, kernel_size: Any, output_size: Any) -> Any:
+    rank = x.ndim - 2
+    kernel, size = (np.broadcast_to(each, (rank,)) for each in (kernel_size, output_size))
+
+    def rows(lane: Any) -> Any:
+        found = []
+        for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel, size, strict=True)):
+            u, step = samples[lane][_drawn_for(axis, rank)], (n - width) / (count - 1) if count > 1 else 0
+            starts = [int((i + u) * step) - int(u * step) for i in range(count - 1)] + [n - width]
+            found.append([range(start, start + width) for start in starts])
+        return found
+
+    return _reference(np, x, rows)
+
+
+def _unpool_parameters(x: Any, indices: Any, /, size: Any) -> dict[str, Any]:
+    shapes = tuple(x.shape), tuple(indices.shape)
+    if shapes[0] != shapes[1]:
+        raise ShapeError(f"max_unpool: indices of shape {shapes[1]} do not fit values of shape {shapes[0]}")
+    return {"size": per_axis("max_unpool", "size", size, len(shapes[0]) - 2, 1)}
+
+
+def _max_unpool(k: Table, x: Any, indices: Any, *, size: Shape) -> Any:
+    lanes, length = math.prod(x.shape[:2]), math.prod(size)
+    starts = k.reshape(k.multiply(k.arange(lanes, dtype=int64), length), shape=(lanes, 1))
+    places = k.add(k.reshape(k.astype(indices, dtype=int64), shape=(lanes, math.prod(x.shape[2:]))), starts)
+    empty = k.full(shape=(lanes * length,), fill_value=0, dtype=k.dtype(x))
+    flat, places = (k.reshape(each, shape=(math.prod(x.shape),)) for each in (x, places))
+    return k.reshape(k.index_set(empty, places, flat, axis=0), shape=(*x.shape[:2], *size))
+
+
+def _unpool_reference(np: Any, x: Any, indices: Any, size: Any) -> Any:
+    out = np.zeros((*x.shape[:2], np.prod(size)), x.dtype)
+    for place in np.ndindex(*x.shape):
+        out[(*place[:2], indices[place])] = x[place]
+    return out.reshape(*x.shape[:2], *size)
+
+
+# ── means and norms ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _mean_parameters(
+    x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    found = Windows.of("padded_avg_pool", x, kernel_size, stride, padding, 1, ceil_mode)
+    return {
+        **dict(zip(("kernel_size", "stride", "padding"), found[:3], strict=True)), "ceil_mode": bool(ceil_mode),
+        "count_include_pad": bool(count_include_pad), "divisor_override": divisor_override,
+    }  # fmt: skip
+
+
+def _seen(found: Windows, shape: Shape, count_include_pad: bool) -> list[list[int]]:
+    """How many elements each window counts, along each axis."""
+    counted = []
+    for n, size, s, p, count in zip(shape, found.kernel, found.stride, found.padding, found.counts, strict=True):
+        start, stop = (-p, n + p) if count_include_pad else (0, n)
+        counted.append([min(i * s - p + size, stop) - max(i * s - p, start) for i in range(count)])
+    return counted
+
+
+@in_float32
+def _padded_avg_pool(
+    k: Table, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, ceil_mode: bool, count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:  # fmt: skip
+    rank = len(kernel_size)
+    found = _of(x, kernel_size, stride, padding, (1,) * rank, ceil_mode)
+    shape, around = tuple(x.shape[2:]), padding
+    if any(found.beyond):
+        widths = [(p, p + more) for p, more in zip(padding, found.beyond, strict=True)]
+        x = k.pad(x, pad_width=((0, 0), (0, 0), *widths), mode="constant", constant_values=0)
+        around = (0,) * rank
+    patches = k.patches(x, kernel_size=kernel_size, stride=stride, padding=around, dilation=(1,) * rank, fill=0.0)
+    total = k.sum(patches, axis=tuple(range(2, 2 + rank)), keepdims=False)
+    for axis, count in enumerate(found.counts, 2):  # the padding for the last window may have room for one more
+        total = total if total.shape[axis] == count else cut(k, total, axis, 0, count)
+    if divisor_override is not None:
+        return k.multiply(total, 1 / divisor_override)
+    dtype = k.dtype(x)
+    for axis, counted in enumerate(_seen(found, shape, count_include_pad)):
+        along = tuple(len(counted) if each == axis else 1 for each in range(rank))
+        number = k.astype(k.integers(values=tuple(counted), dtype=int64), dtype=dtype)
+        total = k.divide(total, k.reshape(number, shape=along))
+    return total
+
+
+def _mean_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
+    given = _mean_parameters(x, *args, **params)
+    rank = x.ndim - 2
+    found = Windows.of("", x, given["kernel_size"], given["stride"], given["padding"], 1, given["ceil_mode"])
+    counted = _seen(found, x.shape[2:], given["count_include_pad"])
+    out = np.zeros((*x.shape[:2], *found.counts))
+    for place in np.ndindex(*found.counts):
+        starts = [i * s - p for i, s, p in zip(place, found.stride, found.padding, strict=True)]
+        kept = tuple(slice(max(a, 0), max(a + n, 0)) for a, n in zip(starts, found.kernel, strict=True))
+        number = given["divisor_override"] or np.prod([row[i] for row, i in zip(counted, place, strict=True)])
+        out[(..., *place)] = x[(..., *kept)].sum(axis=tuple(range(2, 2 + rank))) / number
+    return out
+
+
+def _norm_parameters(
+    x: Any, /, norm_type: float, kernel_size: Any, *, stride: Any = None, ceil_mode: bool = False
+) -> dict[str, Any]:
+    found = Windows.of("lp_pool", x, kernel_size, stride, 0, 1, ceil_mode)
+    return {
+        "norm_type": float(norm_type),
+        "kernel_size": found.kernel,
+        "stride": found.stride,
+        "ceil_mode": bool(ceil_mode),
+    }
+
+
+def _lp_pool(k: Table, x: Any, *, norm_type: float, kernel_size: Shape, stride: Shape, ceil_mode: bool) -> Any:
+    powers = k.pow(x, norm_type)
+    means = k.padded_avg_pool(
+        powers, kernel_size=kernel_size, stride=stride, padding=(0,) * len(kernel_size), ceil_mode=ceil_mode,
+        count_include_pad=True, divisor_override=None,
+    )  # fmt: skip
+    sums = k.multiply(k.multiply(k.sign(means), k.relu(k.abs(means))), math.prod(kernel_size))
+    return k.pow(sums, 1 / norm_type)
+
+
+def _norm_reference(np: Any, x: Any, norm_type: float, kernel_size: Any, **params: Any) -> Any:
+    rank = x.ndim - 2
+    means = _mean_reference(np, x**norm_type, kernel_size, **params)
+    return (means * np.prod(np.broadcast_to(kernel_size, (rank,)))) ** (1 / norm_type)
+
+
+_LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
+_PARTS = {"parts": Pooled, "result": (SAME, to_int64), "accepts": REAL_FLOATING, "observe": _observe}
+
+OPS = (
+    Op(
+        "max_pool_with_indices",
+        "The greatest element in each window, and where it is among the flattened spatial axes. With `ceil_mode` also "
+        "of windows that reach beyond the padding.",
+        **_PARTS,
+        parameters=_max_parameters,
+        shape=lambda x, **windows: ((*x.shape[:2], *_of(x, **windows).counts),) * 2,
+        gradient=(_greatest_rule,),
+        compose=_max_pool,
+        samples=(Sample(_LINE, kernel_size=2, ceil_mode=True), Sample(_IMAGE, kernel_size=3, stride=2, padding=1)),
+        reference=_max_reference,
+    ),
+    Op(
+        "adaptive_max_pool_with_indices",
+        "The greatest elements of `output_size` windows that cover the spatial axes evenly, and where they are.",
+        **_PARTS,
+        parameters=_adaptive_parameters,
+        shape=lambda x, *, size: ((*x.shape[:2], *size),) * 2,
+        gradient=(_greatest_rule,),
+        compose=_adaptive_max_pool,
+        samples=(Sample(_LINE, output_size=3), Sample(_IMAGE, output_size=(2, None))),
+        reference=lambda np, x, output_size: _reference(np, x, _even_rows(x.shape[2:], sizes_of("", x, output_size))),
+    ),
+    Op(
+        "fractional_max_pool_with_indices",
+        "The greatest elements of windows whose distances vary between two whole numbers, as ``x2`` (batch, channels, "
+        "spatial axes), between 0 and 1, has it (Graham 2014), and where they are.",
+        **_PARTS,
+        operands=2,
+        parameters=_fractional_parameters,
+        shape=lambda x, samples, *, kernel_size, size: ((*x.shape[:2], *size),) * 2,
+        gradient=(_greatest_rule, lambda k, g, out, x, samples, **_: zero_rule(k, g, out, samples)),
+        compose=_fractional_max_pool,
+        samples=(Sample(Array((1, 1, 5, 4)), Array((1, 1, 2), 0.0, 1.0), kernel_size=2, output_size=(3, 2)),),
+        reference=_fractional_reference,
+    ),
+    Op(
+        "max_unpool",
+        "Zeros of spatial shape `size` with the elements of ``x1`` where ``x2`` says: the other way round than "
+        "`max_pool_with_indices`.",
+        operands=2,
+        separate=(1,),
+        accepts=(REAL_FLOATING, INTEGER),
+        parameters=_unpool_parameters,
+        compose=_max_unpool,
+        samples=(Sample(Array((1, 2, 1)), Array((1, 2, 1), 0, 3, "int64"), size=(3,)),),
+        reference=_unpool_reference,
+    ),
+    Op(
+        "padded_avg_pool",
+        "Mean of each window of (batch, channels, *spatial). With `ceil_mode` also of windows that reach beyond the "
+        "padding; without `count_include_pad` the zeros of the padding do not count; `divisor_override` is what sums "
+        "are divided by.",
+        parameters=_mean_parameters,
+        accepts=REAL_FLOATING,
+        compose=_padded_avg_pool,
+        samples=(
+            Sample(_LINE, kernel_size=2, ceil_mode=True),
+            Sample(_IMAGE, kernel_size=3, stride=2, padding=1, count_include_pad=False),
+            Sample(_LINE, kernel_size=2, stride=1, divisor_override=3),
+        ),
+        reference=_mean_reference,
+    ),
+    Op(
+        "lp_pool",
+        "The p-norm of each window of (batch, channels, *spatial), `p` being `norm_type`.",
+        parameters=_norm_parameters,
+        accepts=REAL_FLOATING,
+        compose=_lp_pool,
+        samples=(
+            Sample(Array((1, 2, 5), 0.5), norm_type=3.0, kernel_size=2),
+            Sample(Array((1, 1, 3, 2), 0.5), norm_type=1.5, kernel_size=2, stride=1),
+        ),
+        reference=_norm_reference,
+    ),
+)

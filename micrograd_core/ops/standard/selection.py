@@ -1,0 +1,291 @@
+"""Selection and updates position by position, as PyTorch has them, and what is at a place in the order."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from micrograd_core.dtypes import int64, integer_range
+from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.layout import Shape, reduced_shape, resolve_axis
+from micrograd_core.ops.batching import composed
+from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Op, Sample
+from micrograd_core.ops.shared import cut, is_scalar, to_int64
+from micrograd_core.ops.standard.indexing import as_tensor
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+# ── position by position ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fitting(name: str, x: Any, index: Any, axis: int) -> int:
+    """The axis, along which alone the index may be longer than `x`."""
+    shape, places = tuple(x.shape), tuple(index.shape)
+    at = resolve_axis(name, axis, len(shape))
+    if len(places) != len(shape) or any(n > m for i, (n, m) in enumerate(zip(places, shape, strict=True)) if i != at):
+        raise ShapeError(
+            f"{name}: an index of shape {places} does not fit shape {shape}: it has as many axes, and none is longer "
+            f"but axis {at}"
+        )
+    return at
+
+
+def _gather_parameters(x: Any, index: Any, /, axis: int) -> dict[str, Any]:
+    return {"axis": _fitting("gather", x, index, axis)}
+
+
+def _gather(k: Table, x: Any, index: Any, *, axis: int) -> Any:
+    for each, n in enumerate(index.shape):
+        x = x if each == axis or n == x.shape[each] else cut(k, x, each, 0, n)
+    return k.take_along_axis(x, index, axis=axis)
+
+
+def _gather_reference(np: Any, x: Any, index: Any, axis: int) -> Any:
+    kept = tuple(slice(None) if i == axis % x.ndim else slice(n) for i, n in enumerate(index.shape))
+    return np.take_along_axis(x[kept], index, axis)
+
+
+UPDATES: Final = {"sum": "index_add", "prod": "index_multiply", "amax": "index_max", "amin": "index_min"}
+"""What `scatter_reduce` calls its reductions, and the updates that do them."""
+WORDS: Final = (*UPDATES, "mean", "replace")
+
+
+def _scatter_parameters(
+    x: Any, index: Any, src: Any, /, axis: int, reduce: str = "replace", *, include_self: bool = True
+) -> dict[str, Any]:
+    if reduce not in WORDS:
+        raise ValueError(f"scatter_reduce: reduce is {one_of(map(repr, WORDS))}; got {reduce!r}")
+    at = _fitting("scatter_reduce", x, index, axis)
+    given = tuple(getattr(src, "shape", index.shape))
+    if len(given) != len(index.shape) or any(n > m for n, m in zip(index.shape, given, strict=True)):
+        raise ShapeError(f"scatter_reduce: src of shape {given} has fewer elements than index {tuple(index.shape)}")
+    return {"axis": at, "reduce": reduce, "include_self": bool(include_self)}
+
+
+def _linear(k: Table, shape: Shape, index: Any, axis: int) -> Any:
+    """Positions in the flattened tensor of what an index names along an axis, place by place."""
+    total: Any = None
+    for each, n in enumerate(shape):
+        if each == axis:
+            at = k.astype(k.where(k.less(index, 0), k.add(index, n), index), dtype=int64)
+        else:
+            count = index.shape[each]
+            along = tuple(count if i == each else 1 for i in range(len(shape)))
+            at = k.reshape(k.arange(count, dtype=int64), shape=along)
+        total = at if total is None else k.add(k.multiply(total, n), at)
+    return k.reshape(total, shape=(math.prod(index.shape),))
+
+
+def _neutral(reduce: str, dtype: Any) -> Any:
+    """What changes nothing in a reduction."""
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if dtype.is_floating:
+        return -math.inf if reduce == "amax" else math.inf
+    return integer_range(dtype)[reduce == "amin"]
+
+
+def _scatter_reduce(k: Table, x: Any, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Any:
+    dtype, size = k.dtype(x), math.prod(index.shape)
+    values: Any = src
+    if not is_scalar(src):
+        for each, n in enumerate(index.shape):
+            values = values if n == values.shape[each] else cut(k, values, each, 0, n)
+        values = k.reshape(values, shape=(size,))
+    values = as_tensor(k, values, x, (size,))
+    flat, places = k.reshape(x, shape=(math.prod(x.shape),)), _linear(k, x.shape, index, axis)
+    if reduce == "replace":
+        return k.reshape(k.index_set(flat, places, values, axis=0), shape=x.shape)
+    if not include_self:
+        least = k.full(shape=(size,), fill_value=_neutral(reduce, dtype), dtype=x.dtype)
+        flat = k.index_set(flat, places, least, axis=0)
+    if reduce != "mean":
+        return k.reshape(getattr(k, UPDATES[reduce])(flat, places, values, axis=0), shape=x.shape)
+    total = k.index_add(flat, places, values, axis=0)
+    count = k.full(shape=flat.shape, fill_value=int(include_self), dtype=x.dtype)
+    one = k.full(shape=(size,), fill_value=1, dtype=x.dtype)
+    count = k.index_add(count, places, one, axis=0)
+    count = k.where(k.equal(count, 0), 1, count)
+    mean = k.divide(total, count) if dtype.is_floating else k.floor_divide(total, count)
+    return k.reshape(mean, shape=x.shape)
+
+
+def _scatter_reference(
+    np: Any, x: Any, index: Any, src: Any, axis: int, reduce: str = "replace", include_self: bool = True
+) -> Any:
+    out, seen = np.array(x), np.full(x.shape, int(include_self))
+    for place in np.ndindex(*index.shape):
+        at = tuple(int(index[place]) % x.shape[axis] if i == axis % x.ndim else n for i, n in enumerate(place))
+        value = src if np.ndim(src) == 0 else src[place]
+        old, first = out[at], seen[at] == 0 or reduce == "replace"
+        combined = {"sum": old + value, "mean": old + value, "prod": old * value, "amax": max(old, value)}
+        out[at] = value if first else combined.get(reduce, min(old, value))
+        seen[at] += 1
+    return out / np.maximum(seen, 1) if reduce == "mean" else out
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Ordered(NamedTuple):
+    """The elements at a place in the order, and where they are."""
+
+    values: Any
+    indices: Any
+
+
+def _kth_parameters(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -> dict[str, Any]:
+    at = resolve_axis("kthvalue", axis, len(x.shape))
+    if not 1 <= k <= x.shape[at]:
+        raise ShapeError(f"kthvalue: k is 1 to {x.shape[at]}, the length of axis {axis} of {tuple(x.shape)}; got {k}")
+    return {"rank": int(k), "axis": at, "keepdims": bool(keepdims)}
+
+
+def _kth(k: Table, x: Any, *, rank: int, axis: int, keepdims: bool) -> Any:
+    place = cut(k, k.argsort(x, axis=axis, descending=False, stable=True), axis, rank - 1, rank)
+    found = k.take_along_axis(x, place, axis=axis), place
+    shape = reduced_shape(x.shape, (axis,), keepdims)
+    return tuple(k.copy(k.reshape(each, shape=shape)) for each in found)
+
+
+def _kth_rule(k: Table, g: Any, out: Any, x: Any, *, rank: int, axis: int, keepdims: bool) -> Any:
+    zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+    g, place = (k.reshape(each, shape=reduced_shape(x.shape, (axis,), True)) for each in (g[0], out[1]))
+    return k.add_along_axis(zeros, place, g, axis=axis)
+
+
+def _kth_reference(np: Any, x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
+    places = np.argsort(x, axis=axis, kind="stable").take([k - 1], axis=axis)
+    found = np.take_along_axis(x, places, axis=axis), places
+    return found if keepdims else tuple(np.squeeze(each, axis=axis) for each in found)
+
+
+METHODS: Final = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _lane(name: str, x: Any, axis: int | None) -> int | None:
+    at = None if axis is None or not x.shape else resolve_axis(name, axis, len(x.shape))
+    if 0 in x.shape and (at is None or not x.shape[at]):
+        raise ShapeError(f"{name}: no result exists for zero elements (shape {tuple(x.shape)}, axis {axis})")
+    return at
+
+
+def _quantile_parameters(
+    x: Any, /, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear",
+    *, interpolation: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Shares in a tensor are read."""
+    word = interpolation or method
+    if word not in METHODS:
+        raise ValueError(f"quantile: method is {one_of(map(repr, METHODS))}; got {word!r}")
+    given = q.tolist() if hasattr(q, "tolist") else q
+    shares = tuple(map(float, given)) if isinstance(given, (list, tuple)) else float(given)
+    if any(not 0 <= share <= 1 for share in (shares if isinstance(shares, tuple) else (shares,))):
+        raise ValueError(f"quantile: q is between 0 and 1; got {given}")
+    return {"q": shares, "axis": _lane("quantile", x, axis), "keepdims": bool(keepdims), "method": word}
+
+
+def _median_parameters(x: Any, /, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
+    return {"axis": _lane("median", x, axis), "keepdims": bool(keepdims)}
+
+
+def _quantile(k: Table, x: Any, *, q: Any, axis: int | None, keepdims: bool, method: str) -> Any:
+    shape = reduced_shape(x.shape, None if axis is None else (axis,), keepdims)
+    if axis is None:
+        x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
+    length = x.shape[axis]
+    ordered = k.sort(x, axis=axis, descending=False, stable=True)
+    spoilt = k.any(k.isnan(x), axis=(axis,), keepdims=True)
+
+    def at(share: float) -> Any:
+        place = share * (length - 1)
+        low, high = math.floor(place), math.ceil(place)
+        between = 0.5 if method == "midpoint" else place - low
+        if method == "nearest":
+            low = high = round(place)
+        low, high = (low if method != "higher" else high), (high if method != "lower" else low)
+        out = first = cut(k, ordered, axis, low, low + 1)
+        if low != high:
+            last = cut(k, ordered, axis, high, high + 1)
+            out = k.add(first, k.multiply(k.subtract(last, first), between))
+        return k.reshape(k.where(spoilt, math.nan, out), shape=shape)
+
+    return k.stack(*map(at, q), axis=0) if isinstance(q, tuple) else at(q)
+
+
+def _median(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    return k.quantile(x, q=0.5, axis=axis, keepdims=keepdims, method="linear")
+
+
+_PLACES = Array((2, 3), -4, 4, "int64")
+
+OPS = (
+    Op(
+        "gather",
+        "Along `axis`, the elements that ``x2`` names, place by place: ``out[i][j] = x1[x2[i][j]][j]`` for axis 0. See "
+        "`take_along_axis` for an index that broadcasts.",
+        operands=2,
+        parameters=_gather_parameters,
+        accepts=(ANY, INTEGER),
+        separate=(1,),
+        compose=_gather,
+        samples=(Sample(Array((3, 4)), _PLACES, axis=1), Sample(Array((4, 2)), Array((5, 1), -4, 4, "int64"), axis=0)),
+        reference=_gather_reference,
+    ),
+    Op(
+        "scatter_reduce",
+        "A copy of ``x1`` in which the elements that ``x2`` names along `axis` are reduced with those of ``x3``: "
+        "``'sum'``, ``'prod'``, ``'amax'``, ``'amin'`` or ``'mean'``; ``'replace'`` has the last one stand. "
+        "`include_self`: whether what stands there takes part.",
+        operands=3,
+        parameters=_scatter_parameters,
+        accepts=(NUMERIC, INTEGER, NUMERIC),
+        separate=(1,),
+        compose=_scatter_reduce,
+        samples=(
+            Sample(Array((3, 4)), _PLACES, Array((3, 3)), axis=1, reduce="sum", include_self=False),
+            Sample(Array((3, 4)), _PLACES, Array((2, 3)), axis=1, reduce="mean"),
+            Sample(Array((3, 4), 0, 9, "int64"), _PLACES, Array((2, 3), 0, 9, "int64"), axis=1, reduce="amax"),
+            Sample(Array((4, 2)), Array((3, 1), -4, 4, "int64"), 1.5, axis=0),
+        ),
+        reference=_scatter_reference,
+    ),
+    Op(
+        "kthvalue",
+        "The `k`-th smallest element along `axis`, counted from 1, and where it is.",
+        parameters=_kth_parameters,
+        accepts=REAL,
+        parts=Ordered,
+        result=(SAME, to_int64),
+        shape=lambda x, *, axis, keepdims, **_: (reduced_shape(x.shape, (axis,), keepdims),) * 2,
+        gradient=(_kth_rule,),
+        compose=_kth,
+        samples=(Sample(Array((2, 4)), k=2), Sample(Array((3, 2)), k=3, axis=0, keepdims=True)),
+        observe=lambda xp, values, indices: values + xp.astype(indices, values.dtype),
+        reference=_kth_reference,
+    ),
+    Op(
+        "quantile",
+        "The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand "
+        "along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, "
+        "``'nearest'`` or ``'midpoint'``. NaN if any element is.",
+        parameters=_quantile_parameters,
+        accepts=REAL & FLOATING,
+        batching=composed,
+        compose=_quantile,
+        samples=(
+            Sample(Array((2, 4)), q=0.3, axis=1),
+            Sample(Array((2, 3)), q=(0.1, 0.9), keepdims=True, method="higher"),
+        ),
+    ),
+    Op(
+        "median",
+        "The middle element along `axis`, or of all; of an even number the mean of the two in the middle.",
+        parameters=_median_parameters,
+        accepts=REAL & FLOATING,
+        kind="reduction",
+        compose=_median,
+        samples=(Sample(Array((2, 3))), Sample(Array((2, 4)), axis=1, keepdims=True)),
+    ),
+)
