@@ -22,6 +22,7 @@ from micrograd_core.ops.network import (  # fmt: skip
     normalization,
     patches,
     pooling,
+    recurrent,
 )
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
 from micrograd_core.ops.standard import (  # fmt: skip
@@ -41,7 +42,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification, creation, special,
+    dropout, attention, recurrent, losses, classification, creation, special,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
