@@ -185,10 +185,9 @@ def gru(x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reverse: bool) 
     n = wide // 3
     states, gates = np.empty((steps, batch, n), x.dtype), np.empty((steps, batch, 4 * n), x.dtype)
     turned, beyond, recurrent = weight.T, _masks(lengths, steps), np.empty((batch, wide), x.dtype)
-    plain = not np.ndim(bias) and bias == 0
     for t in order(steps, reverse):
         np.matmul(h, turned, out=recurrent)
-        if not plain:
+        if np.ndim(bias):
             recurrent += bias
         a, given = gates[t], x[t]
         both, new, inner = a[:, : 2 * n], a[:, 2 * n : 3 * n], a[:, 3 * n :]

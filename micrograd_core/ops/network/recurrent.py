@@ -147,6 +147,9 @@ def order(steps: int, reverse: bool) -> list[int]:
 
 
 def _at(k: Table, x: Any, step: int) -> Any:
+    """A step of an array; of a number, which stands for one, the number, and ``None`` for 0."""
+    if is_scalar(x):
+        return x or None
     return k.getitem(x, key=(step, *(slice(0, n, 1) for n in x.shape[1:])))
 
 
@@ -157,6 +160,8 @@ def _block(k: Table, x: Any, start: int, stop: int, count: int) -> Any:
 
 
 def _blocks(k: Table, x: Any, count: int) -> list[Any]:
+    if x is None or is_scalar(x):
+        return [x] * count
     return [_block(k, x, i, i + 1, count) for i in range(count)]
 
 
@@ -212,11 +217,8 @@ def _scan_back(
     carried = tuple(k.full(shape=shape, fill_value=0, dtype=gates.dtype) for _ in cotangents)
     found: list[Any] = [None] * steps
     for step in order(steps, not reverse):
-        given = tuple(
-            total(k, (None if is_scalar(g) else _at(k, g, step), t)) for g, t in zip(cotangents, carried, strict=True)
-        )
-        beside = 0.0 if is_scalar(g_gates) else _at(k, g_gates, step)
-        contributed, before = cell(step, _at(k, gates, step), beside, given)
+        given = tuple(total(k, (_at(k, g, step), t)) for g, t in zip(cotangents, carried, strict=True))
+        contributed, before = cell(step, _at(k, gates, step), _at(k, g_gates, step), given)
         valid = _valid(k, lengths, step)
         contributed = tuple(_chosen(k, valid, each, 0) for each in contributed)
         before = (total(k, (before[0], k.matmul(contributed[-1], weight))), *before[1:])
@@ -269,7 +271,7 @@ def _rnn_gradient(
     k: Table, g: Any, g_gates: Any, gates: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearity: str
 ) -> Any:
     def cell(step: int, y: Any, beside: Any, given: Any) -> Any:
-        g = given[0] if is_scalar(beside) else k.add(given[0], beside)
+        g = total(k, (given[0], beside))
         if nonlinearity == "tanh":
             return (_through_tanh(k, g, y),), (None,)
         return (k.where(k.less(0, y), g, 0),), (None,)
@@ -309,8 +311,7 @@ def _lstm_gradient(
         y = k.tanh(_at(k, cells, step))
         dc = k.add(given[1], _through_tanh(k, k.multiply(given[0], o), y))
         by_gate = [k.multiply(dc, g), k.multiply(dc, _at(k, earlier, step)), k.multiply(dc, i), k.multiply(given[0], y)]
-        if not is_scalar(beside):
-            by_gate = [k.add(x, y) for x, y in zip(by_gate, _blocks(k, beside, 4), strict=True)]
+        by_gate = [total(k, each) for each in zip(by_gate, _blocks(k, beside, 4), strict=True)]
         slopes = (_scaled_by_slope, _scaled_by_slope, _through_tanh, _scaled_by_slope)
         through = [slope(k, x, y) for slope, x, y in zip(slopes, by_gate, (i, f, g, o), strict=True)]
         return (k.concat(*through, axis=1),), (None, k.multiply(dc, f))
@@ -349,7 +350,7 @@ def _gru_gradient(
         (g,) = given
         r, z, n, inner = _blocks(k, gates, 4)
         dz, dn = k.multiply(g, k.subtract(_at(k, earlier, step), n)), k.multiply(g, k.subtract(1, z))
-        others = (None,) * 4 if is_scalar(beside) else _blocks(k, beside, 4)
+        others = _blocks(k, beside, 4)
         dn = _through_tanh(k, total(k, (dn, others[2])), n)
         dr = _scaled_by_slope(k, total(k, (k.multiply(dn, inner), others[0])), r)
         dz = _scaled_by_slope(k, total(k, (dz, others[1])), z)
