@@ -118,10 +118,24 @@ def _gru_parameters(
     return {"reverse": bool(reverse)}
 
 
+def _check_gradient(op: str, rows: int, weight: Any, gates: Any, *others: Any) -> None:
+    """A weight (rows * features, features), gates (time, batch, blocks * features), and their cotangent; others too."""
+    features = weight.shape[-1] if weight.shape else 0
+    whole = (*gates.shape[:2], features)
+    fits = weight.shape == (rows * features, features) and len(gates.shape) == 3 and bool(gates.shape[0])
+    fits &= gates.shape[2:] == ((4 if rows > 1 else 1) * features,)
+    fits &= is_scalar(others[0]) or others[0].shape == gates.shape
+    fits &= all(is_scalar(x) or x.shape in (whole, whole[1:]) for x in others[1:])
+    if not fits:
+        shapes = ", ".join(str(getattr(x, "shape", x)) for x in (weight, gates, *others))
+        raise ShapeError(f"{op}: the shapes {shapes} are not those of one call of the operation it is the gradient of")
+
+
 def _rnn_gradient_parameters(
     g: Any, g_gates: Any, gates: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False,
     nonlinearity: str = "tanh",
 ) -> dict[str, Any]:  # fmt: skip
+    _check_gradient("rnn_gradient", 1, weight, gates, g_gates, g)
     return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
 
 
@@ -129,12 +143,14 @@ def _lstm_gradient_parameters(
     g: Any, g_cells: Any, g_gates: Any, cells: Any, gates: Any, c: Any, weight: Any, /, lengths: Any = ALL, *,
     reverse: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
+    _check_gradient("lstm_gradient", 4, weight, gates, g_gates, g, g_cells, cells, c)
     return {"reverse": bool(reverse)}
 
 
 def _gru_gradient_parameters(
     g: Any, g_gates: Any, states: Any, gates: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
 ) -> dict[str, Any]:
+    _check_gradient("gru_gradient", 3, weight, gates, g_gates, g, states, h)
     return {"reverse": bool(reverse)}
 
 
