@@ -395,9 +395,7 @@ class Dropout(Module):
         Where masks come from; by default the default generator, which `micrograd_core.random.manual_seed` restarts.
     """
 
-    def __init__(
-        self, p: float = 0.5, inplace: bool = False, *, generator: random.Generator | None = None
-    ) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False, *, generator: random.Generator | None = None) -> None:
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
         if generator is not None:
@@ -573,12 +571,15 @@ class _RunningNorm(Module):
             )
         kept = self.running_mean.dtype
         x = x.astype(kept) if x.dtype.bits < kept.bits else x  # the variance of half types may be more than they hold
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked = self.num_batches_tracked + 1
-        rate = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        rate = self._rate()
         for name, new in zip(("running_mean", "running_var"), self._statistics(x), strict=True):
             old = getattr(self, name)
             setattr(self, name, old * (1 - rate) + new.astype(old.dtype) * rate)
+
+    def _rate(self) -> float:
+        """How much the newest batch counts."""
+        assert self.momentum is not None
+        return self.momentum
 
     def _count(self, x: Tensor) -> int:
         """How many numbers make up one mean."""
@@ -646,6 +647,11 @@ class BatchNorm(_RunningNorm):
         return FUNCTIONS["batch_norm"](
             x, self.running_mean, self.running_var, self.weight, self.bias, training=training, eps=self.eps
         )
+
+    def _rate(self) -> float:
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked = self.num_batches_tracked + 1
+        return 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum  # type: ignore[no-any-return]
 
     def _count(self, x: Tensor) -> int:
         return x.size // max(x.shape[1], 1)

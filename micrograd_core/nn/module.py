@@ -171,8 +171,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
 
-        Of a tensor that has several names, one is enough; of several, the last counts. Names from before the layers of
-        a `Sequential` were numbered, such as ``layers.0.weight`` for ``0.weight``, are understood, and others of before.
+        Of a tensor that has several names, one is enough; of several, the last counts. Names of before are understood:
+        ``layers.0.weight`` for the ``0.weight`` of a `Sequential`, and ``arguments.weight`` for that of a loss.
 
         Parameters
         ----------
