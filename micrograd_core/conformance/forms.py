@@ -9,6 +9,7 @@ import numpy as np
 
 from micrograd_core.dtypes import DTYPES, integer_range
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.network import recurrent
 
 HOST: Final = {"bfloat16": "float32"}
 """NumPy has no bfloat16: the judge keeps its numbers in the next wider dtype."""
@@ -105,6 +106,7 @@ ADDITIONS: Final = (
     "cross_entropy_gradient embedding_gradient batch_norm"
 )
 ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
+SEQUENCES: Final = [op.name for op in recurrent.OPS]
 
 OPEN: Final[dict[str, frozenset[str]]] = {
     "rough": frozenset(
@@ -116,7 +118,7 @@ OPEN: Final[dict[str, frozenset[str]]] = {
     "zeros": frozenset(ALGORITHMS),
     "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
     "small": frozenset(
-        ["silu", "silu_gradient", "standardize_gradient", "layer_norm", "rms_norm_gradient", *ALGORITHMS]
+        ["silu", "silu_gradient", "standardize_gradient", "layer_norm", "rms_norm_gradient", *ALGORITHMS, *SEQUENCES]
     ),
     "huge": frozenset(
         (
@@ -125,12 +127,13 @@ OPEN: Final[dict[str, frozenset[str]]] = {
         ).split()
         + [name for name in TABLE if name.startswith("conv")]
         + ALGORITHMS
+        + SEQUENCES
     ),
     "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
     TWICE: frozenset({"cross_entropy_gradient"}),
     "tiled": frozenset(ALGORITHMS),
     "long": frozenset({"prod", "cumulative_prod", "qr", "svd"}),
-    "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS),
+    "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS + SEQUENCES),
 }
 """What no definition settles, by form, and of all forms the sign of a zero.
 

@@ -67,6 +67,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
 def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
     """`apply` for an operation with several results: its named tuple of tensors."""
     kind, kernels, _, operands = prepare(op, operands)
+    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and _any_records(kind, operands):
+        return op.parts(*op.compose(Recorded.of(kind, kernels), *operands, **params))
     handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))

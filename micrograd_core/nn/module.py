@@ -17,6 +17,7 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.shared import respelled
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -170,8 +171,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
 
-        Of a tensor that has several names, one is enough; of several, the last counts. Names from before the layers of
-        a `Sequential` were numbered, such as ``layers.0.weight`` for ``0.weight``, are understood.
+        Of a tensor that has several names, one is enough; of several, the last counts. Names of before are understood:
+        ``layers.0.weight`` for the ``0.weight`` of a `Sequential`, and ``arguments.weight`` for that of a loss.
 
         Parameters
         ----------
@@ -222,13 +223,15 @@ class Module:
     def _former_names(self, names: Iterable[str]) -> dict[str, str]:
         """Names of now by those that they were when the layers of a `Sequential` were named by its list."""
         sequences = {name for name, value in self._walk(every_name=True) if isinstance(value, Sequential)}
+        calls = {name for name, value in self._walk(every_name=True) if isinstance(value, Call)}
         former = {}
         for name in names:
             parts = name.split(".")
+            held = [] if ".".join(parts[:-1]) not in calls else ["arguments"]
             numbered = [i for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in sequences]
             for i in reversed(numbered):
                 parts.insert(i, "layers")
-            former[".".join(parts)] = name
+            former[".".join([*parts[:-1], *held, parts[-1]])] = name
         return former
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Self:
@@ -417,7 +420,10 @@ class Sequential(Module):
 
 
 class Identity(Module):
-    """What comes in."""
+    """What comes in; any arguments are taken, and none is looked at."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is kept."""
 
     if TYPE_CHECKING:
 
@@ -430,10 +436,16 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """The axes from `start` to `end`, both included, as one; by default all but that of the batch."""
+    """The axes from `start` to `end`, both included, as one; by default all but that of the batch.
 
-    def __init__(self, start: int = 1, end: int = -1) -> None:
-        self.start, self.end = start, end
+    Also by PyTorch's names, `start_dim` and `end_dim`.
+    """
+
+    def __init__(
+        self, start: int = 1, end: int = -1, *, start_dim: int | None = None, end_dim: int | None = None
+    ) -> None:
+        self.start = start if start_dim is None else start_dim
+        self.end = end if end_dim is None else end_dim
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, ...) to (batch, elements)."""
@@ -443,13 +455,38 @@ class Flatten(Module):
         return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
-def _arguments(operation: str) -> Signature:
-    """What a `Call` takes: the optional operands and the parameters of its operation, in this order."""
+class Unflatten(Module):
+    """One axis as several, of the given lengths; one of them may be -1, for what is left."""
+
+    def __init__(self, dim: int, unflattened_size: Iterable[int]) -> None:
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape with that axis."""
+        axis = resolve_axis("Unflatten", self.dim, x.ndim)
+        return x.reshape((*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
+
+    def facts(self) -> str:
+        """The axis, and its lengths."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+NOT_KEPT = frozenset({"training", "out", "dtype"})
+"""Arguments of functions that their modules do not have."""
+
+
+def _arguments(kind: type[Call]) -> Signature:
+    """What a `Call` takes: what the operation or function takes beside its operands, in this order or its own."""
     from inspect import Signature, signature
 
-    op = TABLE[operation]
-    required = op.operands - len(op.optional)
-    found = list(signature(FUNCTIONS[operation]).parameters.values())[required:]
+    if kind.function is None:
+        op = TABLE[kind.operation]
+        required = op.operands - len(op.optional)
+        found = list(signature(FUNCTIONS[op.name]).parameters.values())[required:]
+    else:
+        found = list(signature(kind.function).parameters.values())[kind.inputs :]
+        found = [each for each in found if each.name not in NOT_KEPT and not each.name.startswith("_")]
+        found.sort(key=lambda each: kind.order.index(each.name) if each.name in kind.order else -1)
     return Signature([each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in found])
 
 
@@ -459,38 +496,71 @@ class _Signature:
     def __get__(self, instance: Call | None, owner: type[Call]) -> Signature:
         if instance is not None or owner.__init__ is not Call.__init__ or owner is Call:
             raise AttributeError("__signature__")
-        return _arguments(owner.operation)
+        return _arguments(owner)
 
 
 class Call(Module):
-    """An operation of the op table as a module, with its parameters by name or in their order.
+    """An operation of the op table, or a function of `nn.functional`, as a module, with its parameters.
 
-    Optional operands, such as the weight of a loss, are its buffers. A subclass is one line, ``class ReLU(Call,
-    operation="relu"): ...``; documentation and signature are those of the operation.
+    They are given by name or in their order, and kept in ``arguments``; tensors among them, such as the weight of a
+    loss, are buffers. What a function takes as ``training`` is the module's mode. A subclass is one line, ``class
+    Sine(Call, operation="sin"): ...`` or ``class CELU(Call, function=functional.celu): ...``; documentation and
+    signature are those of the operation or function. A function of several tensors says how many (``inputs=2``).
     """
 
     operation: ClassVar[str]
+    function: ClassVar[Callable[..., Any] | None] = None
+    inputs: ClassVar[int] = 1
+    order: ClassVar[tuple[str, ...]] = ()
     __signature__ = _Signature()
 
-    def __init_subclass__(cls, operation: str = "", **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls,
+        operation: str = "",
+        function: Callable[..., Any] | None = None,
+        inputs: int = 1,
+        order: str = "",
+        **kwargs: Any,
+    ) -> None:
         super().__init_subclass__(**kwargs)
         if operation:
             cls.operation = operation
             cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
+        elif function is not None:
+            cls.function, cls.inputs, cls.order = staticmethod(function), inputs, tuple(order.split())
+            name = f"nn.functional.{function.__name__}"
+            cls.__doc__ = cls.__doc__ or f"{function.__doc__}\n\nThe function `{name}` as a module."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes the arguments that the signature of the class shows."""
-        takes = _arguments(self.operation)
+        takes = _arguments(type(self))
+        if "axis" in takes.parameters:
+            kwargs = respelled(type(self).__name__, kwargs)
         try:
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
         except TypeError as error:
             names = ", ".join(takes.parameters) or "no arguments"
             raise TypeError(f"{type(self).__name__}: {error}; it takes {names}") from None
 
-    def forward(self, *operands: Tensor) -> Tensor:
-        """The operation on its operands."""
-        return FUNCTIONS[self.operation](*operands, **self.arguments)
+    def _contents(self) -> list[tuple[str, Any]]:
+        """Tensors among the arguments by their own names, as in PyTorch."""
+        others = [(name, value) for name, value in vars(self).items() if name != "arguments"]
+        return [*self.arguments.items(), *others]
+
+    def forward(self, *operands: Any, **others: Any) -> Any:
+        """The operation or function on its operands; a function may have further arguments at a call."""
+        if self.function is None:
+            return FUNCTIONS[self.operation](*operands, **self.arguments, **others)
+        if _has_modes(self.function):
+            others["training"] = self.training
+        return self.function(*operands, **{**self.arguments, **others})
 
     def facts(self) -> str:
         """The arguments that were given."""
         return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+
+
+def _has_modes(function: Any) -> bool:
+    """Whether a function takes `training`."""
+    code = function.__code__
+    return "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -25,6 +25,7 @@ from micrograd_core.ops.network import (  # fmt: skip
     patches,
     piecewise,
     pooling,
+    recurrent,
     resampling,
     shuffling,
     softmax,
@@ -53,7 +54,7 @@ from micrograd_core.ops.standard import (  # fmt: skip
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, softmax, normalization, patches, convolution, pooling,
-    dropout, attention, losses, classification, creation, special, elementary, scans, piecewise,
+    dropout, attention, recurrent, losses, classification, creation, special, elementary, scans, piecewise,
     selection, construction, statistics, resampling, shuffling, windows, groups, margins,
 )  # fmt: skip
 

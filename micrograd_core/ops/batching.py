@@ -93,6 +93,31 @@ def products(op: Op, k: Table, batched: Any, size: int, x: Any, y: Any) -> Any:
     return k.reshape(made, shape=shape) if row or column else made
 
 
+def sequences(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+    """The batch of examples and that of sequences, the last axis but one, are one; with a weight for each, composed."""
+    kept = [op.separate[0] - 1, op.separate[0] - 2][: 2 if op.name == "gru" else 1]  # weight and bias
+    if any(batched[each] for each in kept):
+        return NotImplemented
+    folded, batch = [], 0
+    for position, (x, each) in enumerate(zip(operands, batched, strict=True)):
+        if position in kept or not hasattr(x, "shape"):
+            folded.append(x)
+            continue
+        ndim = _ndim(x, each)
+        place = 0 if ndim < 3 else 1
+        x = materialized(k, x, each, size)
+        if place:
+            x = k.permute_dims(x, axes=(1, 0, *range(2, ndim + 1)))
+        batch = x.shape[place + 1]
+        folded.append(k.reshape(x, shape=(*x.shape[:place], size * batch, *x.shape[place + 2 :])))
+    parts = []
+    for x in getattr(k, op.name)(*folded, **params):
+        place = len(x.shape) - 2
+        x = k.reshape(x, shape=(*x.shape[:place], size, batch, *x.shape[place + 1 :]))
+        parts.append(k.permute_dims(x, axes=(1, 0, 2, 3)) if place else x)
+    return tuple(parts)
+
+
 def materialized(k: Table, x: Any, batched: bool, size: int) -> Any:
     """An operand with a batch, even if the same for all."""
     return x if batched else k.broadcast_to(x, shape=(size, *x.shape))

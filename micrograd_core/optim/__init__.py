@@ -1,14 +1,36 @@
-"""Optimisers: update rules, schedules of learning rates, clipped gradients, a scaled loss."""
+"""Optimisers: update rules, schedules of learning rates, averages, clipped gradients, a scaled loss."""
 
 from __future__ import annotations
 
+from micrograd_core.optim.adaptive import Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, Rprop
+from micrograd_core.optim.averages import EMA
 from micrograd_core.optim.clipping import clip_grad_norm, clip_grad_value
+from micrograd_core.optim.lbfgs import LBFGS
 from micrograd_core.optim.optimizers import SGD, Adam, AdamW, Optimizer, RMSprop
-from micrograd_core.optim.schedules import Schedule, cosine, linear_warmup, step_decay
+from micrograd_core.optim.schedules import (
+    ChainedScheduler,
+    OneCycle,
+    ReduceLROnPlateau,
+    Schedule,
+    SequentialLR,
+    chained,
+    constant,
+    cosine,
+    cosine_restarts,
+    exponential,
+    linear,
+    linear_warmup,
+    multistep,
+    polynomial,
+    sequential,
+    step_decay,
+)
 
 __all__ = [
-    "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "Schedule", "clip_grad_norm", "clip_grad_value", "cosine",
-    "linear_warmup", "step_decay",
+    "EMA", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ChainedScheduler", "Lion", "NAdam",
+    "OneCycle", "Optimizer", "RAdam", "RMSprop", "ReduceLROnPlateau", "Rprop", "Schedule", "SequentialLR", "chained",
+    "clip_grad_norm", "clip_grad_value", "constant", "cosine", "cosine_restarts", "exponential", "linear",
+    "linear_warmup", "multistep", "polynomial", "sequential", "step_decay",
 ]  # fmt: skip
 
 

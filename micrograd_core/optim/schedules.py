@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import programs
 
 if TYPE_CHECKING:
     from micrograd_core.optim.optimizers import Optimizer
+
+
+Factor = Callable[[int], float]
 
 
 class Schedule:
@@ -20,11 +25,13 @@ class Schedule:
     Parameters
     ----------
     optimizer : Optimizer
-        Its `lr` now is what the factor multiplies.
-    factor : function
-        From the number of the step, 0 the first, to the factor: such as `cosine`, `step_decay` or `linear_warmup`.
+        Its `lr` now is what the factor multiplies, for each group of parameters its own.
+    factor : function, or a list of them
+        From the number of the step, 0 the first, to the factor: such as `cosine`, `step_decay` or `linear_warmup`, or
+        any function. Of several, one for each group.
     start : int
-        Number of the step that comes first: how many were taken before, when a run is taken up again.
+        Number of the step that comes first: how many were taken before, when a run is taken up again. What an earlier
+        schedule of this optimiser began with is then multiplied, not what it arrived at.
 
     Examples
     --------
@@ -40,19 +47,328 @@ class Schedule:
     """
 
     changing: ClassVar[tuple[str, ...]] = ("count",)
+    kept: ClassVar[tuple[str, ...]] = ("count", "bases")
+    """What `state_dict` has."""
 
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], start: int = 0) -> None:
-        self.optimizer, self.factor, self.base, self.count = optimizer, factor, optimizer.lr, start
-        optimizer.lr = self.base * factor(start)
+    def __init__(self, optimizer: Optimizer, factor: Factor | Sequence[Factor], start: int = 0) -> None:
+        self.optimizer, self.factor, self.count = optimizer, factor, start
+        several = isinstance(factor, (list, tuple))
+        if several and len(factor) != len(optimizer.parts):  # type: ignore[arg-type]
+            raise ValueError(
+                f"Schedule: there is a factor for each group of parameters, of which there are {len(optimizer.parts)}; "
+                f"got {len(factor)}"  # type: ignore[arg-type]
+            )
+        self.bases = [getattr(rule, "initial_lr", rule.lr) if start else rule.lr for rule in optimizer.parts]
+        for rule, base in zip(optimizer.parts, self.bases, strict=True):
+            vars(rule)["initial_lr"] = base
+        assign_all(self._rates(self.count))
+
+    @property
+    def base(self) -> float:
+        """The rate that is multiplied, of the first group."""
+        return self.bases[0]
+
+    def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
+        """What is to be assigned at a step."""
+        factors = self.factor if isinstance(self.factor, (list, tuple)) else [self.factor] * len(self.bases)
+        rates = [base * factor(count) for base, factor in zip(self.bases, factors, strict=True)]
+        return _assigned(self.optimizer, "lr", rates)
 
     def step(self) -> None:
         """Go on to the next step's rate; call it after the optimiser's own ``step``."""
         trace = programs.get()
         if trace is not None:  # done at each call of the traced function
-            trace.act(self.step, self.optimizer, self)
+            trace.act(self.step, self.optimizer, *self.optimizer.groups, self)
             return
         count = self.count + 1
-        assign_all([(self.optimizer, "lr", self.base * self.factor(count)), (self, "count", count)])
+        assign_all([*self._rates(count), (self, "count", count)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, as numbers and lists of them."""
+        found = {name: getattr(self, name) for name in self.kept}
+        return {name: x.copy() if isinstance(x, list) else x for name, x in found.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of such a schedule, and set the optimiser's rates to those of that step.
+
+        Raises
+        ------
+        ValueError
+            When names differ, or the number of groups does; nothing is loaded then.
+        """
+        missing = [name for name in self.kept if name not in state]
+        unknown = [name for name in state if name not in self.kept]
+        if missing or unknown or len(state["bases"]) != len(self.bases):
+            raise ValueError(
+                f"{type(self).__name__}.load_state_dict: the state has {', '.join(self.kept)}, with a base for each of "
+                f"{len(self.bases)} groups; got {dict(state)}"
+            )
+        before = {name: getattr(self, name) for name in self.kept}
+        vars(self).update({name: [*x] if isinstance(x, (list, tuple)) else x for name, x in state.items()})
+        try:
+            changes = self._rates(self.count)
+        except BaseException:
+            vars(self).update(before)
+            raise
+        assign_all(changes)
+
+
+def _assigned(optimizer: Optimizer, name: str, values: Sequence[Any]) -> list[tuple[Any, str, Any]]:
+    """A hyperparameter for each group; what the whole shows is that of the first."""
+    changes: list[tuple[Any, str, Any]] = [(optimizer, name, values[0])]
+    return changes + [(rule, name, x) for rule, x in zip(optimizer.groups, values, strict=optimizer.groups != [])]
+
+
+class SequentialLR(Schedule):
+    """One factor after the other: each counts its steps from its milestone, as `sequential` says.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    factors : list of functions
+        Or of schedules, whose factors are taken.
+    milestones : list of int
+        At which step each but the first begins.
+    start : int
+        As of `Schedule`.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factors: Sequence[Factor | Schedule], milestones: Sequence[int], start: int = 0
+    ) -> None:
+        _put_back(optimizer, factors)
+        super().__init__(optimizer, sequential([_factor_of(each) for each in factors], milestones), start)
+
+
+class ChainedScheduler(Schedule):
+    """Several factors at once: their product, as `chained` says. Also of schedules, whose factors are taken."""
+
+    def __init__(self, optimizer: Optimizer, factors: Sequence[Factor | Schedule], start: int = 0) -> None:
+        _put_back(optimizer, factors)
+        super().__init__(optimizer, chained([_factor_of(each) for each in factors]), start)
+
+
+def _put_back(optimizer: Optimizer, factors: Sequence[Factor | Schedule]) -> None:
+    """The rate that the first of schedules began with: making them has changed it."""
+    first = next((each for each in factors if isinstance(each, Schedule)), None)
+    if first is not None:
+        assign_all(_assigned(optimizer, "lr", first.bases))
+
+
+def _factor_of(each: Any) -> Any:
+    found = each.factor if isinstance(each, Schedule) else each
+    if not callable(found):
+        raise TypeError(f"a factor is a function from the number of a step; got {found!r}")
+    return found
+
+
+class ReduceLROnPlateau:
+    """Multiplies the rate when a number, such as the loss on data kept apart, has not become better for a while.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    mode : str
+        ``'min'`` or ``'max'``: whether less is better, or more.
+    factor : float
+        What the rate is multiplied with, less than 1.
+    patience : int
+        How many calls of `step` without a better number are allowed.
+    threshold, threshold_mode : float, str
+        How much better counts: a fraction of the best (``'rel'``), or a difference (``'abs'``).
+    cooldown : int
+        Calls after a change that do not count.
+    min_lr : float or list of float
+        The least rate, for each group.
+    eps : float
+        A change that is not greater is left out.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("best", "bad", "resting", "count", "rates")
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(
+                f"ReduceLROnPlateau: mode is 'min' or 'max', and threshold_mode 'rel' or 'abs'; got {mode!r} and "
+                f"{threshold_mode!r}"
+            )
+        if not 0 <= factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor is at least 0 and less than 1; got {factor}")
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        count = len(optimizer.parts)
+        self.least = [*min_lr] if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        if len(self.least) != count:
+            raise ValueError(f"ReduceLROnPlateau: min_lr has one rate for each of {count} groups; got {min_lr}")
+        self.best = math.inf if mode == "min" else -math.inf
+        self.bad, self.resting, self.count = 0, 0, 0
+
+    @property
+    def rates(self) -> list[float]:
+        """Of each group."""
+        return [rule.lr for rule in self.optimizer.parts]
+
+    def step(self, metric: Any) -> None:
+        """Look at the newest number; call it after each round of training."""
+        if programs.get() is not None:
+            raise TraceError(
+                "jit: ReduceLROnPlateau.step decides by a number of a tensor, for all later calls; call it outside"
+            )
+        metric = float(metric)
+        better = self._is_better(metric)
+        best = metric if better else self.best
+        bad = 0 if better else self.bad + 1
+        resting = max(self.resting - 1, 0)
+        bad = 0 if self.resting > 0 else bad
+        rates = self.rates
+        if bad > self.patience:
+            lower = [max(rate * self.factor, least) for rate, least in zip(rates, self.least, strict=True)]
+            rates = [new if rate - new > self.eps else rate for rate, new in zip(rates, lower, strict=True)]
+            resting, bad = self.cooldown, 0
+        own = {"best": best, "bad": bad, "resting": resting, "count": self.count + 1}
+        assign_all([*_assigned(self.optimizer, "lr", rates), *((self, name, x) for name, x in own.items())])
+
+    def _is_better(self, metric: float) -> bool:
+        if self.threshold_mode == "abs":
+            margin = -self.threshold if self.mode == "min" else self.threshold
+            limit = self.best + margin
+        elif math.isinf(self.best):
+            limit = self.best
+        else:
+            limit = self.best * (1 - self.threshold if self.mode == "min" else 1 + self.threshold)
+        return metric < limit if self.mode == "min" else metric > limit
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, as numbers and a list of rates."""
+        return {name: getattr(self, name) for name in self.kept}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of such a schedule, with the rates of then."""
+        if set(state) != set(self.kept) or len(state["rates"]) != len(self.least):
+            raise ValueError(
+                f"ReduceLROnPlateau.load_state_dict: the state has {', '.join(self.kept)}, with a rate for each of "
+                f"{len(self.least)} groups; got {dict(state)}"
+            )
+        own = [(self, name, x) for name, x in state.items() if name != "rates"]
+        assign_all([*_assigned(self.optimizer, "lr", state["rates"]), *own])
+
+
+class OneCycle(Schedule):
+    """Up to a great rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2018).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    max_lr : float or list of float
+        The greatest rate, for each group.
+    total_steps : int
+    pct_start : float
+        Which part of the steps goes up.
+    anneal_strategy : str
+        ``'cos'`` or ``'linear'``.
+    cycle_momentum : bool
+        Whether the momentum, or the first of `betas`, goes from `max_momentum` to `base_momentum` and back.
+    base_momentum, max_momentum : float
+    div_factor, final_div_factor : float
+        The first rate is ``max_lr / div_factor``, and the last one that over `final_div_factor`.
+    three_phase : bool
+        Whether it goes down to the first rate as it went up, and only then to the last one.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        start: int = 0,
+    ) -> None:
+        _check_steps("OneCycle", total_steps)
+        if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
+            raise ValueError(
+                f"OneCycle: anneal_strategy is 'cos' or 'linear', and pct_start between 0 and 1; got "
+                f"{anneal_strategy!r} and {pct_start}"
+            )
+        count = len(optimizer.parts)
+        greatest = [*max_lr] if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        if len(greatest) != count:
+            raise ValueError(f"OneCycle: max_lr has one rate for each of {count} groups; got {max_lr}")
+        self.total_steps, self.cosine = total_steps, anneal_strategy == "cos"
+        top = pct_start * total_steps - 1
+        first, last = 1 / div_factor, 1 / div_factor / final_div_factor
+        ends, low, high = [top, total_steps - 1], base_momentum, max_momentum
+        levels, momenta = [first, 1.0, last], [high, low, high]
+        if three_phase:
+            ends = [top, 2 * top, total_steps - 1]
+            levels, momenta = [first, 1.0, first, last], [high, low, high, high]
+        self.ends, self.levels, self.momenta = ends, levels, momenta
+        self.momentum = ""
+        if cycle_momentum:
+            found = [name for name in ("betas", "momentum") if hasattr(optimizer, name)]
+            if not found:
+                raise ValueError(
+                    f"OneCycle: {type(optimizer).__name__} has no momentum to cycle; write cycle_momentum=False"
+                )
+            self.momentum = found[0]
+        assign_all(_assigned(optimizer, "lr", greatest))
+        super().__init__(optimizer, self._level, 0)
+        self.count = start
+        assign_all(self._rates(start))
+
+    def _level(self, count: int) -> float:
+        return self._between(self.levels, count)
+
+    def _between(self, levels: list[float], count: int) -> float:
+        """From level to level, each at the end of its phase."""
+        begin = 0.0
+        for low, high, end in zip(levels[:-1], levels[1:], self.ends, strict=True):
+            if count <= end or end == self.ends[-1]:
+                part = (count - begin) / (end - begin) if end != begin else 1.0
+                return high + (low - high) / 2 * (1 + math.cos(math.pi * part)) if self.cosine else (
+                    low + (high - low) * part
+                )  # fmt: skip
+            begin = end
+        raise AssertionError
+
+    def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
+        if count > self.total_steps:
+            raise ValueError(f"OneCycle: there are {self.total_steps} steps; step {count} is one more")
+        changes = super()._rates(count)
+        if self.momentum:
+            value: Any = self._between(self.momenta, count)
+            values = [
+                (value, rule.betas[1]) if self.momentum == "betas" else value
+                for rule in self.optimizer.parts
+            ]
+            changes += _assigned(self.optimizer, self.momentum, values)
+        return changes
+
+    def step(self) -> None:
+        """As of `Schedule`."""
+        if programs.get() is not None and self.momentum:
+            raise TraceError(
+                "jit: OneCycle changes the momentum, which a program has fixed; write cycle_momentum=False, or call "
+                "step() outside, where each call traces anew"
+            )
+        super().step()
 
 
 # Factors are partial functions of the module's own, so that a schedule can be copied and pickled.
@@ -76,6 +392,92 @@ def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
     """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
     _check_steps("cosine", steps)
     return partial(_cosine, steps, floor)
+
+
+def exponential(by: float) -> Callable[[int], float]:
+    """The factor becomes `by` times as large at each step."""
+    return partial(_exponential, by)
+
+
+def multistep(milestones: Sequence[int], by: float = 0.1) -> Callable[[int], float]:
+    """The factor becomes `by` times as large at each of the milestones."""
+    return partial(_multistep, tuple(sorted(milestones)), by)
+
+
+def polynomial(steps: int, power: float = 1.0) -> Callable[[int], float]:
+    """From 1 to 0 within `steps` steps, as a power of what is left of them."""
+    _check_steps("polynomial", steps)
+    return partial(_polynomial, steps, power)
+
+
+def linear(steps: int, first: float = 1 / 3, last: float = 1.0) -> Callable[[int], float]:
+    """From `first` evenly to `last` within `steps` steps, where it stays."""
+    _check_steps("linear", steps)
+    return partial(_linear, steps, first, last)
+
+
+def constant(steps: int, factor: float = 1 / 3) -> Callable[[int], float]:
+    """`factor` for `steps` steps, then 1."""
+    return partial(_constant, steps, factor)
+
+
+def cosine_restarts(period: int, longer: int = 1, floor: float = 0.0) -> Callable[[int], float]:
+    """`cosine` again and again, each time `longer` times as long (Loshchilov & Hutter 2017)."""
+    _check_steps("cosine_restarts", period)
+    _check_steps("cosine_restarts", longer)
+    return partial(_cosine_restarts, period, longer, floor)
+
+
+def sequential(factors: Sequence[Factor], milestones: Sequence[int]) -> Callable[[int], float]:
+    """The first factor up to the first milestone, then the next, which counts its steps from there."""
+    if len(milestones) != len(factors) - 1 or list(milestones) != sorted(milestones):
+        raise ValueError(
+            f"sequential: there is a milestone for each of {len(factors)} factors but the first, in ascending order; "
+            f"got {list(milestones)}"
+        )
+    return partial(_sequential, tuple(factors), tuple(milestones))
+
+
+def chained(factors: Sequence[Factor]) -> Callable[[int], float]:
+    """The product of the factors."""
+    return partial(_chained, tuple(factors))
+
+
+def _exponential(by: float, step: int) -> float:
+    return by**step
+
+
+def _multistep(milestones: tuple[int, ...], by: float, step: int) -> float:
+    return by ** bisect_right(milestones, step)
+
+
+def _polynomial(steps: int, power: float, step: int) -> float:
+    return (1 - min(step, steps) / steps) ** power
+
+
+def _linear(steps: int, first: float, last: float, step: int) -> float:
+    return first + (last - first) * min(step, steps) / steps
+
+
+def _constant(steps: int, factor: float, step: int) -> float:
+    return factor if step < steps else 1.0
+
+
+def _cosine_restarts(period: int, longer: int, floor: float, step: int) -> float:
+    if longer == 1:
+        step %= period
+    while step >= period:
+        step, period = step - period, period * longer
+    return _cosine(period, floor, step)
+
+
+def _sequential(factors: tuple[Factor, ...], milestones: tuple[int, ...], step: int) -> float:
+    place = bisect_right(milestones, step)
+    return factors[place](step - (milestones[place - 1] if place else 0))
+
+
+def _chained(factors: tuple[Factor, ...], step: int) -> float:
+    return math.prod(factor(step) for factor in factors)
 
 
 def _step_decay(every: int, by: float, step: int) -> float:

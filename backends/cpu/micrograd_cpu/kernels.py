@@ -20,6 +20,7 @@ from micrograd_cpu.networks import COMPOSED, NETWORKS
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
 from micrograd_cpu.products import matmul
+from micrograd_cpu.recurrent import RECURRENT
 
 Shape = tuple[int, ...]
 
@@ -450,6 +451,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
     **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
+    **RECURRENT,
     **random.KERNELS,
 }
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))

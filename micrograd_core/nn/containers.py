@@ -1,0 +1,154 @@
+"""Modules that hold others, or tensors, as lists and dicts do."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Generic, Self, TypeVar
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.nn.module import Module
+
+T = TypeVar("T")
+
+
+class _List(Module, Generic[T]):
+    """A list whose elements have their numbers as names."""
+
+    held: type[Any]
+    what: str
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._list: list[T] = []
+        self.extend(items)
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        others = [(name, value) for name, value in vars(self).items() if name != "_list"]
+        return [*((str(i), item) for i, item in enumerate(self._list)), *others]
+
+    def _checked(self, item: Any) -> Any:
+        if not isinstance(item, self.held):
+            raise TypeError(f"{type(self).__name__} holds {self.what}; got an object of type {type(item).__name__}")
+        return item
+
+    def append(self, item: T) -> Self:
+        """Put one at the end."""
+        self._list.append(self._checked(item))
+        return self
+
+    def extend(self, items: Iterable[T]) -> Self:
+        """Put several at the end."""
+        self._list.extend([self._checked(item) for item in items])
+        return self
+
+    def insert(self, index: int, item: T) -> None:
+        """Put one before another."""
+        self._list.insert(index, self._checked(item))
+
+    def pop(self, index: int = -1) -> T:
+        """Take one out."""
+        return self._list.pop(index)
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._list)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One of them; of a slice, another such list of the same."""
+        return type(self)(self._list[index]) if isinstance(index, slice) else self._list[index]
+
+    def __setitem__(self, index: int, item: T) -> None:
+        self._list[index] = self._checked(item)
+
+    def __delitem__(self, index: int | slice) -> None:
+        del self._list[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._list))})"
+
+
+class _Dict(Module, Generic[T]):
+    """A dict whose keys are names."""
+
+    held: type[Any]
+    what: str
+
+    def __init__(self, items: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
+        self._dict: dict[str, T] = {}
+        self.update(items)
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        return [*self._dict.items(), *((name, value) for name, value in vars(self).items() if name != "_dict")]
+
+    def update(self, items: Mapping[str, T] | Iterable[tuple[str, T]]) -> None:
+        """Put several in."""
+        for key, item in dict(items).items():
+            self[key] = item
+
+    def pop(self, key: str) -> T:
+        """Take one out."""
+        return self._dict.pop(key)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._dict.keys()
+
+    def values(self) -> ValuesView[T]:
+        """What has them."""
+        return self._dict.values()
+
+    def items(self) -> ItemsView[str, T]:
+        """Both."""
+        return self._dict.items()
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._dict.clear()
+
+    def __len__(self) -> int:
+        return len(self._dict)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dict)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._dict
+
+    def __getitem__(self, key: str) -> T:
+        return self._dict[key]
+
+    def __setitem__(self, key: str, item: T) -> None:
+        if not isinstance(item, self.held):
+            raise TypeError(f"{type(self).__name__} holds {self.what}; got an object of type {type(item).__name__}")
+        self._dict[key] = item
+
+    def __delitem__(self, key: str) -> None:
+        del self._dict[key]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._dict.items())})"
+
+
+class ModuleList(_List[Module]):
+    """Modules in a list, as parts of the module that holds it; it has no forward of its own."""
+
+    held, what = Module, "modules"
+
+
+class ModuleDict(_Dict[Module]):
+    """Modules by name, as parts of the module that holds it; it has no forward of its own."""
+
+    held, what = Module, "modules"
+
+
+class ParameterList(_List[Tensor]):
+    """Tensors in a list; those that record gradients are parameters of the module that holds it."""
+
+    held, what = Tensor, "tensors"
+
+
+class ParameterDict(_Dict[Tensor]):
+    """Tensors by name; those that record gradients are parameters of the module that holds it."""
+
+    held, what = Tensor, "tensors"

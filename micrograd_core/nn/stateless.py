@@ -1,0 +1,125 @@
+"""Modules as functions of their parameters: `functional_call`, and `stack_modules` for many networks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.module import Module
+
+HELD = ("_handle", "_kernels", "dtype", "_record", "_storage", "_origin")
+"""What a tensor is made of, beside its gradient."""
+
+
+def functional_call(
+    model: Module, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]], *args: Any, **kwargs: Any
+) -> Any:
+    """Call a module as if its parameters and buffers were others; afterwards it is as before, also after an error.
+
+    Gradients lead to what was given, so a network is a function of its parameters for `grad`, `vmap` and `jit`.
+
+    Parameters
+    ----------
+    model : Module
+    parameters : mapping from names to tensors, or several of them
+        By the names of ``state_dict()``; those that are not named stay. Of a tensor with several names, as tied weights
+        are, one is enough.
+    *args, **kwargs
+        What it is called with.
+
+    Raises
+    ------
+    KeyError
+        For a name that is none of the module's.
+    ValueError
+        For two different tensors in the place of one that is tied.
+    """
+    mappings = [parameters] if isinstance(parameters, Mapping) else list(parameters)
+    given = {name: x for mapping in mappings for name, x in mapping.items()}
+    own = model._every_tensor()
+    unknown = [name for name in given if name not in own]
+    if unknown:
+        raise KeyError(
+            f"functional_call: {', '.join(map(repr, unknown))} is no parameter or buffer of this "
+            f"{type(model).__name__}; it has {', '.join(own) or 'none'}"
+        )
+    wanted: dict[int, tuple[Tensor, Tensor, str]] = {}
+    for name, x in given.items():
+        p = own[name]
+        _, before, first = wanted.setdefault(id(p), (p, x if isinstance(x, Tensor) else asarray(x), name))
+        if before is not x and first != name:
+            raise ValueError(
+                f"functional_call: {first!r} and {name!r} are names of one tensor, which is tied, and two were given; "
+                "give one of them"
+            )
+    owners = [(vars(module), vars(module).copy()) for _, module in model.named_modules()]
+    kept = [(p, [getattr(p, name) for name in HELD]) for p, _, _ in wanted.values()]
+    new = [[getattr(x, name) for name in HELD] for _, x, _ in wanted.values()]
+    try:
+        for (p, _), values in zip(kept, new, strict=True):
+            _become(p, values)
+        return model(*args, **kwargs)
+    finally:
+        for p, values in kept:
+            _become(p, values)
+        for attributes, before_call in owners:  # a buffer that the call replaced is one of the given ones
+            for name, value in before_call.items():
+                if id(value) in wanted:
+                    attributes[name] = value
+
+
+def _become(x: Tensor, values: list[Any]) -> None:
+    for name, value in zip(HELD, values, strict=True):
+        object.__setattr__(x, name, value)
+
+
+def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters and buffers of networks of one kind, each with those of all of them along a new first axis.
+
+    With `functional_call` under `vmap` they are an ensemble. The parameters are new ones, which record gradients.
+
+    Raises
+    ------
+    ValueError, TypeError, ShapeError
+        For no networks, for some of another class, or with other names or shapes.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> from micrograd_core import nn
+    >>> models = [nn.Linear(3, 2) for _ in range(4)]
+    >>> parameters, buffers = nn.stack_modules(models)
+    >>> parameters["weight"].shape
+    (4, 2, 3)
+    >>> run = mg.vmap(lambda p, x: nn.functional_call(models[0], p, x), in_axes=(0, None))
+    >>> run(parameters, mg.ones((5, 3))).shape
+    (4, 5, 2)
+    """
+    found = list(models)
+    if not found:
+        raise ValueError("stack_modules: there are no networks to stack")
+    kinds = {type(model) for model in found}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"stack_modules: the networks are of one class; these are of {names}")
+    if len({model.training for model in found}) > 1:
+        raise ValueError("stack_modules: some networks are in training mode and some are not; call train() or eval()")
+    tensors = [dict(model.named_tensors()) for model in found]
+    for other in tensors[1:]:
+        told = [(name, x.shape) for name, x in other.items()]
+        wanted = [(name, x.shape) for name, x in tensors[0].items()]
+        if told != wanted:
+            different = next((a, b) for a, b in zip([*wanted, None], [*told, None], strict=False) if a != b)
+            raise ShapeError(f"stack_modules: the networks differ, as in {different[0]} and {different[1]}")
+    stacked: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+    for name, x in tensors[0].items():
+        whole = FUNCTIONS["stack"]([each[name].detach() for each in tensors], axis=0)
+        whole.requires_grad = x.requires_grad
+        stacked[not x.requires_grad][name] = whole
+    return stacked
+
+
+__all__ = ["functional_call", "stack_modules"]

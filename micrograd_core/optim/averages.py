@@ -1,0 +1,105 @@
+"""Averages of parameters over the steps of a run: they are often better than the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import ShapeError
+from micrograd_core.ground.assignments import assign_all
+
+if TYPE_CHECKING:
+    from micrograd_core.nn.module import Module
+
+
+class EMA:
+    """Exponential moving averages of parameters, or of what a module has: ``decay * average + (1 - decay) * p``.
+
+    ::
+
+        average = optim.EMA(model, decay=0.999)
+        ...
+        rule.step()
+        average.update()                # after each step, also in a function under jit
+        with average.applied():         # the model has the averages here, and its own numbers afterwards
+            evaluate(model)
+
+    Parameters
+    ----------
+    parameters : Module, or iterable of Tensor
+        Of a module also the floating-point buffers, such as running means, are averaged.
+    decay : float
+        How much of the average stays at each update.
+    """
+
+    def __init__(self, parameters: Module | Iterable[Tensor], decay: float = 0.999) -> None:
+        if not 0 <= decay <= 1:
+            raise ValueError(f"EMA: decay is between 0 and 1; got {decay}")
+        self.decay = decay
+        self.source: Any = parameters if hasattr(parameters, "named_tensors") else list(parameters)
+        self.averages = [p.detach().copy() for _, p in self._named()]
+        """In the order of the parameters."""
+
+    def _named(self) -> list[tuple[str, Tensor]]:
+        if isinstance(self.source, list):
+            return [(str(i), p) for i, p in enumerate(self.source)]
+        return [(name, p) for name, p in self.source.named_tensors() if p.dtype.is_floating]
+
+    @no_grad()
+    def update(self) -> None:
+        """Take the numbers of now into the averages."""
+        changes: list[tuple[Any, str, Any]] = []
+        for average, (_, p) in zip(self.averages, self._named(), strict=True):
+            changes.append((average, "data", average + (p.detach() - average) * (1 - self.decay)))
+        assign_all(changes)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within ``with``, the parameters are the averages; afterwards, also after an error, they are what they were."""
+        tensors = [p for _, p in self._named()]
+        before = [p.detach() for p in tensors]
+        try:
+            self._put(tensors, self.averages)
+            yield
+        finally:
+            self._put(tensors, before)
+
+    def copy_to(self, parameters: Module | Iterable[Tensor] | None = None) -> None:
+        """Give the averages to parameters, by default those they are of."""
+        whose = self if parameters is None else EMA(parameters, self.decay)
+        self._put([p for _, p in whose._named()], self.averages)
+
+    @staticmethod
+    def _put(tensors: list[Tensor], numbers: list[Tensor]) -> None:
+        copies = [x.detach().copy() for x in numbers]
+        assign_all([(p, "data", x) for p, x in zip(tensors, copies, strict=True)])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of the averages, by the names of the module's tensors, or by their places."""
+        return {name: x.copy() for (name, _), x in zip(self._named(), self.averages, strict=True)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of such averages.
+
+        Raises
+        ------
+        ShapeError
+            When names or shapes differ; nothing is loaded then.
+        """
+        names = [name for name, _ in self._named()]
+        if sorted(state) != sorted(names):
+            raise ShapeError(f"EMA.load_state_dict: the names are {', '.join(names)}; got {', '.join(state)}")
+        new = [
+            asarray(state[name], dtype=x.dtype, device=x.device, copy=True)
+            for name, x in zip(names, self.averages, strict=True)
+        ]
+        for name, x, average in zip(names, new, self.averages, strict=True):
+            if x.shape != average.shape:
+                raise ShapeError(f"EMA.load_state_dict: {name!r} has shape {x.shape}, not {average.shape}")
+        assign_all([(average, "data", x) for average, x in zip(self.averages, new, strict=True)])
+
+
+__all__ = ["EMA"]

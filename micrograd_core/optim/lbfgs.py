@@ -1,0 +1,316 @@
+"""`LBFGS`: a quasi-Newton method, which asks for the loss as often as it needs (Nocedal & Wright 2006, chapter 7)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import ShapeError, TraceError
+from micrograd_core.ground.context import programs
+from micrograd_core.optim.optimizers import Optimizer
+
+KEPT = ("direction", "gradient", "steps", "changes")
+"""Vectors of all parameters, and the last steps with what they changed of the gradient, as the rows of matrices."""
+
+
+class LBFGS(Optimizer):
+    """Steps along the gradient times an estimate of the inverse Hessian, from the last steps.
+
+    `step` takes a closure that computes the loss and its gradients anew; it is called several times::
+
+        def closure():
+            rule.zero_grad()
+            loss = f(model)
+            loss.backward()
+            return loss
+
+        rule.step(closure)
+
+    It does not compile: how often it computes depends on numbers. The closure may be a function under `jit`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        Of one device and dtype; there are no groups.
+    lr : float
+        The first length along a direction.
+    max_iter : int
+        Directions taken in a step.
+    max_eval : int, optional
+        Calls of the closure in a step; by default 5 for each 4 directions.
+    tolerance_grad, tolerance_change : float
+        Where it stops: the greatest element of the gradient, and how much parameters or the loss change.
+    history_size : int
+        How many steps the estimate is made from.
+    line_search_fn : str, optional
+        ``'strong_wolfe'``: lengths by a search for a point that fulfils the strong Wolfe conditions.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1.0,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        super().__init__(params, lr, tolerance_grad=tolerance_grad, tolerance_change=tolerance_change)
+        if self.groups:
+            raise ValueError("LBFGS has no groups of parameters: it takes all of them as one vector; write a list")
+        if len({(p._kernels, p.dtype) for p in self.params}) > 1 or self.params[0].dtype.is_complex:
+            raise ValueError("LBFGS takes real parameters of one device and one dtype, as one vector")
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ValueError(f"LBFGS: line_search_fn is 'strong_wolfe' or None; got {line_search_fn!r}")
+        self.max_iter, self.history_size = max_iter, history_size
+        self.max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
+        self.line_search_fn = line_search_fn
+        self.memory: dict[str, Any] = {"count": 0, "length": 0.0, "loss": 0.0, "scale": 1.0}
+        """What is kept between steps."""
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """There are no groups."""
+        raise ValueError("LBFGS has no groups of parameters: it takes all of them as one vector")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take up to `max_iter` directions; the loss at first."""
+        if programs.get() is not None:
+            raise TraceError("jit: LBFGS decides by numbers how often it computes; call step() outside")
+        if closure is None:
+            raise TypeError("LBFGS.step takes a closure that computes the loss and its gradients anew, and returns it")
+        self._check_places()
+        first = closure()
+        loss, gradient, evaluations = float(first), self._gradient(), 1
+        if _greatest(gradient) <= self.tolerance_grad:
+            return first
+        kept = self.memory.copy()
+        steps, changes = [*kept.get("steps", [])], [*kept.get("changes", [])]
+        direction, length, before = kept.get("direction"), kept["length"], kept.get("gradient")
+        scale, previous = kept["scale"], kept["loss"]
+        for _ in range(self.max_iter):
+            kept["count"] += 1
+            if kept["count"] == 1:
+                direction = -gradient
+            else:
+                change, taken = gradient - before, direction * length
+                product = _dot(change, taken)
+                if product > 1e-10:
+                    steps, changes = [*steps, taken][-self.history_size :], [*changes, change][-self.history_size :]
+                    scale = product / _dot(change, change)
+                direction = _through_history(gradient, steps, changes, scale)
+            before, previous = gradient, loss
+            size = _absolute(gradient)
+            length = min(1.0, 1.0 / size) * self.lr if kept["count"] == 1 else self.lr
+            slope = _dot(gradient, direction)
+            if slope > -self.tolerance_change:
+                break
+            start = [p.detach() for p in self.params]
+            if self.line_search_fn is None:
+                calls = 0
+                self._put(start, direction, length)
+                if _ < self.max_iter - 1:
+                    loss, gradient, calls = float(closure()), self._gradient(), 1
+            else:
+
+                def at(length: float) -> tuple[float, Tensor]:
+                    self._put(start, direction, length)
+                    return float(closure()), self._gradient()
+
+                found = _strong_wolfe(at, length, direction, Point(0.0, loss, gradient, slope), self.tolerance_change)
+                length, loss, gradient, calls = found.best.length, found.best.loss, found.best.gradient, found.calls
+                self._put(start, direction, length)
+            evaluations += calls
+            if (
+                evaluations >= self.max_eval
+                or _greatest(gradient) <= self.tolerance_grad
+                or _greatest(direction * length) <= self.tolerance_change
+                or abs(loss - previous) < self.tolerance_change
+            ):
+                break
+        kept |= {"direction": direction, "gradient": before, "length": length, "loss": previous, "scale": scale}
+        self.memory = {**kept, "steps": steps, "changes": changes}
+        return first
+
+    def _gradient(self) -> Tensor:
+        """Of all parameters, as one vector; zero for those that have none."""
+        parts = [p.detach() * 0 if p.grad is None else p.grad.detach() for p in self.params]
+        whole: Tensor = FUNCTIONS["concat"]([part.reshape(-1) for part in parts])
+        return whole
+
+    @no_grad()
+    def _put(self, start: list[Tensor], direction: Tensor, length: float) -> None:
+        """Parameters some way along a direction."""
+        place = 0
+        for p, x in zip(self.params, start, strict=True):
+            p.data = x + direction[place : place + p.size].reshape(p.shape) * length
+            place += p.size
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What is kept: numbers as 0-d tensors, the history as matrices with a row for each step."""
+        if "direction" not in self.memory:
+            return {}
+        found = {
+            name: asarray(float(self.memory[name]), dtype="float64") for name in ("count", "length", "loss", "scale")
+        }
+        found |= {name: self.memory[name].copy() for name in ("direction", "gradient")}
+        if self.memory["steps"]:
+            found |= {name: FUNCTIONS["stack"](self.memory[name]) for name in ("steps", "changes")}
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of such a rule.
+
+        Raises
+        ------
+        ShapeError
+            When it is of other parameters; nothing is loaded then.
+        """
+        if not state:
+            self.memory = {"count": 0, "length": 0.0, "loss": 0.0, "scale": 1.0}
+            return
+        p, size = self.params[0], sum(p.size for p in self.params)
+        vectors = {
+            name: asarray(state[name], dtype=p.dtype, device=p.device, copy=True) for name in KEPT if name in state
+        }
+        if {"direction", "gradient"} - vectors.keys() or any(x.shape[-1] != size for x in vectors.values()):
+            shapes = {name: x.shape for name, x in vectors.items()}
+            raise ShapeError(f"load_state_dict: vectors are of {size} numbers, those of all parameters; got {shapes}")
+        kept: dict[str, Any] = {name: float(state[name]) for name in ("length", "loss", "scale")}
+        rows = {name: [*vectors[name]] if name in vectors else [] for name in ("steps", "changes")}
+        self.memory = {**kept, "count": int(state["count"]), **vectors, **rows}
+
+
+def _dot(x: Tensor, y: Tensor) -> float:
+    return (x * y).sum().item()  # type: ignore[no-any-return]
+
+
+def _greatest(x: Tensor) -> float:
+    return abs(x).max().item()  # type: ignore[no-any-return]
+
+
+def _absolute(x: Tensor) -> float:
+    return abs(x).sum().item()  # type: ignore[no-any-return]
+
+
+def _through_history(gradient: Tensor, steps: list[Tensor], changes: list[Tensor], scale: float) -> Tensor:
+    """Minus the gradient times the estimated inverse Hessian, by two loops over the steps (algorithm 7.4)."""
+    way, shares = -gradient, []
+    inverses = [1 / _dot(change, step) for step, change in zip(steps, changes, strict=True)]
+    for step, change, inverse in reversed(list(zip(steps, changes, inverses, strict=True))):
+        shares.append(_dot(step, way) * inverse)
+        way = way - change * shares[-1]
+    way = way * scale
+    for step, change, inverse, share in zip(steps, changes, inverses, reversed(shares), strict=True):
+        way = way + step * (share - _dot(change, way) * inverse)
+    return way
+
+
+# ── line search ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Point(NamedTuple):
+    """The loss some way along a direction, its gradient, and the slope in that direction."""
+
+    length: float
+    loss: float
+    gradient: Tensor
+    slope: float
+
+
+class Found(NamedTuple):
+    """What a search gives, and how often it asked."""
+
+    best: Point
+    calls: int
+
+
+DECREASE, CURVATURE, MOST = 1e-4, 0.9, 25
+"""The constants of the Wolfe conditions, and how many points are tried."""
+
+
+def _least_of_cubic(one: Point, other: Point, low: float, high: float) -> float:
+    """Where the cubic through two points and their slopes is least, within bounds (equation 3.59)."""
+    left, right = (one, other) if one.length <= other.length else (other, one)
+    first = left.slope + right.slope - 3 * (left.loss - right.loss) / (left.length - right.length)
+    square = first * first - left.slope * right.slope
+    if not square >= 0:
+        return (low + high) / 2
+    second = math.sqrt(square)
+    width = right.length - left.length
+    least = right.length - width * ((right.slope + second - first) / (right.slope - left.slope + 2 * second))
+    return min(max(least, low), high)
+
+
+def _strong_wolfe(
+    at: Callable[[float], tuple[float, Tensor]], length: float, direction: Tensor, start: Point, tolerance: float
+) -> Found:
+    """A point that fulfils both conditions: first an interval that has one, then ever smaller ones (3.5 and 3.6)."""
+    size, calls = _greatest(direction), 0
+
+    def point(length: float) -> Point:
+        loss, gradient = at(length)
+        return Point(length, loss, gradient, _dot(gradient, direction))
+
+    def falls(each: Point) -> bool:
+        return each.loss <= start.loss + DECREASE * each.length * start.slope
+
+    def is_flat(each: Point) -> bool:
+        return abs(each.slope) <= -CURVATURE * start.slope
+
+    previous, ends = start, list[Point]()
+    new = point(length)
+    calls, tried = 1, 0
+    while tried < MOST:
+        if not falls(new) or (tried > 1 and new.loss >= previous.loss):
+            ends = [previous, new]
+            break
+        if is_flat(new):
+            return Found(new, calls)
+        if new.slope >= 0:
+            ends = [previous, new]
+            break
+        low, high = new.length + 0.01 * (new.length - previous.length), new.length * 10
+        following = _least_of_cubic(previous, new, low, high)
+        previous, new = new, point(following)
+        calls, tried = calls + 1, tried + 1
+    if not ends:
+        ends = [start, new]
+    slow = False
+    best, worst = (0, 1) if ends[0].loss <= ends[-1].loss else (1, 0)
+    while tried < MOST:
+        low, high = sorted(each.length for each in ends)
+        if (high - low) * size < tolerance:
+            break
+        following = _least_of_cubic(ends[0], ends[1], low, high)
+        margin = 0.1 * (high - low)
+        if min(high - following, following - low) < margin:  # too near to an end
+            if slow or following >= high or following <= low:
+                following = high - margin if abs(following - high) < abs(following - low) else low + margin
+                slow = False
+            else:
+                slow = True
+        else:
+            slow = False
+        new = point(following)
+        calls, tried = calls + 1, tried + 1
+        if not falls(new) or new.loss >= ends[best].loss:
+            ends[worst] = new
+            best, worst = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+        else:
+            if is_flat(new):
+                ends[best] = new
+                break
+            if new.slope * (ends[worst].length - ends[best].length) >= 0:
+                ends[worst] = ends[best]
+            ends[best] = new
+    return Found(ends[best], calls)
+
+
+__all__ = ["LBFGS"]
