@@ -62,7 +62,7 @@ def source(data: Any) -> Indexed | Streamed:
     """
     if isinstance(data, Dataset):
         data = data.x, data.y
-    if comes_from(data, "datasets") and isinstance(data, Mapping):
+    if any(comes_from(data, "datasets", name) for name in ("DatasetDict", "IterableDatasetDict")):
         raise DataError(f"a {type(data).__name__} holds sets; choose one of {listed(map(repr, data))}")
     if comes_from(data, "torch", "DataLoader"):
         return Streamed(data, len(data) if _has_length(data) else None, loader=True)

@@ -379,6 +379,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Preparation.from_json(spoiled(scale="2")), r"because of scale='2'"),
     (lambda: Preparation.from_json(spoiled(scale=math.nan)), r"because of scale=nan"),
     (lambda: Preparation.from_json(spoiled(indicator=1)), r"because of indicator=1"),
+    (lambda: Preparation.from_json(spoiled(scale=0)), r"because of scale=0"),
+    (lambda: Preparation.from_json(spoiled(scale=10**400)), r"this is no preparation"),
+    (lambda: Preparation.from_json("[" * 100_000), r"this is no preparation"),
+    (lambda: Preparation.from_json({**PLAIN, "goal": {**PLAIN["goal"], "task": "run"}}), r"because of task='run'"),
+    (lambda: Preparation.from_json({**PLAIN, "goal": {**PLAIN["goal"], "type": "run"}}), r"because of type='run'"),
 ]  # fmt: skip
 
 
