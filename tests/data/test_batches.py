@@ -212,6 +212,11 @@ def test_tensors_of_batches_are_nobody_elses() -> None:
             also += 1
     assert (numbers == X).all()
     assert (tensor.numpy() == X).all()
+    for batch in batches([1, 2, 3], 1, transform=lambda _: (numbers, tensor)):
+        for each in batch:
+            each += 1
+    assert (numbers == X).all()
+    assert (tensor.numpy() == X).all()
 
 
 def test_tensors_that_record_gradients_give_batches_that_do_not() -> None:
@@ -267,11 +272,11 @@ def test_a_dataset_of_hugging_face() -> None:
     assert only(hub)["x"].tolist() == X[:4].tolist()
     assert soon(lambda: hub.asked[:1] == [[0, 1, 2, 3]])
     assert sorted(flat(batch["y"] for batch in batches(hub, 3))) == list(range(10))
-    real = pytest.importorskip("datasets")
-    made = real.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
+    real, pa = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
+    rows = real.table.InMemoryTable(pa.table({"x": X.tolist(), "y": Y.tolist()}))
+    made = real.Dataset(rows, fingerprint="rows")
     assert only(made)["x"].tolist() == X[:4].tolist()
     assert only(made.with_format("numpy"))["y"].tolist() == [0, 1, 2, 3]
-    assert flat(batch["y"] for batch in batches(made.to_iterable_dataset(), 3, shuffle=False)) == list(range(10))
     with pytest.raises(DataError, match="a DatasetDict holds sets; choose one of 'train'"):
         batches(real.DatasetDict(train=made), 2)
 
@@ -359,6 +364,8 @@ def test_random_numbers_are_those_of_the_batch(prefetch: int) -> None:
     resumed = made()
     resumed.load_state_dict({**resumed.state_dict(), "epoch": 1, "position": 1})
     assert [batch.tolist() for batch in resumed] == second[1:]
+    zeros = batches(np.zeros(4), 2, shuffle=False, prefetch=prefetch, transform=noise)
+    assert len({tuple(batch.tolist()) for _ in range(2) for batch in zeros}) == 4
 
 
 def test_the_thread_knows_the_device_of_who_iterates(rawbuffer_device: Device) -> None:

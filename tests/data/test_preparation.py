@@ -148,7 +148,7 @@ MANY = [*range(25)] * 2
     [
         (["b", "a", "b", "a"], "classification", "the target 'y' holds text: classification"),
         ([True, False], "classification", "the target 'y' holds truth values: classification"),
-        ([3, 1, 3, 1], "classification", "the target 'y' holds integers, of which 2 are different: classification"),
+        ([10, 9, 10, 9], "classification", "the target 'y' holds integers, of which 2 are different: classification"),
         ([1, 2, 3, 4], "regression", "the target 'y' holds integers, of which 4 are different: regression"),
         (MANY, "regression", "the target 'y' holds integers, of which 25 are different: regression"),
         ([0.0, 1.0, 0.0, 1.0], "regression", "the target 'y' holds numbers: regression"),
