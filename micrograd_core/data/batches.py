@@ -1,0 +1,387 @@
+"""`batches`: examples in batches, shuffled by a seed, fetched ahead by a thread, and taken up again where one stopped.
+
+The thread and who iterates talk through two queues, which signal handlers and the garbage collector may use, too:
+requests, one for each batch that may lie ready, and batches. Who iterates has a generator. When that ends, by a
+``break``, an exception or its last reference, it asks the thread to end; the thread knows nothing of it, and keeps
+nothing alive.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import operator
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+from weakref import WeakSet
+
+from micrograd_core.data.collating import collate, tensors
+from micrograd_core.data.errors import DataError, NoLength
+from micrograd_core.data.sources import Indexed, Rows, Streamed, source
+from micrograd_core.device import Device, default_device
+from micrograd_core.random import Generator, use_generator
+
+
+def batches(
+    data: Any,
+    size: int | None,
+    *,
+    shuffle: bool | int = True,
+    seed: int = 0,
+    drop_last: bool = False,
+    device: str | Device | None = None,
+    prefetch: int = 2,
+    transform: Callable[[Any], Any] | None = None,
+) -> Batches:
+    """Examples in batches of `size`, as tensors on a device; each ``for`` over the result is an epoch.
+
+    Parameters
+    ----------
+    data
+        A tuple or a dict of arrays (NumPy's, tensors, torch's, lists), one row an example; one array; a pandas, polars
+        or pyarrow table; a `Dataset`; a list, or what has ``__len__`` and ``__getitem__``, of examples (numbers,
+        arrays, tuples, dicts); a Hugging Face dataset; an iterable of examples; a torch ``DataLoader``.
+    size : int or None
+        Examples in a batch. ``None`` where `data` come in batches: a ``DataLoader``, or an iterable of batches.
+    shuffle : bool or int
+        Whether each epoch has an order of its own, made from the seed and the number of the epoch. What has no places
+        is shuffled in part, through a buffer of so many examples, or not at all. A ``DataLoader`` has its own order.
+    seed : int
+        The same seed gives the same batches, on every device and with every version of every library.
+    drop_last : bool
+        Whether the last batch is left out where it is smaller than the others.
+    device : str or Device, optional
+        Where the tensors are to be; by default the default device.
+    prefetch : int
+        How many batches a background thread has ready; 0 is without a thread.
+    transform : callable, optional
+        Is given each batch before it goes to the device (NumPy arrays stay such), in the background thread, and
+        returns what is to come instead. Random numbers from `micrograd_core.random` that are drawn there, or in
+        ``data[i]``, are those of the batch: whoever takes it up again gets them again.
+
+    Returns
+    -------
+    Batches
+
+    Raises
+    ------
+    DataError
+        When there is nothing to make batches of, or settings do not fit the data.
+
+    Examples
+    --------
+    >>> from micrograd_core import data
+    >>> epoch = data.batches(([[1.0], [2.0], [3.0]], [10, 20, 30]), 2, seed=1)
+    >>> for x, y in epoch:
+    ...     print(x.tolist(), y.tolist())
+    [[2.0], [3.0]] [20, 30]
+    [[1.0]] [10]
+    """
+    return Batches(data, size, shuffle, seed, drop_last, device, prefetch, transform)
+
+
+class Batches:
+    """See `batches`, which makes it. Each ``for`` is an epoch; `state_dict` says where the last one is.
+
+    A ``for`` that was left is not gone on with: the next one is another epoch, unless `load_state_dict` was called.
+    """
+
+    epoch: int
+    """Which epoch this is: they are counted from 0."""
+    position: int
+    """How many batches of the epoch were handed out."""
+
+    def __init__(
+        self,
+        data: Any,
+        size: int | None,
+        shuffle: bool | int,
+        seed: int,
+        drop_last: bool,
+        device: str | Device | None,
+        prefetch: int,
+        transform: Callable[[Any], Any] | None,
+    ) -> None:
+        self._source = source(data)
+        self._size = None if size is None else operator.index(size)
+        self._shuffle, self._drop_last = shuffle, drop_last
+        self._seed = operator.index(seed)
+        self._device = None if device is None else Device(device)
+        self._prefetch = operator.index(prefetch)
+        self._transform = transform
+        self.epoch = self.position = 0
+        self._resumed = False
+        self._current: object = None
+        self._check(type(data).__name__)
+
+    def _check(self, kind: str) -> None:
+        found, size = self._source, self._size
+        if size is not None and size < 1:
+            raise DataError(f"a batch has 1 example or more; got size={size}")
+        if self._prefetch < 0:
+            raise DataError(f"prefetch is how many batches lie ready, 0 or more; got {self._prefetch}")
+        buffer = not isinstance(self._shuffle, bool)
+        if buffer and self._shuffle < 2:
+            raise DataError(f"a shuffle buffer has 2 examples or more; got shuffle={self._shuffle}")
+        if isinstance(found, Streamed):
+            if found.loader and (size is not None or buffer):
+                raise DataError("a DataLoader makes the batches and their order: write batches(loader, None)")
+            if size is None and self._drop_last:
+                raise DataError("drop_last is for batches that are made here; with size=None they come as they are")
+            if size is None and buffer:
+                raise DataError("with size=None batches come as they are, in their order: write shuffle=False")
+            if not found.loader and self._shuffle is True:
+                raise DataError(
+                    f"a {kind} has no places to shuffle: write shuffle=False, or shuffle=1000 for a buffer of 1000 "
+                    "examples of which one is drawn at a time"
+                )
+            return
+        if size is None:
+            raise DataError(
+                f"a {kind} does not come in batches: say how many examples one has, as in batches(data, 32)"
+            )
+        if buffer:
+            raise DataError(f"a {kind} is shuffled whole: write shuffle=True; a buffer is for what has no places")
+        if not found.length:
+            raise DataError(f"there are no examples in this {kind}")
+        if self._drop_last and size > found.length:
+            raise DataError(
+                f"no batch of {size:,} can be made of {found.length:,} examples, and drop_last leaves out smaller "
+                "ones; take a smaller size, or drop_last=False"
+            )
+
+    @property
+    def examples(self) -> int | None:
+        """How many examples an epoch goes through, where that is known."""
+        if self._size is None or self._source.length is None:
+            return None
+        return len(self) * self._size if self._drop_last else self._source.length
+
+    @property
+    def seed(self) -> int:
+        """What the orders are made from."""
+        return self._seed
+
+    def __len__(self) -> int:
+        length, size = self._source.length, self._size
+        if length is None:
+            raise NoLength("the data have no length, so that nobody knows how many batches there will be")
+        if size is None:
+            return length
+        return length // size if self._drop_last else -(-length // size)
+
+    def __repr__(self) -> str:
+        known = self._source.length is not None
+        of = f"{len(self):,} batches" if known else "batches"
+        size = "" if self._size is None else f" of {self._size:,}"
+        return f"<{of}{size}: epoch {self.epoch}, {self.position:,} handed out>"
+
+    # ── where one stopped ────────────────────────────────────────────────────────────────────────────────────
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last ``for`` is, in integers and booleans: what was handed out counts, and not what lies ready."""
+        return {
+            "epoch": self.epoch,
+            "position": self.position,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+            "size": self._size,
+            "drop_last": self._drop_last,
+            "length": self._source.length,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next ``for`` go on where another one was: exactly what would have come there comes here.
+
+        The seed is taken over. Data that come one after another are read again up to that place.
+
+        Raises
+        ------
+        DataError
+            When the state is none, or is of other batches; nothing was changed.
+        """
+        own = self.state_dict()
+        wrong = [name for name in own if name not in state] if isinstance(state, dict) else [*own]
+        if wrong:
+            raise DataError(f"this is no state of batches: it lacks {' and '.join(wrong)}")
+        for name, meant in (
+            ("size", "examples in a batch"),
+            ("length", "as the length of the data"),
+            ("shuffle", "for shuffle"),
+            ("drop_last", "for drop_last"),
+        ):
+            if state[name] != own[name]:
+                raise DataError(
+                    f"the state is of batches with {state[name]} {meant}, and these have {own[name]}: what would have "
+                    "come there cannot come here"
+                )
+        if not all(type(state[name]) is int for name in ("epoch", "position", "seed")) or not (
+            state["epoch"] >= 0 and 0 <= state["position"] <= (len(self) if own["length"] is not None else 1 << 62)
+        ):
+            raise DataError(f"this is no state of batches: epoch {state['epoch']!r}, position {state['position']!r}")
+        self.epoch, self.position, self._seed = state["epoch"], state["position"], state["seed"]
+        self._resumed, self._current = True, None
+
+    # ── an epoch ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.position and not self._resumed:
+            self.epoch, self.position = self.epoch + 1, 0
+        self._resumed = False
+        self._current = token = object()
+        return self._handed_out(token, self.epoch, self.position)
+
+    def _handed_out(self, token: object, epoch: int, position: int) -> Iterator[Any]:
+        for batch in self._ahead(epoch, position) if self._prefetch else self._made(epoch, position):
+            position += 1
+            if self._current is token:
+                self.position = position
+            yield batch
+            del batch
+        if self._current is token:
+            self.epoch, self.position = epoch + 1, 0
+
+    def _ahead(self, epoch: int, position: int) -> Iterator[Any]:
+        """The same as `_made` gives, made in a thread."""
+        process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
+        try:
+            while True:
+                if process != os.getpid():  # a forked child has none of its parent's threads
+                    process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
+                batch, error = line.ready.get()
+                if error is not None:
+                    try:
+                        raise error
+                    finally:
+                        del error  # whose traceback has this frame
+                if batch is _END:
+                    return
+                line.requests.put(None)
+                position += 1
+                yield batch
+                del batch
+        finally:
+            line.end()
+
+    def _made(self, epoch: int, position: int) -> Iterator[Any]:
+        """The batches of an epoch from a position on, as tensors."""
+        device = default_device() if self._device is None else self._device
+        if isinstance(self._source, Indexed):
+            size = self._size or 1
+            order = self._order(epoch, self._source.length)
+            for i in range(position, len(self)):
+                with self._drawing(epoch, i):
+                    batch = self._finished(*self._source.take(order[i * size : (i + 1) * size]), device)
+                yield batch
+                del batch
+            return
+        groups, i = self._groups(self._source, epoch), 0
+        while True:
+            with self._drawing(epoch, i):
+                group = next(groups, _END)
+                if group is _END:
+                    break
+                if i >= position:
+                    made = collate(group) if self._size is not None else group
+                    batch = self._finished(made, self._size is not None or self._source.loader, device)
+            if i >= position:
+                yield batch
+                del batch
+            i += 1
+        if not i:
+            raise DataError("no batch came: the data have no examples" + ", or fewer than one batch" * self._drop_last)
+
+    def _order(self, epoch: int, length: int) -> Rows:
+        if not self._shuffle:
+            return range(length)
+        draw = random.Random(f"{self._seed}/{epoch}").random  # whose numbers Python promises never to change
+        keys = [draw() for _ in range(length)]
+        return sorted(range(length), key=keys.__getitem__)
+
+    def _groups(self, found: Streamed, epoch: int) -> Iterator[Any]:
+        """Lists of examples that are a batch each; or batches, as they come."""
+        items = found.start()
+        if self._size is None:
+            yield from items
+            return
+        if self._shuffle:
+            items = _through_a_buffer(items, self._shuffle, random.Random(f"{self._seed}/{epoch}").random)
+        while group := list(islice(items, self._size)):
+            if len(group) == self._size or not self._drop_last:
+                yield group
+
+    def _drawing(self, epoch: int, position: int) -> use_generator:
+        """Random numbers that belong to a batch, wherever and whenever it is made."""
+        told = f"{self._seed}/{epoch}/{position}".encode()
+        return use_generator(Generator(int.from_bytes(hashlib.blake2b(told, digest_size=16).digest())))
+
+    def _finished(self, host: Any, own: bool, device: Device) -> Any:
+        if self._transform is None:
+            return tensors(host, device, own)
+        return tensors(self._transform(host), device, own=False)
+
+
+def _through_a_buffer(items: Iterator[Any], size: int, draw: Callable[[], float]) -> Iterator[Any]:
+    """Each example changes places with one that waits, drawn at random."""
+    waiting = list(islice(items, size))
+    for item in items:
+        i = int(draw() * size)
+        waiting[i], item = item, waiting[i]
+        yield item
+    for _, item in sorted(((draw(), item) for item in waiting), key=lambda pair: pair[0]):
+        yield item
+
+
+# ── a thread that fetches ────────────────────────────────────────────────────────────────────────────────────
+
+_END: Any = object()
+
+
+class _Line:
+    """Batches that a thread makes when there are requests. It holds nothing of who takes them."""
+
+    __slots__ = ("__weakref__", "going", "ready", "requests", "thread")
+
+    def __init__(self, made: Iterator[Any], ahead: int) -> None:
+        self.requests: SimpleQueue[None] = SimpleQueue()
+        self.ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self.going = True
+        for _ in range(ahead):
+            self.requests.put(None)
+        work = copy_context().run  # the default device and the like are those of who iterates
+        self.thread = threading.Thread(target=work, args=(self._work, made), name="micrograd batches", daemon=True)
+        _lines.add(self)
+        self.thread.start()
+
+    def _work(self, made: Iterator[Any]) -> None:
+        try:
+            while self.requests.get() is None and self.going:
+                batch = next(made, _END)
+                self.ready.put((batch, None))
+                if batch is _END:
+                    return
+                del batch
+        except BaseException as error:
+            self.ready.put((_END, error))
+
+    def end(self) -> None:
+        """Ask the thread to end, after the batch that it may be making."""
+        self.going = False
+        self.requests.put(None)
+
+
+_lines: WeakSet[_Line] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Before the interpreter takes itself down around the threads; one that waits for its data is left behind."""
+    for line in [*_lines]:
+        line.end()
+        line.thread.join(1)

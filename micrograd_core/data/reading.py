@@ -1,0 +1,253 @@
+"""Tables from files and frames, as pyarrow has them; and where in them something stands, for errors."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.data.collating import comes_from
+from micrograd_core.data.dataset import Dataset
+from micrograd_core.data.errors import DataError, DataWarning, listed, nearest, needed
+
+if TYPE_CHECKING:
+    from micrograd_core.data.preparation import Preparation
+
+ALSO_MISSING = ("?", "-")
+"""Cells that say nothing, beside those that pyarrow knows (empty ones, NA, NaN, null and the like)."""
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+def read(
+    data: Any,
+    *,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    encoding: str = "utf8",
+    preparation: Preparation | None = None,
+) -> Any:
+    """A table from a file, or from another library's frame.
+
+    Parameters
+    ----------
+    data : str, Path, or frame
+        A file ``.csv``, ``.tsv`` (also compressed, ``.csv.gz``), ``.parquet``, ``.arrow``, ``.feather`` or ``.npz``; or
+        a pandas, polars or pyarrow table, a dict of columns, a `Dataset`.
+    delimiter : str, optional
+        What separates cells of a text file; by default what its first line shows: a comma, a semicolon or a tab.
+    decimal : str
+        What stands before the fraction of a number.
+    encoding : str
+        Of a text file.
+    preparation : Preparation, optional
+        One that the table is for: what was text when it was made is read as text, also where it looks like numbers.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Raises
+    ------
+    DataError
+        When there is no such file, or no table in it, or an empty one.
+    MissingExtra
+        When pyarrow, or for npz files NumPy, is not installed.
+
+    Examples
+    --------
+    >>> from micrograd_core import data
+    >>> data.read({"length": [1.0, 2.0], "kind": ["a", "b"]}).column_names
+    ['length', 'kind']
+    """
+    pa = needed("pyarrow", "data.read")
+    if not isinstance(data, (str, Path)):
+        return _checked(_from_frame(pa, data), f"this {type(data).__name__}")
+    path = Path(data)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder; a table is one file, and a folder of images is for data.images")
+    if not path.exists():
+        near = nearest(path.name, [each.name for each in path.parent.iterdir()]) if path.parent.is_dir() else ""
+        raise DataError(f"there is no file {str(path)!r}{near}")
+    if kind not in _READERS:
+        raise DataError(
+            f"{path.name!r} is not known as a table by its name; tables are {listed(_READERS)}. "
+            "From a spreadsheet, save as CSV"
+        )
+    if not path.stat().st_size:
+        raise DataError(f"{path.name!r} is empty")
+    options = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "preparation": preparation}
+    try:
+        table, lines = _READERS[kind](pa, path, **options)
+    except DataError:
+        raise
+    except Exception as error:  # pyarrow's and NumPy's, of all kinds
+        said = (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
+        raise DataError(f"{path.name!r} is not a table that can be read: {said}") from error
+    told = json.dumps({"file": path.name, "lines": lines}).encode()
+    return _checked(table.replace_schema_metadata({b"micrograd": told}), repr(path.name))
+
+
+def place(table: Any, row: int, column: str) -> str:
+    """Where a cell is: its row, counted from 1, its column, and its line where that is known."""
+    told = json.loads((table.schema.metadata or {}).get(b"micrograd", b"{}"))
+    file = told.get("file")
+    of = "" if file is None else f" (line {row + 2} of {file})" if told["lines"] else f" of {file}"
+    return f"row {row + 1}{of}, column {column!r}"
+
+
+def _checked(table: Any, name: str) -> Any:
+    names = table.column_names
+    twice = [each for i, each in enumerate(names) if each in names[:i]]
+    if twice:
+        raise DataError(f"{name} has more than one column {twice[0]!r}; give each a name of its own")
+    if "" in names:
+        warnings.warn(
+            f"column {names.index('') + 1} of {name} has no name and is left out; are those numbers of rows?",
+            DataWarning,
+            stacklevel=3,
+        )
+        table = table.drop_columns([""])
+    if not table.num_columns or not table.num_rows:
+        rows = "rows" if table.num_columns else "columns"
+        raise DataError(f"{name} is a table without {rows}; there is nothing to learn from")
+    return table
+
+
+def _from_frame(pa: Any, data: Any) -> Any:
+    if isinstance(data, Dataset):
+        return data.table()
+    try:
+        if comes_from(data, "pandas", "DataFrame"):
+            data = data.rename(columns=str)
+            twice = data.columns[data.columns.duplicated()]
+            if len(twice):
+                raise DataError(f"this DataFrame has more than one column {twice[0]!r}; give each a name of its own")
+            return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
+        if comes_from(data, "polars", "LazyFrame"):
+            data = data.collect()
+        if comes_from(data, "polars", "DataFrame"):
+            return data.to_arrow()
+        if isinstance(data, pa.RecordBatch):
+            return pa.Table.from_batches([data])
+        if isinstance(data, pa.Table):
+            return data
+        if isinstance(data, Mapping):
+            return pa.table({str(name): _column(pa, column) for name, column in data.items()})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"this {type(data).__name__} is not a table: {str(error).rstrip('.')}") from error
+    raise DataError(
+        "a table is the path of a file, a pandas, polars or pyarrow table, or a dict of columns; "
+        f"got a {type(data).__name__}"
+    )
+
+
+def _column(pa: Any, column: Any) -> Any:
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        return column
+    return pa.array(column.numpy() if hasattr(column, "numpy") else column)
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _text(
+    pa: Any, path: Path, delimiter: str | None, decimal: str, encoding: str, preparation: Preparation | None
+) -> tuple[Any, bool]:
+    """A text file, and whether each line is a row. It is read whole: what a column holds its last row may say."""
+    csv = needed("pyarrow.csv", "data.read")
+    with pa.input_stream(str(path), compression="detect") as stream:
+        raw = stream.read()
+    if encoding.lower().replace("-", "") != "utf8":
+        raw = raw.decode(encoding).encode()
+    if b"\0" in raw[:4096]:
+        raise DataError(f"{path.name!r} is not a table: it holds no text, whatever its name says")
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{path.name!r} is not UTF-8 text: line {line} has a byte {raw[error.start]:#x}; save it as UTF-8, or say "
+            "which encoding it has, as in encoding='latin-1'"
+        ) from error
+    head = raw.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
+    found = max(",;\t", key=lambda each: head.count(each.encode()))
+    wrong: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    convert = csv.ConvertOptions(
+        null_values=[*csv.ConvertOptions().null_values, *ALSO_MISSING],
+        strings_can_be_null=True,
+        decimal_point=decimal,
+        column_types={} if preparation is None else dict.fromkeys(preparation.texts, pa.string()),
+    )
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(raw),
+            csv.ReadOptions(block_size=min(len(raw) + 1, 2**31 - 1), use_threads=False),
+            csv.ParseOptions(delimiter=delimiter or found, invalid_row_handler=refuse, newlines_in_values=True),
+            convert,
+        )
+    except pa.ArrowInvalid as error:
+        if not wrong:
+            raise
+        row = wrong[0]
+        line = f"line {row.number} of " if row.number else ""
+        raise DataError(
+            f"{line}{path.name} has {row.actual_columns} cells, and the first line {row.expected_columns}: "
+            f"{row.text[:80]!r}"
+        ) from error
+    ended = raw.rstrip(b"\r\n").count(b"\n")
+    return table, ended == table.num_rows
+
+
+def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
+    return needed("pyarrow.parquet", "data.read").ParquetFile(path).read(), False
+
+
+def _arrow(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
+    ipc = needed("pyarrow.ipc", "data.read")
+    with pa.OSFile(str(path)) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all(), False
+
+
+def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
+    """Arrays by their names; one with two axes gives a column for each of its columns."""
+    np = needed("numpy", "an npz file")
+    columns: dict[str, Any] = {}
+    with np.load(path, allow_pickle=False) as file:
+        for name in file.files:
+            array = file[name]
+            if array.ndim not in (1, 2):
+                raise DataError(
+                    f"the array {name!r} of {path.name!r} has {array.ndim} axes, and a column of a table has one; "
+                    "load it with numpy.load, and give its arrays to data.batches"
+                )
+            parts = {name: array} if array.ndim == 1 else {f"{name}_{i}": part for i, part in enumerate(array.T)}
+            columns.update(parts)
+    lengths = {name: len(array) for name, array in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = listed(f"{name} has {length:,}" for name, length in lengths.items())
+        raise DataError(f"the arrays of {path.name!r} have as many rows as each other in a table; {told}")
+    return pa.table({name: pa.array(array) for name, array in columns.items()}), False
+
+
+_READERS: dict[str, Callable[..., tuple[Any, bool]]] = {
+    ".csv": _text,
+    ".tsv": _text,
+    ".txt": _text,
+    ".parquet": _parquet,
+    ".arrow": _arrow,
+    ".feather": _arrow,
+    ".npz": _npz,
+}
