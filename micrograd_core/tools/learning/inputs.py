@@ -8,7 +8,8 @@ from typing import Any
 
 from micrograd_core.data import DataError, Preparation, read
 from micrograd_core.data import images as images_of
-from micrograd_core.data.pictures import pixels, suffixes
+from micrograd_core.data.errors import needed
+from micrograd_core.data.pictures import _pixels as pixels
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Inputs:
             return Rows(found.x.reshape(-1, *self.shape), y, pa.table({"image": names}))
         if not folder.exists():
             raise DataError(f"there is no file or folder {str(folder)!r}")
-        known = suffixes()
+        known = needed("PIL.Image", "images").registered_extensions()
         paths = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix.lower() in known)
         if not paths:
             raise DataError(f"there are no images in {str(folder)!r}")

@@ -189,9 +189,9 @@ class Loop:
                         self.save(path)
                     saved = time.perf_counter()
                 if stopped():
-                    raise KeyboardInterrupt
-        if path is not None:
-            self.save(path)
+                    raise KeyboardInterrupt(f"in epoch {len(self.history) + 1} of {self.epochs}")
+            if path is not None:
+                self.save(path)
         if self.best["weights"]:
             self.model.load_state_dict(self.best["weights"])
         self.model.eval()

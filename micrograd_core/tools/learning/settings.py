@@ -62,7 +62,7 @@ def check(settings: Settings) -> None:
     if settings.optimizer not in OPTIMIZERS:
         raise NotSensible(f"--optimizer takes {one_of(OPTIMIZERS)}; got {settings.optimizer!r}")
     for option, value, least, most, unit in (
-        ("--epochs", settings.epochs or 1, 1, 100_000, "passes over the rows"),
+        ("--epochs", 1 if settings.epochs is None else settings.epochs, 1, 100_000, "passes over the rows"),
         ("--lr", settings.lr, 1e-8, 100, "as the size of a step; others teach nothing"),
         ("--hidden", min(settings.hidden, default=1), 1, math.inf, "units in a layer"),
     ):
@@ -85,8 +85,9 @@ def completed(settings: Settings, rows: int) -> dict[str, int]:
     NotSensible
         When batches are larger than all there is.
     """
-    size = settings.batch_size or min(64 if rows >= 512 else 32 if rows >= 128 else 16, rows)
-    if size > rows:
+    usual = min(64 if rows >= 512 else 32 if rows >= 128 else 16, rows)
+    size = usual if settings.batch_size is None else settings.batch_size
+    if not 1 <= size <= rows:
         raise NotSensible(f"--batch-size takes 1 to {rows:,} rows; there are no more to train on; got {_figure(size)}")
     steps = -(-rows // size)
     epochs = settings.epochs or max(40, -(-STEPS // steps))

@@ -45,7 +45,7 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
     Returns
     -------
     dict
-        What ``metrics.json`` has, and ``out``, the folder.
+        What ``metrics.json`` has; and ``out``, the folder, and ``notes``, what was noticed in the data.
 
     Raises
     ------
@@ -98,9 +98,11 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
                 told.resume(loop.history, loop.batches.position)
             loop.run(told, path)
         results = judge(settings, given, model, loop, device)
-    results.metrics |= {"seconds": round(sum(row["seconds"] for row in loop.history), 3), "threads": count or "all"}
+    results.metrics.update(
+        seconds=round(sum(row["seconds"] for row in loop.history), 3), threads=count or "all"
+    )
     write(results, folder)
-    return results.metrics | {"out": str(folder)}
+    return results.metrics | {"out": str(folder), "notes": list(given.notes)}
 
 
 def importable(module: str) -> bool:
