@@ -118,7 +118,7 @@ def _table(table: Any, name: str, about: str, target: str, settings: Settings) -
     made = Preparation.fit(table, target, task=goal.task, rows=chosen["train"])
     x, y = made.apply(table)
     inputs = Inputs("table", str(made.task), target, tuple(made.names), tuple(made.classes), x.shape[1:], made)
-    return Problem(name, about, made.reason, (), inputs, _parts(x, y, chosen), chosen)
+    return Problem(name, about, goal.reason, (), inputs, _parts(x, y, chosen), chosen)
 
 
 def _whole(dataset: Dataset, name: str, settings: Settings) -> Problem:

@@ -44,11 +44,13 @@ class Axis(NamedTuple):
     def ticks(self, most: int = 5) -> list[float]:
         """Round numbers along the axis."""
         if self.log:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            whole = [10.0**i for i in range(first, last + 1)]
-            if len(whole) >= 2:
-                return whole[:: -(-len(whole) // most)]
-            return [m * 10.0**i for i in range(first - 1, last + 1) for m in (1, 2, 5) if self.low <= m * 10.0**i <= self.high]
+            first, last = math.floor(math.log10(self.low)), math.floor(math.log10(self.high))
+            for marks in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)):
+                found = [m * 10.0**i for i in range(first, last + 1) for m in marks]
+                found = [x for x in found if self.low <= x <= self.high]
+                if len(found) >= 3:
+                    break
+            return found[:: max(-(-len(found) // (most + 1)), 1)]
         span = self.high - self.low or 1.0
         step = 10.0 ** math.floor(math.log10(span / most))
         step *= next(m for m in (1, 2, 2.5, 5, 10) if span / (m * step) <= most)
@@ -108,7 +110,7 @@ def lines(series: Sequence[Series], name: str, best: int = 0, log: bool = False,
         x = across.at(best)
         body.append(f'<line class="best" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
         side, move = ("end", -5) if x > WIDTH / 2 else ("", 5)
-        body.append(f'<text class="tick {side}" x="{x + move:.1f}" y="{TOP + 10}">kept: epoch {best}</text>')
+        body.append(f'<text class="tick told {side}" x="{x + move:.1f}" y="{TOP + 10}">kept: epoch {best}</text>')
     for each in series:
         places = [
             f"{across.at(i + 1):.1f},{up.at(x):.1f}"
@@ -209,7 +211,7 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
             )
         rows.append(f"<tr><th scope=row>{escape(names[i])}</th>{''.join(cells)}</tr>")
     return (
-        '<div class="scroll"><table class="matrix"><thead><tr><th class="corner">true ↓ predicted →</th>'
+        '<div class="scroll"><table class="matrix"><thead><tr><th class="corner">true ↓<br>predicted →</th>'
         f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -235,12 +237,22 @@ def address(picture: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
-def image(pixels: Any, label: str, css: str = "pixels") -> str:
-    """An image of an array (channels, height, width) of numbers from 0 to 1."""
+def image(pixels: Any, label: str) -> str:
+    """An image of an array (channels, height, width) of numbers from 0 to 1; of one channel, grey."""
     import numpy as np
 
     shown = np.clip(np.asarray(pixels) * 255, 0, 255).round().astype("uint8").transpose(1, 2, 0)
-    return f'<img class="{css}" alt="{escape(label)}" src="{address(png(np.ascontiguousarray(shown)))}">'
+    return f'<img class="pixels" alt="{escape(label)}" src="{address(png(np.ascontiguousarray(shown)))}">'
+
+
+def heat(shares: Any, label: str) -> str:
+    """An array (height, width) of numbers from 0 on, the largest in full colour and 0 in none."""
+    import numpy as np
+
+    shade = np.empty((*shares.shape, 4), dtype="uint8")
+    shade[..., :3] = RGB[0]
+    shade[..., 3] = (255 * shares / (shares.max() or 1.0)).round()
+    return f'<img class="pixels" alt="{escape(label)}" src="{address(png(shade))}">'
 
 
 RGB = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
@@ -17,12 +17,12 @@ from micrograd_core.tools.report import charts
 if TYPE_CHECKING:
     from micrograd_core.tools.report.results import Results
 
-MOST_CLASSES, MOST_COLUMNS, MOST_MISTAKES, MOST_POINTS = 30, 40, 24, 1500
+MOST_CLASSES, MOST_COLUMNS, MOST_POINTS = 30, 40, 1500
 
 
 def page(results: Results, folder: Path) -> str:
     """The page of a training whose files are in `folder`."""
-    made = [make(results, folder) for make in (_curves, _confusion, _numbers, _looks, _mistakes, _data, _use)]
+    made = [make(results, folder) for make in (_curves, _confusion, _numbers, _looks, _rows, _data)]
     name, target = results.problem.name, results.problem.inputs.target
     template = resources("micrograd_core.tools.report")
     return Template((template / "page.html").read_text(encoding="utf-8")).substitute(
@@ -56,6 +56,7 @@ def _tiles(results: Results) -> list[str]:
         told = [
             (f"{figures['r2']:.3f}", f"R² on the {results.part} rows; 1 is perfect"),
             (charts.number(figures["mae"]), f"mean error, in units of {results.problem.inputs.target}"),
+            (charts.number(_of_the_mean(results)), "would be, if it always said the mean"),
         ]
     rows = metrics["rows"]
     told += [
@@ -85,6 +86,14 @@ def _commonest(results: Results) -> float:
     true = results.seen["true"]
     learned = results.problem.parts["train"][1].reshape(-1)
     return float((true == np.bincount(learned).argmax()).mean())
+
+
+def _of_the_mean(results: Results) -> float:
+    import numpy as np
+
+    assert results.problem.inputs.preparation is not None
+    mean = results.problem.inputs.preparation.inverse(results.problem.parts["train"][1]).mean()
+    return float(np.abs(results.seen["true"] - mean).mean())
 
 
 def _curves(results: Results, folder: Path) -> str:
@@ -156,18 +165,18 @@ def _looks(results: Results, folder: Path) -> str:
             entries = list(results.metrics["importance"].items())[:20]
             parts.append(_section("Which columns it looks at", hint, charts.bars(entries, "importance of columns")))
         elif inputs.image:
-            shown = results.importance.reshape(inputs.image).sum(axis=0)
-            top = shown.max() or 1.0
-            height, width = shown.shape
-            picture = charts.image((shown / top)[None], "importance of pixels")
-            parts.append(
-                _section("Where it looks", hint, f'<div class="look" style="--shape:{width}/{height}">{picture}</div>')
-            )
+            picture = charts.heat(results.importance.reshape(inputs.image).sum(axis=0), "importance of pixels")
+            parts.append(_section("Where it looks", hint, f'<div class="look">{picture}</div>'))
+            parts += [wrong] if (wrong := _mistakes(results, 12)) else []
     return f'<div class="two">{"".join(parts)}</div>' if parts else ""
 
 
-def _mistakes(results: Results, folder: Path) -> str:
-    """The wrong answers that it was surest of, images as images and rows as they were read."""
+def _rows(results: Results, folder: Path) -> str:
+    return "" if results.problem.inputs.image else _mistakes(results, 10)
+
+
+def _mistakes(results: Results, most: int) -> str:
+    """The wrong answers that it was surest of, images as images and rows by their number."""
     import numpy as np
 
     inputs = results.problem.inputs
@@ -175,7 +184,7 @@ def _mistakes(results: Results, folder: Path) -> str:
         return ""
     true, said, chance = (results.seen[key] for key in ("true", "said", "chance"))
     wrong = np.flatnonzero(true != said)
-    wrong = wrong[np.argsort(-chance[wrong], kind="stable")][:MOST_MISTAKES].tolist()
+    wrong = wrong[np.argsort(-chance[wrong], kind="stable")][:most].tolist()
     if not wrong:
         return ""
     x, rows = results.problem.parts[results.part][0], results.problem.rows[results.part]
@@ -190,7 +199,7 @@ def _mistakes(results: Results, folder: Path) -> str:
     cells = "".join(
         f'<tr><td class="n">{rows[i] + 1:,}</td><td>{escape(str(inputs.classes[true[i]]))}</td>'
         f"<td>{escape(str(inputs.classes[said[i]]))}</td><td class=n>{charts.percent(round(float(chance[i]), 3))}</td></tr>"
-        for i in wrong[:10]
+        for i in wrong
     )
     head = "<th class=n>row</th><th>true</th><th>predicted</th><th class=n>sure by</th>"
     table = f'<div class="scroll"><table class="wide"><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table></div>'
@@ -198,8 +207,12 @@ def _mistakes(results: Results, folder: Path) -> str:
 
 
 def _data(results: Results, folder: Path) -> str:
-    inputs = results.problem.inputs
-    parts = []
+    """How columns become numbers, what was noticed, what to type next; and the settings beside it."""
+    inputs, parts = results.problem.inputs, []
+    if results.problem.notes:
+        notes = "".join(f"<li>{escape(_sentence(each.rstrip('.')))}</li>" for each in results.problem.notes)
+        parts.append(_section("To look at", "What was noticed in the data.", f'<ul class="notes">{notes}</ul>'))
+    parts.append(_use(results, folder))
     if inputs.preparation is not None:
         prepared = inputs.preparation
         rows = [
@@ -209,28 +222,18 @@ def _data(results: Results, folder: Path) -> str:
         rows += [(name, f"left out: {why}") for name, why in list(prepared.left_out.items())[:MOST_COLUMNS]]
         more = len(prepared.columns) - MOST_COLUMNS
         rows += [(f"{more:,} more", "")] if more > 0 else []
-        cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(told)}</td></tr>" for name, told in rows)
-        table = (
-            '<div class="scroll"><table class="wide"><thead><tr><th>column</th><th>as the network sees it</th></tr></thead>'
-            f"<tbody>{cells}</tbody></table></div>"
-        )
-        parts.append(_section("The data", "Predictions prepare their rows in the same way.", table))
-    settings = "".join(
-        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_setting(x))}</td></tr>"
-        for name, x in results.settings.as_config().items()
-        if x is not None
-    )
-    parts.append(
-        _section(
-            "The settings",
-            "config.toml has them too, and repeats the run.",
-            f'<div class="scroll"><table class="wide"><tbody>{settings}</tbody></table></div>',
-        )
-    )
-    if results.problem.notes:
-        notes = "".join(f"<li>{escape(_sentence(each.rstrip('.')))}</li>" for each in results.problem.notes)
-        parts.append(_section("To look at", "What was noticed in the data.", f'<ul class="notes">{notes}</ul>'))
-    return f'<div class="two">{"".join(parts)}</div>'
+        hint = "Rows to predict are prepared in the same way."
+        parts.append(_section("The data", hint, _table(rows, ("column", "as the network sees it"))))
+    shown = results.settings.as_config().items()
+    settings = [(name.replace("_", " "), _setting(x)) for name, x in shown if x is not None]
+    last = _section("The settings", "config.toml has them too, and repeats the run.", _table(settings))
+    return f'<div class="two"><div class="stack">{"".join(parts)}</div>{last}</div>'
+
+
+def _table(rows: Sequence[tuple[str, str]], head: tuple[str, ...] = ()) -> str:
+    top = f"<thead><tr>{''.join(f'<th>{escape(each)}</th>' for each in head)}</tr></thead>" if head else ""
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table class="wide">{top}<tbody>{body}</tbody></table></div>'
 
 
 def _setting(x: Any) -> str:
