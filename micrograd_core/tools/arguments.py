@@ -1,4 +1,4 @@
-"""What the commands' options have in common: their kinds, help with examples, settings from a file, JSON as a result."""
+"""What all commands share: kinds of options, help with examples, settings from a file, results as JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def command(commands: Commands, name: str, help: str, examples: Iterable[str], *
 def add_device(parser: Any, doing: str) -> None:
     """``--device``."""
     parser.add_argument(
-        "--device", metavar="DEVICE", help=f"where to {doing}, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)"
+        "--device",
+        metavar="DEVICE",
+        help=f"where to {doing}, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)",
     )
 
 

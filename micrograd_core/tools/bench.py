@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import time
 from collections.abc import Callable
 from statistics import median
@@ -155,13 +156,13 @@ def _numpy() -> dict[str, Work]:
 
 
 def _torch() -> dict[str, Work]:
-    import torch
+    torch: Any = importlib.import_module("torch")
 
     arrays = _arrays()
     a, b = (torch.tensor(arrays["small"], requires_grad=True) for _ in range(2))
     large, other = (torch.tensor(arrays["large"], requires_grad=True) for _ in range(2))
     x, y = torch.tensor(arrays["x"]), torch.tensor(arrays["y"])
-    layers = [torch.nn.Linear(i, o) for i, o in zip(SIZES[:-1], SIZES[1:], strict=True)]
+    layers = [torch.nn.Linear(i, o) for i, o in itertools.pairwise(SIZES)]
     model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
     rule = torch.optim.Adam(model.parameters(), lr=1e-3)
 
@@ -189,8 +190,8 @@ def _torch() -> dict[str, Work]:
 
 
 def _jax() -> dict[str, Work]:
-    import jax
-    import jax.numpy as jnp
+    jax: Any = importlib.import_module("jax")
+    jnp: Any = importlib.import_module("jax.numpy")
 
     arrays = _arrays()
     a, large = jnp.asarray(arrays["small"]), jnp.asarray(arrays["large"])

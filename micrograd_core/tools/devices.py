@@ -47,11 +47,7 @@ def add_conformance(commands: common.Commands) -> None:
     suite.add_argument("-q", action="store_true", help="print less while tests run")
     suite.add_argument("--junitxml", default="", metavar="FILE", help="write each test's outcome as JUnit XML")
     suite.add_argument(
-        "--time-limit",
-        type=common.positive_float,
-        default=0.0,
-        metavar="SECONDS",
-        help="for one test (default: 300)",
+        "--time-limit", type=common.positive_float, default=0.0, metavar="SECONDS", help="for one test (default: 300)"
     )
     suite.set_defaults(run=_conformance)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from html import escape
@@ -44,7 +45,11 @@ def add_draw(commands: common.Commands) -> None:
     parser.add_argument("values", nargs="*", metavar="NAME=NUMBER", help="what the names in an expression stand for")
     parser.add_argument("--out", metavar="FILE", help=".svg, .png, .dot or .mmd (default: Mermaid text on stdout)")
     parser.add_argument(
-        "--limit", type=common.positive_int, default=150, metavar="N", help="boxes that are drawn, those nearest to the result"
+        "--limit",
+        type=common.positive_int,
+        default=150,
+        metavar="N",
+        help="boxes that are drawn, those nearest to the result",
     )
     common.add_json(parser)
     parser.set_defaults(run=_draw)
@@ -52,7 +57,9 @@ def add_draw(commands: common.Commands) -> None:
 
 def _draw(options: argparse.Namespace) -> int:
     if options.out is not None and Path(options.out).suffix not in FORMATS:
-        raise ExpressionError(f"--out {options.out}: a drawing is written as {', '.join(FORMATS)}, by the file's suffix")
+        raise ExpressionError(
+            f"--out {options.out}: a drawing is written as {', '.join(FORMATS)}, by the file's suffix"
+        )
     if options.out is not None:
         files.check(Path(options.out))
     drawing, value = drawn(options.what, options.values, options.limit)
@@ -81,10 +88,11 @@ def drawn(what: str, values: Sequence[str], limit: int) -> tuple[Drawing, float 
         if values:
             raise ExpressionError(f"{values[0]!r}: names have values in an expression; {what!r} is a file")
         trained = load(what)
-        return draw(trained.model(sample(trained.inputs, 1, trained.device)), limit=limit), None
-    value = evaluated(what, values)
+        out = trained.model(sample(trained.inputs, 1, trained.device))
+        return draw(out, limit=limit, names=dict(trained.model.named_parameters())), None
+    value, names = evaluated(what, values)
     value.backward()
-    return draw(value, limit=limit), value.data
+    return draw(value, limit=limit, names=names), value.data
 
 
 # ── expressions ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,8 +109,8 @@ OPERATORS: dict[type, Callable[..., Any]] = {
 FUNCTIONS = ("relu", "tanh", "exp", "log", "sigmoid", "sqrt", "sin", "cos", "abs")
 
 
-def evaluated(text: str, values: Sequence[str]) -> Any:
-    """The Value of an expression. It is read, not run: there is nothing in it but arithmetic.
+def evaluated(text: str, values: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The Value of an expression, and those of its names. It is read, not run: there is nothing in it but arithmetic.
 
     Raises
     ------
@@ -130,7 +138,7 @@ def evaluated(text: str, values: Sequence[str]) -> Any:
         raise ExpressionError(f"{text!r} cannot be computed: {error}") from None
     if not isinstance(found, Value):
         raise ExpressionError(f"{text!r} has no names in it; there is nothing to draw")
-    return found
+    return found, names
 
 
 def _computed(tree: Any, names: dict[str, Any], text: str) -> Any:
@@ -175,27 +183,40 @@ class Box(NamedTuple):
     height: float
 
 
-def arranged(drawing: Drawing) -> list[Box]:
-    """A place for each node: operands left of results, near to what they are connected with."""
+class Arranged(NamedTuple):
+    """Boxes by node, and for each edge what it leads through, from the box of the operand to that of the result."""
+
+    boxes: list[Box]
+    ways: list[list[Box]]
+
+
+def arranged(drawing: Drawing) -> Arranged:
+    """A place for each node: operands left of results, near to what they are connected with.
+
+    An edge that passes a layer has a place of its own there, so that it goes around boxes (Sugiyama et al. 1981).
+    """
     count = len(drawing.nodes)
-    after: list[list[int]] = [[] for _ in range(count)]
-    before: list[list[int]] = [[] for _ in range(count)]
-    for a, b in drawing.edges:
-        after[a].append(b)
-        before[b].append(a)
-    depth = [0] * count
-    waiting = [len(each) for each in after]
-    ready = [i for i in range(count) if not waiting[i]]
-    for i in ready:  # grows on the way: each node when all that it goes into have their depth
-        for a in before[i]:
-            depth[a] = max(depth[a], depth[i] + 1)
-            waiting[a] -= 1
-            if not waiting[a]:
-                ready.append(a)
+    depth = _depths(count, drawing.edges)
     lines = [[*([node.op] if node.op else []), *node.lines] for node in drawing.nodes]
     sizes = [(LETTER * max(map(len, text)) + 2 * PAD, LINE * len(text) + PAD) for text in lines]
-    layers = [[i for i in range(count) if depth[i] == level] for level in range(max(depth) + 1)]
-    middle = [0.0] * count
+    after: list[list[int]] = [[] for _ in range(count)]
+    before: list[list[int]] = [[] for _ in range(count)]
+    ways = []
+    for a, b in drawing.edges:
+        way = [a]
+        for level in range(depth[a] - 1, depth[b], -1):
+            way.append(len(sizes))
+            sizes.append((0.0, 0.0))
+            depth.append(level)
+            after.append([])
+            before.append([])
+        way.append(b)
+        ways.append(way)
+        for i, j in itertools.pairwise(way):
+            after[i].append(j)
+            before[j].append(i)
+    layers = [[i for i in range(len(sizes)) if depth[i] == level] for level in range(max(depth) + 1)]
+    middle = [0.0] * len(sizes)
     for layer in layers:
         _stack(layer, middle, sizes)
     for turn in range(12):
@@ -206,16 +227,34 @@ def arranged(drawing: Drawing) -> list[Box]:
                     middle[i] = sum(middle[j] for j in neighbours[i]) / len(neighbours[i])
             layer.sort(key=lambda i: middle[i])
             _apart(layer, middle, sizes)
-    top = min(middle[i] - sizes[i][1] / 2 for i in range(count)) - PAD
-    boxes: list[Box] = [Box(0, 0, 0, 0)] * count
+    top = min(middle[i] - sizes[i][1] / 2 for i in range(len(sizes))) - PAD
+    boxes = [Box(0, 0, 0, 0)] * len(sizes)
     left = PAD
     for layer in layers[::-1]:
         wide = max(sizes[i][0] for i in layer)
         for i in layer:
-            width, height = sizes[i]
+            width, height = sizes[i] if i < count else (wide, 0.0)
             boxes[i] = Box(left + (wide - width) / 2, middle[i] - height / 2 - top, width, height)
         left += wide + BESIDE
-    return boxes
+    return Arranged(boxes[:count], [[boxes[i] for i in way] for way in ways])
+
+
+def _depths(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """How far each node is from the result, by the longest way."""
+    before: list[list[int]] = [[] for _ in range(count)]
+    waiting = [0] * count
+    for a, b in edges:
+        before[b].append(a)
+        waiting[a] += 1
+    depth = [0] * count
+    ready = [i for i in range(count) if not waiting[i]]
+    for i in ready:  # grows on the way: each node when all that it goes into have their depth
+        for a in before[i]:
+            depth[a] = max(depth[a], depth[i] + 1)
+            waiting[a] -= 1
+            if not waiting[a]:
+                ready.append(a)
+    return depth
 
 
 def _stack(layer: list[int], middle: list[float], sizes: list[tuple[float, float]]) -> None:
@@ -252,27 +291,34 @@ def _size(boxes: list[Box]) -> tuple[float, float]:
     return max(each.x + each.width for each in boxes) + PAD, max(each.y + each.height for each in boxes) + PAD
 
 
-def _curve(a: Box, b: Box) -> list[tuple[float, float]]:
-    """From the right of a box to the left of another: start, two handles, end."""
-    x, y, end, to = a.x + a.width, a.y + a.height / 2, b.x - 5, b.y + b.height / 2
-    bend = max((end - x) / 2, 12)
-    return [(x, y), (x + bend, y), (end - bend, to), (end, to)]
+def _curves(way: list[Box]) -> list[tuple[float, float]]:
+    """From the right of the first box to the left of the last: the start, then two handles and an end for each part."""
+    points = [(way[0].x + way[0].width, way[0].y + way[0].height / 2)]
+    for i, box in enumerate(way[1:], 1):
+        x, y = points[-1]
+        end, to = box.x - 5 * (i == len(way) - 1), box.y + box.height / 2
+        bend = max((end - x) / 2, 12)
+        points += [(x + bend, y), (end - bend, to), (end, to)]
+        if i < len(way) - 1:  # straight through its place in the layer
+            points += [(end, to), (end + box.width, to), (end + box.width, to)]
+    return points
 
 
 def svg(drawing: Drawing) -> str:
     """The picture as SVG."""
-    boxes = arranged(drawing)
+    boxes, ways = arranged(drawing)
     width, height = _size(boxes)
     body = []
-    for a, b in drawing.edges:
-        (x, y), first, second, (end, to) = _curve(boxes[a], boxes[b])
-        handles = " ".join(f"{p:.1f} {q:.1f}" for p, q in (first, second, (end, to)))
-        body.append(f'<path d="M{x:.1f} {y:.1f} C{handles}"/>')
+    for way in ways:
+        (x, y), *handles = _curves(way)
+        end, to = handles[-1]
+        body.append(f'<path d="M{x:.1f} {y:.1f} C{" ".join(f"{p:.1f} {q:.1f}" for p, q in handles)}"/>')
         body.append(f'<path class="head" d="M{end + 5:.1f} {to:.1f} l-8 -4 v8 z"/>')
     for node, box in zip(drawing.nodes, boxes, strict=True):
         kind, round = (' class="op"', 4) if node.op else ("", 12)
         body.append(
-            f'<rect{kind} x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="{round}"/>'
+            f'<rect{kind} x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
+            f'rx="{round}"/>'
         )
         for i, line in enumerate([*([node.op] if node.op else []), *node.lines]):
             bold = ' class="op"' if node.op and not i else ""
@@ -301,7 +347,7 @@ def png(drawing: Drawing) -> bytes:
         from matplotlib.path import Path as Curve
     except ImportError:
         raise MissingExtra("a drawing as PNG", "matplotlib", "train") from None
-    boxes = arranged(drawing)
+    boxes, ways = arranged(drawing)
     width, height = _size(boxes)
     scale = min(2.0, 30000 / max(width, height))  # matplotlib's pictures end at 2**16
     figure = Figure(figsize=(width / 72, height / 72), dpi=72 * scale)
@@ -309,11 +355,10 @@ def png(drawing: Drawing) -> bytes:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
-    for a, b in drawing.edges:
-        points = _curve(boxes[a], boxes[b])
-        axes.add_patch(
-            PathPatch(Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]), fill=False, edgecolor="#8a94a3")
-        )
+    for way in ways:
+        points = _curves(way)
+        codes = [Curve.MOVETO, *[Curve.CURVE4] * (len(points) - 1)]
+        axes.add_patch(PathPatch(Curve(points, codes), fill=False, edgecolor="#8a94a3"))
         x, y = points[-1]
         axes.fill([x + 5, x - 3, x - 3], [y, y - 4, y + 4], color="#8a94a3", linewidth=0)
     for node, box in zip(drawing.nodes, boxes, strict=True):

@@ -45,14 +45,7 @@ def add_train(commands: common.Commands) -> None:
         help="mlp, cnn, transformer, or module:function of your own, which is called with the shape of an example and "
         "the number of outputs (default: cnn for folders of images, transformer for sequences, else mlp)",
     ).suggested = ("mlp", "cnn", "transformer")
-    add(
-        "--hidden",
-        type=common.positive_int,
-        nargs="*",
-        default=[256],
-        metavar="N",
-        help="sizes of the hidden layers",
-    )
+    add("--hidden", type=common.positive_int, nargs="*", default=[256], metavar="N", help="sizes of the hidden layers")
     add("--dropout", type=common.fraction, default=0.0, metavar="P", help="share of hidden units that are left out")
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="update rule (sgd: momentum 0.9)")
     add("--lr", type=common.positive_float, default=2e-3, metavar="RATE", help="learning rate")
@@ -68,9 +61,11 @@ def add_train(commands: common.Commands) -> None:
         "--patience",
         type=common.positive_int,
         metavar="N",
-        help="stop after so many epochs without a lower validation loss (default: a quarter of the epochs, at least 10)",
+        help="stop after so many epochs without a lower validation loss (default: a quarter of all, at least 10)",
     )
-    add("--validation", type=common.fraction, default=0.15, metavar="P", help="share of the rows to choose the epoch by")
+    add(
+        "--validation", type=common.fraction, default=0.15, metavar="P", help="share of the rows to choose the epoch by"
+    )
     add("--test", type=common.fraction, default=0.15, metavar="P", help="share of the rows to judge by")
     common.add_device(parser, "train")
     add("--seed", type=int, default=0, metavar="N", help="of the split, the initial weights and the batches")

@@ -174,7 +174,9 @@ class Inputs:
             When they are none.
         """
         try:
-            made = {name: tuple(x) if isinstance(x, list) else x for name, x in given.items() if name != "preparation"}
+            made: dict[str, Any] = {
+                name: tuple(x) if isinstance(x, list) else x for name, x in given.items() if name != "preparation"
+            }
             found = given["preparation"]
             return cls(**made, preparation=None if found is None else Preparation.from_json(found))
         except (TypeError, KeyError, AttributeError) as error:

@@ -208,9 +208,7 @@ class Loop:
             rule.step()
             value = loss.item()
             if not math.isfinite(value):
-                raise TrainingDiverged(
-                    f"the loss became {value} in epoch {len(self.history) + 1}; use a smaller --lr"
-                )
+                raise TrainingDiverged(f"the loss became {value} in epoch {len(self.history) + 1}; use a smaller --lr")
             sums[0] += value * y.size
             sums[1] += right.item() * (y.size if right is loss else 1)
             sums[2] += y.size
@@ -218,7 +216,7 @@ class Loop:
             if stopped():
                 break
         sums[3] += time.perf_counter() - started
-        return sums[2] >= self.rows[1].size
+        return bool(sums[2] >= self.rows[1].size)
 
     def _close(self, told: Told) -> None:
         """An epoch has ended."""

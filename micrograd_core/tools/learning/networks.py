@@ -202,7 +202,9 @@ def _own(name: str, wanted: Wanted) -> Module:
     try:
         made = function(wanted.shape, wanted.outputs)
     except TypeError as error:
-        raise ModelError(f"--model {name}: it is called with the shape of an example and a number of outputs: {error}") from error
+        raise ModelError(
+            f"--model {name}: it is called with the shape of an example and a number of outputs: {error}"
+        ) from error
     if not isinstance(made, Module):
         raise ModelError(f"--model {name} gave a {type(made).__name__}; what is trained is a micrograd_core.nn.Module")
     if not made.parameters():

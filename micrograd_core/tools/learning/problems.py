@@ -126,7 +126,9 @@ def _whole(dataset: Dataset, name: str, settings: Settings) -> Problem:
     if settings.task not in (None, dataset.task):
         raise DataError(f"{name} is for {dataset.task}, and --task {settings.task} was asked for; leave it out")
     if settings.target not in (None, dataset.target):
-        raise DataError(f"what {name} teaches is called {dataset.target!r}, not {settings.target!r}; leave --target out")
+        raise DataError(
+            f"what {name} teaches is called {dataset.target!r}, not {settings.target!r}; leave --target out"
+        )
     kind = "tokens" if dataset.task == "sequence" else "pixels" if dataset.names else "images"
     labels = len(dataset) if kind == "tokens" else dataset.y
     chosen = dict(

@@ -84,7 +84,9 @@ class Told:
         if self._events is not None:
             figures = {name: x for name, x in row.items() if name != "epoch" and isinstance(x, float)}
             self._events.add(row["epoch"], **figures)
-        name, value = next(((key, row[key]) for key in (f"validation_{self._metric}", self._metric) if key in row), ("", 0.0))
+        name, value = next(
+            ((key, row[key]) for key in (f"validation_{self._metric}", self._metric) if key in row), ("", 0.0)
+        )
         shown = f"{value:.2%}" if self._metric == "accuracy" else f"{value:.4f}"
         told = f"loss {row['loss']:.4f}  {name.replace('_', ' ')} {shown}  {row['samples_per_second']:,.0f} samples/s"
         self._bar.update(self._task, completed=row["epoch"] * self._steps, epoch=row["epoch"], told=told)

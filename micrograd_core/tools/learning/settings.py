@@ -108,7 +108,8 @@ def check_size(sizes: Sequence[int], settings: Settings, rows: int, batch_size: 
     if takes > MOST_BYTES:
         raise NotSensible(
             f"--hidden {' '.join(map(_figure, settings.hidden))}: a network of {_figure(parameters)} parameters, which "
-            f"takes {_figure(takes >> 20)} MiB to train; sensible for {rows:,} rows are at most {MOST_BYTES >> 20:,} MiB"
+            f"takes {_figure(takes >> 20)} MiB to train; sensible for {rows:,} rows are at most "
+            f"{MOST_BYTES >> 20:,} MiB"
         )
 
 

@@ -19,13 +19,7 @@ from micrograd_core.tools.learning.progress import Told
 from micrograd_core.tools.learning.settings import DECISIVE, Settings, check, check_size, completed
 from micrograd_core.tools.report.results import POSSIBLE, Results, write
 
-NEEDED = {
-    "sklearn": "scikit-learn",
-    "rich": "rich",
-    "pyarrow": "pyarrow",
-    "matplotlib": "matplotlib",
-    "numpy": "numpy",
-}
+NEEDED = {"sklearn": "scikit-learn", "rich": "rich", "pyarrow": "pyarrow", "matplotlib": "matplotlib", "numpy": "numpy"}
 CHECKPOINT = "checkpoint.safetensors"
 """What a training that was stopped goes on from."""
 
@@ -73,7 +67,7 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
         raise files.CannotWrite(settings.out, "a folder has a name")
     given = problem(settings)
     folder = Path(settings.out or f"runs/{Path(given.name).stem}")
-    known = completed(settings, len(given.parts["train"][1]))
+    known: dict[str, Any] = completed(settings, len(given.parts["train"][1]))
     name = settings.model or {"images": "cnn", "tokens": "transformer"}.get(given.inputs.kind, "mlp")
     if name == "mlp" and given.inputs.kind != "tokens":
         given = given.shaped((int(np.prod(given.inputs.shape)),))
@@ -98,9 +92,7 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
                 told.resume(loop.history, loop.batches.position)
             loop.run(told, path)
         results = judge(settings, given, model, loop, device)
-    results.metrics.update(
-        seconds=round(sum(row["seconds"] for row in loop.history), 3), threads=count or "all"
-    )
+    results.metrics.update(seconds=round(sum(row["seconds"] for row in loop.history), 3), threads=count or "all")
     write(results, folder)
     return results.metrics | {"out": str(folder), "notes": list(given.notes)}
 
@@ -127,7 +119,7 @@ def judge(settings: Settings, given: Problem, model: Module, loop: Loop, device:
     """All figures and all that pictures are made of."""
     inputs = given.inputs
     parts = {name: judged(model, inputs.task, *rows, device) for name, rows in given.parts.items()}
-    last = [name for name in ("test", "validation", "train") if name in given.parts][0]
+    last = next(name for name in ("test", "validation", "train") if name in given.parts)
     x, y = given.parts[last]
     seen = measures.judge(inputs, model, x, y, device)
     best = loop.best["epoch"] or len(loop.history)

@@ -89,7 +89,9 @@ def _axes(across: Axis, up: Axis, names: tuple[str, str], shown: Any = number, s
     body.append(f'<text class="name middle" x="{middle:.1f}" y="{up.start + 34:.1f}">{escape(names[0])}</text>')
     if names[1]:
         y = (up.start + up.stop) / 2
-        body.append(f'<text class="name middle" transform="translate(12 {y:.1f}) rotate(-90)">{escape(names[1])}</text>')
+        body.append(
+            f'<text class="name middle" transform="translate(12 {y:.1f}) rotate(-90)">{escape(names[1])}</text>'
+        )
     return body
 
 
@@ -123,14 +125,15 @@ def lines(series: Sequence[Series], name: str, best: int = 0, log: bool = False,
             f"<title>{told}</title></polyline>"
         )
         if len(places) == 1:
-            x, y = places[0].split(",")
-            body.append(f'<circle r="4" cx="{x}" cy="{y}" style="fill:var(--c{each.colour})"/>')
+            left, down = places[0].split(",")
+            body.append(f'<circle r="4" cx="{left}" cy="{down}" style="fill:var(--c{each.colour})"/>')
     return _legend([(each.label, each.colour) for each in series]) + _frame(body, f"{name} by epoch")
 
 
 def _legend(entries: Sequence[tuple[str, int]]) -> str:
     items = "".join(
-        f'<span><i style="background:var(--c{colour % COLOURS})"></i>{escape(label)}</span>' for label, colour in entries
+        f'<span><i style="background:var(--c{colour % COLOURS})"></i>{escape(label)}</span>'
+        for label, colour in entries
     )
     return f'<div class="legend">{items}</div>'
 

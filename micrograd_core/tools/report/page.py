@@ -128,7 +128,8 @@ def _confusion(results: Results, folder: Path) -> str:
     )
     table = (
         '<div class="scroll"><table class="wide"><thead><tr><th>class</th><th class=n>precision</th>'
-        f"<th class=n>recall</th><th class=n>F1</th><th class=n>rows</th></tr></thead><tbody>{cells}</tbody></table></div>"
+        f"<th class=n>recall</th><th class=n>F1</th><th class=n>rows</th></tr></thead>"
+        f"<tbody>{cells}</tbody></table></div>"
     )
     parts = []
     if len(names) <= MOST_CLASSES:
@@ -146,7 +147,11 @@ def _numbers(results: Results, folder: Path) -> str:
     name = results.problem.inputs.target
     true, said = (results.seen[key][:MOST_POINTS].tolist() for key in ("true", "said"))
     errors = [s - t for s, t in zip(said, true, strict=True)]
-    left = _section("Predicted and true", f"Each point is a {results.part} row; on the line all is right.", charts.scatter(true, said, name))
+    left = _section(
+        "Predicted and true",
+        f"Each point is a {results.part} row; on the line all is right.",
+        charts.scatter(true, said, name),
+    )
     rmse = charts.number(results.metrics[results.part]["rmse"])
     hint = f"Predicted minus true. The root of the mean square is {rmse}."
     return f'<div class="two">{left}{_section("Errors", hint, charts.histogram(errors, "error"))}</div>'
@@ -156,11 +161,13 @@ def _looks(results: Results, folder: Path) -> str:
     inputs, parts = results.problem.inputs, []
     if results.boundary is not None and inputs.preparation is not None:
         across, up = (column.name for column in inputs.preparation.columns)
-        picture = charts.plane(results.boundary, [str(each) for each in inputs.classes], results.seen["true"], (across, up))
-        hint = f"The background is what it says, the paler the less sure; points are {results.part} rows as they truly are."
+        picture = charts.plane(
+            results.boundary, [str(each) for each in inputs.classes], results.seen["true"], (across, up)
+        )
+        hint = f"The background is what it says, the paler the less sure. Points are {results.part} rows."
         parts.append(_section("What it says where", hint, picture))
     if results.importance is not None:
-        hint = "How much its answer changes with each input: the mean size of the gradient, times how far the input varies."
+        hint = "How much its answer changes with each input: the mean gradient, times how far the input varies."
         if inputs.preparation is not None:
             entries = list(results.metrics["importance"].items())[:20]
             parts.append(_section("Which columns it looks at", hint, charts.bars(entries, "importance of columns")))
@@ -191,18 +198,22 @@ def _mistakes(results: Results, most: int) -> str:
     hint = "The wrong answers that it was surest of: look for mistakes in the data, and for what is hard."
     if inputs.image:
         told = [
-            f"<figure>{charts.image(x[i].reshape(inputs.image), f'row {rows[i] + 1}')}<br><b>{escape(str(inputs.classes[said[i]]))}</b> "
+            f"<figure>{charts.image(x[i].reshape(inputs.image), f'row {rows[i] + 1}')}<br>"
+            f"<b>{escape(str(inputs.classes[said[i]]))}</b> "
             f"{charts.percent(round(float(chance[i]), 3))}<br>is {escape(str(inputs.classes[true[i]]))}</figure>"
             for i in wrong
         ]
         return _section("Its surest mistakes", hint, f'<div class="mistakes">{"".join(told)}</div>')
     cells = "".join(
         f'<tr><td class="n">{rows[i] + 1:,}</td><td>{escape(str(inputs.classes[true[i]]))}</td>'
-        f"<td>{escape(str(inputs.classes[said[i]]))}</td><td class=n>{charts.percent(round(float(chance[i]), 3))}</td></tr>"
+        f"<td>{escape(str(inputs.classes[said[i]]))}</td>"
+        f"<td class=n>{charts.percent(round(float(chance[i]), 3))}</td></tr>"
         for i in wrong
     )
     head = "<th class=n>row</th><th>true</th><th>predicted</th><th class=n>sure by</th>"
-    table = f'<div class="scroll"><table class="wide"><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table></div>'
+    table = (
+        f'<div class="scroll"><table class="wide"><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table></div>'
+    )
     return _section("Its surest mistakes", hint, table)
 
 

@@ -50,10 +50,7 @@ def _curves(results: Results) -> bytes:
     epochs = range(1, len(metrics["loss"]) + 1)
     figure = _figure(9, 3.5)
     left, right = figure.subplots(1, 2)
-    for axes, train, watched in (
-        (left, "loss", "validation_loss"),
-        (right, f"train_{metric}", f"validation_{metric}"),
-    ):
+    for axes, train, watched in ((left, "loss", "validation_loss"), (right, f"train_{metric}", f"validation_{metric}")):
         axes.plot(epochs, metrics[train], label="train, while learning")
         if watched in metrics:
             axes.plot(epochs, metrics[watched], label="validation")
@@ -122,7 +119,8 @@ def _boundary(results: Results) -> bytes:
     import numpy as np
 
     edge, classes = results.boundary, results.problem.inputs.classes
-    assert edge is not None and results.problem.inputs.preparation is not None
+    assert edge is not None
+    assert results.problem.inputs.preparation is not None
     figure = _figure(5, 4)
     axes = figure.subplots()
     colours = np.array([RGB[i % len(RGB)] for i in range(len(classes))]) / 255

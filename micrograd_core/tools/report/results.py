@@ -92,10 +92,7 @@ def _saved(results: Results) -> bytes:
         "about": results.problem.about,
         "judged_on": results.part,
         "figures": metrics[results.part],
-        "config": {
-            name: list(x) if isinstance(x, tuple) else x
-            for name, x in settings.as_config().items()
-        },
+        "config": {name: list(x) if isinstance(x, tuple) else x for name, x in settings.as_config().items()},
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"

@@ -29,9 +29,7 @@ def sample(inputs: Inputs, rows: int, device: Device, seed: int = 0) -> Tensor:
 def inspect(path: str, own: str | None = None) -> dict[str, Any]:
     """All that a file says: of a network that ``micrograd train`` wrote, its layers too."""
     checkpoint = found(path)
-    tensors = {
-        name: {"dtype": str(dtype), "shape": list(shape)} for name, (dtype, shape) in checkpoint.tensors.items()
-    }
+    tensors: dict[str, Any] = {name: {"dtype": str(dtype), "shape": list(shape)} for name, (dtype, shape) in checkpoint.tensors.items()}
     result: dict[str, Any] = {
         "file": str(checkpoint.path),
         "version": checkpoint.version,
@@ -72,31 +70,34 @@ def told(result: dict[str, Any]) -> str:
             f"on the {meta['judged_on']} rows: {figures}"
         )
         if result["layers"]:
-            rows = [(each["name"], each["kind"], each["output"], f"{each['parameters']:,}") for each in result["layers"]]
+            rows = [
+                (each["name"], each["kind"], each["output"], f"{each['parameters']:,}") for each in result["layers"]
+            ]
             parts.append(common.aligned([("layer", "kind", "output", "parameters"), *rows]))
         if inputs.classes:
             parts.append(f"classes: {', '.join(map(str, inputs.classes[:40]))}")
         if inputs.preparation is not None:
             prepared = [("column", "becomes")]
-            prepared += [
-                (
-                    each.name,
-                    f"{len(each.values)} categories: {', '.join(map(str, each.values[:6]))}{' …' * (len(each.values) > 6)}"
-                    if hasattr(each, "values")
-                    else f"a number: (x − {each.center:.6g}) / {each.scale:.6g}",
-                )
-                for each in inputs.preparation.columns
-            ]
+            prepared += [(each.name, _becomes(each)) for each in inputs.preparation.columns]
             parts.append(common.aligned(prepared))
             parts += [f"left out: {name}: {why}" for name, why in inputs.preparation.left_out.items()]
         if "note" in result:
             parts.append(result["note"])
     else:
-        rows = [(name, each["dtype"], " × ".join(map(str, each["shape"]))) for name, each in result["tensors"].items()]
-        parts.append(common.aligned([("tensor", "dtype", "shape"), *rows]))
-    if not ("inputs" in result) and meta is not None:
+        listed = [
+            (name, each["dtype"], " × ".join(map(str, each["shape"]))) for name, each in result["tensors"].items()
+        ]
+        parts.append(common.aligned([("tensor", "dtype", "shape"), *listed]))
+    if "inputs" not in result and meta is not None:
         parts.append(f"meta: {common.json_text(meta)}")
     return "\n\n".join(parts)
+
+
+def _becomes(column: Any) -> str:
+    if not hasattr(column, "values"):
+        return f"a number: (x − {column.center:.6g}) / {column.scale:.6g}"
+    shown = ", ".join(map(str, column.values[:6]))
+    return f"{len(column.values)} categories: {shown}{' …' * (len(column.values) > 6)}"
 
 
 def export(path: str, out: str, own: str | None = None) -> dict[str, Any]:

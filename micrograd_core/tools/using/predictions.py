@@ -146,8 +146,8 @@ def judgement(result: dict[str, Any]) -> str:
     """The figures for a terminal."""
     if "classes" not in result:
         return (
-            f"R² {result['r2']:.4f}, root of the mean square error {result['rmse']:.4g}, mean error {result['mae']:.4g} "
-            f"on {result['rows']:,} rows"
+            f"R² {result['r2']:.4f}, root of the mean square error {result['rmse']:.4g}, "
+            f"mean error {result['mae']:.4g} on {result['rows']:,} rows"
         )
     rows = [("class", "precision", "recall", "F1", "rows")]
     rows += [
