@@ -18,14 +18,14 @@ from typing import Any, Final, NamedTuple
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.checkpoints.foreign import CheckpointError
-from micrograd_core.checkpoints.spellings import OPSET, Graph, Rows, Value, spelled, spelling
+from micrograd_core.checkpoints.spellings import OPSET, Fixed, Graph, Rows, Value, spelled, spelling
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.writer import Unwritten, Writer
 from micrograd_core.device import default_device
 from micrograd_core.engine.ingest import read
 from micrograd_core.engine.modes import no_grad
-from micrograd_core.errors import MicrogradError, MissingExtra
+from micrograd_core.errors import MicrogradError, MissingExtra, TraceError
 from micrograd_core.ground import files, trees
 from micrograd_core.nn import Module
 from micrograd_core.ops import Op
@@ -49,10 +49,6 @@ class Exported(NamedTuple):
     opset: int
     because: str
     """Why the number of rows is fixed; empty if it is open."""
-
-
-class _Fixed(Exception):
-    """The number of rows is part of what is computed."""
 
 
 def export_onnx(model: Module, sample: Any, path: str | Path, *, batch: bool | None = None) -> Exported:
@@ -112,7 +108,7 @@ def _graph(onnx: Any, model: Module, arguments: list[Tensor], batch: bool | None
     if batch is not False:
         try:
             return _written(onnx, model, arguments, _more_rows(arguments)), ""
-        except _Fixed as error:
+        except Fixed as error:
             because = str(error)
         if batch:
             raise ExportError(f"export_onnx: the number of rows cannot stay open: {because}; leave out batch=True")
@@ -123,7 +119,7 @@ def _more_rows(arguments: list[Tensor]) -> list[list[Tensor]]:
     """The arguments with two other numbers of rows; neither is 1, which operations may treat in a way of its own."""
     rows = {x.shape[0] for x in arguments if x.ndim}
     if len(rows) != 1 or not all(x.ndim for x in arguments) or 0 in rows:
-        raise _Fixed("the arguments have no first axis in common")
+        raise Fixed("the arguments have no first axis in common")
     (count,) = rows
     return [[_repeated(x, count + more) for x in arguments] for more in (1, 2)]
 
@@ -151,7 +147,10 @@ def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
         names[:] = list(out) if isinstance(out, dict) and len(out) == len(leaves) else []
         return tuple(leaves)
 
-    lowered: Lowered = jit(call).lower(*arguments)
+    try:
+        lowered: Lowered = jit(call).lower(*arguments)
+    except TraceError as error:
+        raise ExportError(f"export_onnx: {str(error).removeprefix('jit: ')}") from error
     replay = lowered._replay
     if replay.changes:
         raise ExportError(
@@ -264,7 +263,7 @@ def _written(onnx: Any, model: Module, arguments: list[Tensor], others: list[lis
         except ExportError:
             raise
         except Exception as error:
-            raise _Fixed(f"with another number of rows the model raises {type(error).__name__}: {error}") from error
+            raise Fixed(f"with another number of rows the model raises {type(error).__name__}: {error}") from error
         same = _Merged(others[0][0].shape[0], others[1][0].shape[0])
     program, other = trace.program, twin.program
     same.check([step.op for step in program.steps], [step.op for step in other.steps], "the operations")
@@ -277,14 +276,14 @@ def _written(onnx: Any, model: Module, arguments: list[Tensor], others: list[lis
         given[i] = graph.input(taken[i], x.dtype, shape)
     values: list[Value] = []
     sources = zip(trace.sources, twin.sources, program.types, other.types, strict=False)
-    for (kind, what), (_, whats), type, types in list(sources)[: program.inputs]:
+    for (kind, what), (_, whats), here, there in list(sources)[: program.inputs]:
         if kind == "argument":
             values.append(given[what])
         elif kind == "tensor":
-            same.check(type, types, "a parameter")
-            values.append(graph.tensor(tensors.get(id(what), ""), _bytes(what._kernels, what._handle, type), *type))
+            same.check(here, there, "a parameter")
+            values.append(graph.tensor(tensors.get(id(what), ""), _bytes(what._kernels, what._handle, here), *here))
         else:
-            values.append(_constant(graph, same, trace.kernels, (what, whats), (type, types)))
+            values.append(_constant(graph, same, trace.kernels, (what, whats), (here, there)))
     for (step, made), twin_step in zip(program.numbered(), other.steps, strict=True):
         out = Outline(
             same(program.types[made.start].shape, other.types[made.start].shape), program.types[made.start].dtype
@@ -303,16 +302,17 @@ def _bytes(kernels: Any, handle: Any, outline: Outline) -> bytes:
 
 def _constant(graph: Graph, same: _Merged, kernels: Any, handles: tuple[Any, Any], types: tuple[Any, Any]) -> Value:
     """Numbers that the model makes when it is called. Those that are all equal may be as many as there are rows."""
-    (data, others), (type, other) = [_bytes(kernels, h, t) for h, t in zip(handles, types, strict=True)], types
-    if type == other:
+    data, others = [_bytes(kernels, handle, outline) for handle, outline in zip(handles, types, strict=True)]
+    here, there = types
+    if here == there:
         same.check(data, others, "a constant")
-        return graph.tensor("", data, *type)
-    one = data[: type.dtype.itemsize]
+        return graph.tensor("", data, *here)
+    one = data[: here.dtype.itemsize]
     if data != one * (len(data) // len(one)) or others != one * (len(others) // len(one)):
-        raise _Fixed(f"a constant of shape {type.shape} depends on the number of rows")
-    single = graph.tensor("", one, (), type.dtype)
-    shape = same(type.shape, other.shape)
-    return Value(graph.node("Expand", single.name, graph.shape(shape)), type.dtype, shape)
+        raise Fixed(f"a constant of shape {here.shape} depends on it")
+    single = graph.tensor("", one, (), here.dtype)
+    shape = same(here.shape, there.shape)
+    return Value(graph.node("Expand", single.name, graph.shape(shape)), here.dtype, shape)
 
 
 class _Merged:
@@ -324,7 +324,7 @@ class _Merged:
     def check(self, x: Any, y: Any, what: str) -> None:
         """Refuse what is not the same."""
         if x != y:
-            raise _Fixed(f"{what} depend on it")
+            raise Fixed(f"{what} depend on it")
 
     def __call__(self, x: Any, y: Any) -> Any:
         if isinstance(x, slice) and isinstance(y, slice):
@@ -340,7 +340,7 @@ class _Merged:
             return x
         if type(x) is int and x % self.rows == 0 and x // self.rows * self.others == y:
             return Rows(x // self.rows)
-        raise _Fixed(f"a number of an operation depends on it ({x} for {self.rows} rows, {y} for {self.others})")
+        raise Fixed(f"a number of an operation depends on it ({x} for {self.rows} rows, {y} for {self.others})")
 
 
 def _names_of(model: Module, count: int) -> list[str]:

@@ -18,6 +18,10 @@ TYPES: Final = {
 }  # fmt: skip
 
 
+class Fixed(Exception):
+    """The number of rows is part of what is computed: the message says how, of an "it" that is this number."""
+
+
 class Rows(NamedTuple):
     """A length, or a part of a shape: so many times as many as there are rows."""
 
@@ -157,9 +161,9 @@ SAME = {
     "equal": "Equal", "erf": "Erf", "exp": "Exp", "floor": "Floor", "greater": "Greater",
     "greater_equal": "GreaterOrEqual", "isnan": "IsNaN", "less": "Less", "less_equal": "LessOrEqual", "log": "Log",
     "matmul": "MatMul", "maximum": "Max", "minimum": "Min", "multiply": "Mul", "negative": "Neg",
-    "positive": "Identity", "pow": "Pow", "reciprocal": "Reciprocal", "relu": "Relu", "round": "Round",
-    "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin", "sinh": "Sinh", "softplus": "Softplus", "sqrt": "Sqrt",
-    "subtract": "Sub", "tan": "Tan", "tanh": "Tanh",
+    "positive": "Identity", "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign",
+    "sin": "Sin", "sinh": "Sinh", "softplus": "Softplus", "sqrt": "Sqrt", "subtract": "Sub", "tan": "Tan",
+    "tanh": "Tanh",
 }  # fmt: skip
 """Operations without parameters that ONNX has under another name."""
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not"}
@@ -194,6 +198,19 @@ def _reduced(kind: str) -> Write:
     return write
 
 
+def _pow(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
+    """ONNX has it of wide integers only."""
+    taken = g.alike(x)
+    if out.dtype.is_floating:
+        return g.node("Pow", *taken)
+    wide = g.node("Pow", *[g.node("Cast", each, to=g.type(int64)) for each in taken])
+    return g.cast(Value(wide, int64, ()), out.dtype)
+
+
+def _round(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
+    return g.node("Round" if out.dtype.is_floating else "Identity", x[0].name)
+
+
 def _astype(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
     return g.node("Cast", x[0].name, to=g.type(out.dtype))
 
@@ -211,6 +228,8 @@ def _full(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
 
 def _arange(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
     start, stop, step = p.get("start", 0), p["stop"], p.get("step", 1)
+    if isinstance(start, Rows) or isinstance(step, Rows) or (isinstance(stop, Rows) and (start, step) != (0, 1)):
+        raise Fixed("a row of numbers depends on it")
     if isinstance(stop, Rows):
         rows = g.node("Squeeze", g.rows(stop), g.ints([0]))
         return g.cast(Value(g.node("Range", g.scalar(0, int64), rows, g.scalar(1, int64)), int64, ()), out.dtype)
@@ -230,7 +249,7 @@ def _broadcast_to(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
 
 
 def _permute_dims(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
-    return g.node("Transpose", x[0].name, perm=list(p["axes"]))
+    return g.node("Transpose", x[0].name, perm=list(p["axes"])) if p["axes"] else x[0].name
 
 
 def _getitem(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
@@ -242,6 +261,8 @@ def _getitem(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
             new.append(place)
             place += 1
             continue
+        if isinstance(each, Rows):
+            raise Fixed("an index depends on it")
         if not isinstance(each, slice):
             each, at = slice(each, each + 1, 1), axis
             gone.append(at)
@@ -258,6 +279,41 @@ def _getitem(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
     if gone:
         name = g.node("Squeeze", name, g.ints(gone))
     return g.node("Unsqueeze", name, g.ints(new)) if new else name
+
+
+def _scatter(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
+    """At places that are known."""
+    if any(isinstance(n, Rows) for each in x if isinstance(each, Value) for n in each.shape):
+        raise Fixed("where something is written depends on it")
+    target, values = [each if isinstance(each, Value) else None for each in x]
+    assert target is not None
+    import numpy as np
+
+    places = np.arange(np.prod(target.shape, dtype=np.int64)).reshape(target.shape)[p["key"]]
+    written = g.cast(values, target.dtype) if values else g.scalar(x[1], target.dtype)
+    written = g.node("Expand", written, g.ints(places.shape))
+    flat = g.node("Reshape", target.name, g.ints([-1]))
+    flat = g.node(
+        "ScatterElements", flat, g.ints(places.reshape(-1).tolist()), g.node("Reshape", written, g.ints([-1]))
+    )
+    return g.node("Reshape", flat, g.ints(target.shape))
+
+
+def _integers(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
+    return g.tensor("", pack(list(p["values"]), out.dtype), out.shape, out.dtype).name
+
+
+def _pad(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
+    widths = [before for before, _ in p["pad_width"]] + [after for _, after in p["pad_width"]]
+    more = [g.scalar(p["constant_values"], out.dtype)] if p["mode"] == "constant" else []
+    return g.node("Pad", x[0].name, g.ints(widths), *more, mode=p["mode"])
+
+
+def _fits_pad(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """ONNX reflects once only."""
+    if params["mode"] not in ("constant", "edge"):
+        return False
+    return bool(params["pad_width"]) and operands[0].dtype.kind not in ("bool", "complex floating")
 
 
 def _expand_dims(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
@@ -292,11 +348,11 @@ def _linear(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
 
 
 def _embedding(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
-    return g.node("Gather", x[1].name, x[0].name, axis=0)
+    return g.node("Gather", x[1].name, g.cast(x[0], int64), axis=0)
 
 
 def _take(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
-    return g.node("Gather", x[0].name, x[1].name, axis=p["axis"])
+    return g.node("Gather", x[0].name, g.cast(x[1], int64), axis=p["axis"])
 
 
 def _layer_norm(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
@@ -391,7 +447,7 @@ _SPELLINGS: dict[str, tuple[Write, Fits]] = {
     "avg_pool2d": (_pooling("AveragePool"), _floating),
     "batch_norm": (_batch_norm, _fits_batch_norm),
     "broadcast_to": (_broadcast_to, _not_complex),
-    "concat": (_concat, _not_complex),
+    "concat": (_concat, lambda operands, params: params["axis"] is not None and _not_complex(operands, params)),
     "conv1d": (_convolution("Conv"), _fits_bias),
     "conv2d": (_convolution("Conv"), _fits_bias),
     "conv_transpose1d": (_convolution("ConvTranspose"), _fits_bias),
@@ -402,14 +458,19 @@ _SPELLINGS: dict[str, tuple[Write, Fits]] = {
     "full": (_full, _not_complex),
     "gelu": (_gelu, _floating),
     "getitem": (_getitem, _not_complex),
+    "integers": (_integers, _not_complex),
     "layer_norm": (_layer_norm, _fits_norm),
     "leaky_relu": (_leaky("LeakyRelu", "negative_slope"), _floating),
     "linear": (_linear, _not_complex),
     "log_softmax": (_softmax("LogSoftmax"), _floating),
     "max_pool1d": (_pooling("MaxPool"), _floating),
     "max_pool2d": (_pooling("MaxPool"), _floating),
+    "pad": (_pad, _fits_pad),
     "permute_dims": (_permute_dims, _not_complex),
+    "pow": (_pow, _not_complex),
     "reshape": (_reshape, _not_complex),
+    "round": (_round, _not_complex),
+    "scatter": (_scatter, _not_complex),
     "softmax": (_softmax("Softmax"), _floating),
     "spread": (_broadcast_to, _not_complex),
     "squeeze": (_expand_dims, _not_complex),
