@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from micrograd_core.errors import MicrogradError
@@ -43,6 +45,17 @@ _ONNX = b"\x08", b"\x12"  # protocol buffers: the version of the format, then wh
 def damaged(path: str | Path, what: str) -> CheckpointError:
     """The error for a file that contradicts itself."""
     return CheckpointError(f"{str(path)!r} is damaged: {what}. Take another copy, or save it anew")
+
+
+@contextmanager
+def read_with_care(path: str | Path) -> Iterator[None]:
+    """Whatever goes wrong inside comes of what the file says, which may be anything."""
+    try:
+        yield
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise damaged(path, f"what it says of itself makes no sense ({type(error).__name__}: {error})") from error
 
 
 def foreign(path: Path, head: bytes) -> CheckpointError:

@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import container
-from micrograd_core.checkpoints.foreign import CheckpointError, damaged
+from micrograd_core.checkpoints.foreign import CheckpointError, damaged, read_with_care
 from micrograd_core.checkpoints.structure import Built, Described, generators, restore
 from micrograd_core.checkpoints.trees import PLAIN, Apart, together
 from micrograd_core.device import Device, default_device
-from micrograd_core.errors import one_of
+from micrograd_core.errors import MicrogradError, one_of
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, default_generator
 
@@ -61,9 +61,12 @@ class Checkpoint:
     def __init__(self, path: str | Path) -> None:
         self._contents = contents = container.Contents(path)
         self.path, self.tensors = contents.path, contents.tensors
-        told = {name: container.decoded(self.path, text) for name, text in contents.strings.items() if name in _TOLD}
-        if not isinstance(told.get("parts", []), list) or not isinstance(told.get("micrograd", {}), dict):
-            raise damaged(self.path, "it does not say what is in it")
+        with read_with_care(self.path):
+            self._take(contents.strings)
+
+    def _take(self, strings: dict[str, str]) -> None:
+        """What is said in the strings of the file."""
+        told = {name: container.decoded(self.path, text) for name, text in strings.items() if name in _TOLD}
         facts = told.get("micrograd", {})
         if facts.get("format", FORMAT) != FORMAT:
             raise CheckpointError(
@@ -77,6 +80,7 @@ class Checkpoint:
         own = facts.get("parts", ["model"])
         self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in own)
         self.meta = self.state("meta") if "meta" in told else None
+        self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
 
     def state(self, part: str, device: str | Device | None = None) -> Any:
         """What was saved of a part, such as ``"data"``: as its `state_dict` was. Tensors are made on `device`.
@@ -91,7 +95,8 @@ class Checkpoint:
         if part not in self._told:
             raise self._absent(part)
         place = default_device() if device is None else Device(device)
-        return together(self._told[part], lambda name: self._tensor(name, place))
+        with read_with_care(self.path):
+            return together(self._told[part], lambda name: self._tensor(name, place))
 
     def state_dict(self, device: str | Device | None = None) -> dict[str, Tensor]:
         """The numbers of the model by name: what `Module.load_state_dict` takes."""
@@ -99,7 +104,8 @@ class Checkpoint:
             raise self._absent("model")
         place = default_device() if device is None else Device(device)
         found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], place)
-        return found | {name: found[first] for name, first in self._tied.items() if first in found}
+        with read_with_care(self.path):
+            return found | {name: found[first] for name, first in self._tied.items()}
 
     def _tensor(self, name: str, device: Device) -> Tensor:
         if name not in self.tensors:
@@ -114,9 +120,8 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         numbers = sum(_size(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
-        kind = self.structure.get("", {}).get("class", "") if isinstance(self.structure, dict) else ""
         facts = [
-            f"{kind.removeprefix('nn.') or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
+            f"{self._kind or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
             *(part for part in self.parts if part != "model"),
             f"meta={self.meta!r}" if self.meta is not None else "",
             f"from {self.device}" if self.device else "",
@@ -170,12 +175,24 @@ def save(
     CheckpointError
         When there is something in a state that a file cannot hold.
     """
+    try:
+        tensors, told = _taken_apart(model, optimizer, schedule, data, random, meta)
+        strings = {name: json.dumps(x) for name, x in told.items()}
+    except RecursionError as error:
+        raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
+    container.write(Path(path), tensors, strings)
+
+
+def _taken_apart(
+    model: Module | None, optimizer: States, schedule: States, data: States, random: Any, meta: Any
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file, and what is told beside them."""
     apart = Apart()
     told: dict[str, Any] = {}
-    device, parts = "", []
+    parts: list[str] = []
+    facts: dict[str, Any] = {"format": FORMAT, "version": version("micrograd-core"), "device": "", "parts": parts}
     if model is not None:
-        own = model.named_tensors()
-        names = {id(x): name for name, x in own}
+        names = {id(x): name for name, x in model.named_tensors()}
         every = model._every_tensor()
         for name, x in every.items():
             if "/" in name:
@@ -187,25 +204,20 @@ def save(
         told["tied"] = {name: names[id(x)] for name, x in every.items() if names[id(x)] != name}
         told["structure"] = Described(model).modules
         told["generators"] = {name: list(generator.state) for name, generator in generators(model).items()}
-        device = str(next((x.device for x in every.values()), default_device()))
+        facts["device"] = str(next((x.device for x in every.values()), default_device()))
         parts.append("model")
     for part, given, state in (
         ("optimizer", optimizer, _state),
         ("schedule", schedule, _state),
         ("data", data, _state),
-        ("random", (_Defaults() if random is True else random) or None, _position),
+        ("random", _Defaults() if random is True else random or None, _position),
     ):
         if given is not None:
             told[part] = apart.part(part, _mapped(state, part, given))
             parts.append(part)
     if meta is not None:
         told["meta"] = apart.part("meta", meta)
-    facts = {"format": FORMAT, "version": version("micrograd-core"), "device": device, "parts": parts}
-    strings = {"micrograd": facts, **told}
-    try:
-        container.write(Path(path), apart.tensors, {name: json.dumps(x) for name, x in strings.items()})
-    except RecursionError as error:
-        raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
+    return apart.tensors, {"micrograd": facts, **told}
 
 
 def load(
@@ -250,7 +262,7 @@ def load(
         if part not in found.parts:
             raise found._absent(part)
     undo: list[Callable[[], Any]] = []
-    several = len(wanted) > 1
+    several = len(wanted) > 1 or (model is not None and bool(generators(model)))
     try:
         if model is not None:
             place = next((x.device for _, x in model.named_tensors()), default_device())
@@ -259,7 +271,7 @@ def load(
                 model.to(place)
             state = found.state_dict(place)
             if several:
-                before, places = model.state_dict(), {name: x.state for name, x in generators(model).items()}
+                before, places = model.state_dict(), {name: [*x.state] for name, x in generators(model).items()}
                 undo.append(partial(_load_model, model, before, places, ""))
             _load_model(model, state, found._told.get("generators", {}), str(found.path))
         for part, x in wanted.items():
@@ -328,7 +340,8 @@ def load_model(
         return tensors[name]
 
     states = found._told.get("generators", {})
-    model = Built(str(found.path), found.structure, known, place, fetch, states).model()
+    with read_with_care(found.path):
+        model = Built(str(found.path), found.structure, known, place, fetch, states).model()
     if left := [name for name in names if name not in used]:
         raise damaged(found.path, f"nothing in its structure takes the tensor {left[0]!r}")
     return model
@@ -349,10 +362,6 @@ class _Defaults:
         ours, theirs = states
         _placed(default_generator(), ours, "")
         _placed(python_random, theirs, "")
-
-
-def _is_group(x: Any) -> bool:
-    return type(x) in (list, tuple, dict)
 
 
 def _mapped(state: Callable[[Any], Any], part: str, x: Any) -> Any:
@@ -397,13 +406,16 @@ def _state(x: Any) -> dict[str, Any]:
 
 
 def _restored(x: Any, state: Any, what: str) -> None:
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{what} was saved as {_shape(state)}, and is to be loaded into a {type(x).__name__}")
-    if "state" in state:
-        x.load_state_dict(state["state"])
-    for name, value in state.get("changing", {}).items():
-        if name in getattr(x, "changing", ()):
-            setattr(x, name, value)
+    try:
+        if "state" in state:
+            x.load_state_dict(state["state"])
+        for name, value in state.get("changing", {}).items():
+            if name in getattr(x, "changing", ()):
+                setattr(x, name, value)
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what} cannot go on from its state: {type(error).__name__}: {error}") from error
 
 
 def _position(x: Any) -> Any:
@@ -425,16 +437,15 @@ def _placed(x: Any, state: Any, what: str) -> None:
             x.bit_generator.state = state
         else:
             x.state = state
-    except (TypeError, ValueError, KeyError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+    except MicrogradError:
+        raise
+    except Exception as error:
         raise CheckpointError(f"{what} is no state of a {type(x).__name__}: {error}") from error
 
 
 def _load_model(model: Module, state: dict[str, Tensor], places: Any, path: str) -> None:
     model.load_state_dict(state)
-    if not isinstance(places, dict):
-        raise damaged(path, "it does not say where generators stand")
-    for name, generator in generators(model).items():
-        if name in places:
-            restore(generator, list(places[name]) if isinstance(places[name], tuple) else places[name], path)
+    with read_with_care(path):
+        for name, generator in generators(model).items():
+            if name in places:
+                restore(generator, places[name], path)
