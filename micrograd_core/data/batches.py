@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
@@ -254,7 +254,10 @@ class Batches:
             while True:
                 if process != os.getpid():  # a forked child has none of its parent's threads
                     process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
-                batch, error = line.ready.get()
+                try:
+                    batch, error = line.ready.get(timeout=0.1)
+                except Empty:  # interrupts get through in between, on every system
+                    continue
                 if error is not None:
                     try:
                         raise error

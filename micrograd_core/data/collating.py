@@ -122,6 +122,8 @@ def tensors(value: Any, device: Device, own: bool, path: Path = ()) -> Any:
             return tensors(collate(value.tolist(), path), device, own, path)
         if comes_from(value, "torch"):
             value = value.detach()
+            if str(value.dtype) == "torch.bfloat16":  # which neither NumPy nor its DLPack carries
+                return asarray(value.float(), dtype="bfloat16", device=device)
         if own and hasattr(value, "__dlpack__"):
             try:
                 return from_dlpack(value, device=device)

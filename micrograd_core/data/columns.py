@@ -141,9 +141,29 @@ class Number:
         np = needed("numpy", "a table")
         values = numbers(table, self.name, self.dates)
         absent = np.isnan(values)
-        yield (np.where(absent, self.fill, values) - self.center) / self.scale
+        yield standardised(table, self.name, np.where(absent, self.fill, values), self.center, self.scale)
         if self.indicator:
-            yield absent.astype("float64")
+            yield absent.astype("float32")
+
+
+def standardised(table: Any, name: str, values: Any, center: float, scale: float) -> Any:
+    """``(values - center) / scale`` as float32.
+
+    Raises
+    ------
+    DataError
+        For what float32 does not hold.
+    """
+    np = needed("numpy", "a table")
+    with np.errstate(over="ignore"):
+        found = ((values - center) / scale).astype("float32")
+    at = np.flatnonzero(np.isinf(found))
+    if len(at):
+        raise DataError(
+            f"{place(table, int(at[0]), name)}: {values[at[0]]:g} is too large beside what was learned from; float32 "
+            "does not hold it"
+        )
+    return found
 
 
 def spread(values: Any) -> tuple[float, float]:
@@ -221,12 +241,12 @@ class Category:
         """The features of a table, each one array."""
         places = self.places(table, unseen)
         if self.encoding == "index":
-            yield places.astype("float64")
+            yield places.astype("float32")
             return
         for i in range(len(self.values)):
-            yield (places == i + 1).astype("float64")
+            yield (places == i + 1).astype("float32")
         if self.missing:
-            yield (places == 0).astype("float64")
+            yield (places == 0).astype("float32")
 
     def places(self, table: Any, unseen: str) -> Any:
         """For each row which category it has, counted from 1; 0 where nothing is, or what was never seen.
@@ -278,7 +298,7 @@ class Target:
         """
         np = needed("numpy", "a table")
         if self.task == "regression":
-            return ((complete(table, self.name) - self.center) / self.scale).astype("float32")
+            return standardised(table, self.name, complete(table, self.name), self.center, self.scale)
         held, codes = coded(table, self.name, self.type)
         refuse_absent(self.name, [each is None for each in held], codes)
         known: dict[Cell | None, int] = {value: i for i, value in enumerate(self.classes)}

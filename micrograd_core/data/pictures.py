@@ -8,6 +8,7 @@ from typing import Any
 
 from micrograd_core.data.dataset import Dataset
 from micrograd_core.data.errors import DataError, needed
+from micrograd_core.engine.ingest import memory
 
 GREY = {"1", "L", "LA", "I", "I;16", "I;16B", "F"}
 """Pillow's modes without colour."""
@@ -51,12 +52,17 @@ def images(
     files = _files(root)
     modes, sizes = set(), Counter[tuple[int, int]]()
     for path, _ in files:
-        with _opened(path) as image:
-            modes.add(image.mode)
-            turned = image.getexif().get(0x0112, 1) >= 5  # orientations on their side
-            sizes[image.size if turned else image.size[::-1]] += 1
+        mode, shape = _measured(path)
+        modes.add(mode)
+        sizes[shape] += 1
     height, width = size or max(sizes, key=lambda each: (sizes[each], each))
     one = grey if grey is not None else modes <= GREY
+    takes = len(files) * (1 if one else 3) * height * width * (1 if dtype == "uint8" else 5)
+    if takes > memory():
+        raise DataError(
+            f"{len(files):,} images of {height:,} × {width:,} pixels take {takes / 2**30:,.0f} GiB, and this machine "
+            f"has {memory() / 2**30:,.0f}; say how large they are to be, as in size=(64, 64)"
+        )
     x = np.empty((len(files), 1 if one else 3, height, width), dtype="uint8")
     for i, (path, _) in enumerate(files):
         x[i] = _pixels(np, path, (height, width), one)
@@ -107,9 +113,12 @@ def _files(root: Path) -> list[tuple[Path, str]]:
     return found
 
 
-def _opened(path: Path) -> Any:
+def _measured(path: Path) -> tuple[str, tuple[int, int]]:
+    """The mode of an image, and its height and width when it stands upright."""
     try:
-        return needed("PIL.Image", "data.images").open(path)
+        with needed("PIL.Image", "data.images").open(path) as image:
+            on_its_side = image.getexif().get(0x0112, 1) >= 5
+            return image.mode, image.size if on_its_side else image.size[::-1]
     except Exception as error:  # Pillow and its plugins raise all kinds
         raise _unreadable(path, error) from error
 

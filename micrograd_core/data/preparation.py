@@ -221,7 +221,7 @@ class Preparation:
                 f"has {listed(map(repr, table.column_names))}{nearest(absent[0], table.column_names)}"
             )
         made = [each for column in self.columns for each in column.features(table, self.unseen)]
-        x = np.stack(made, axis=1).astype("float32")
+        x = np.stack(made, axis=1)
         goal = self.goal
         if goal is None or goal.name not in table.column_names:
             return x, None

@@ -50,10 +50,10 @@ def split(
     --------
     >>> from micrograd_core import data
     >>> data.split(10, (0.8, 0.2))[1].tolist()
-    [2, 8]
+    [4, 6]
     >>> train, test = data.split(["cat", "dog", "cat", "dog", "cat", "cat"], (0.5, 0.5))
     >>> train.tolist(), test.tolist()
-    ([1, 2, 5], [0, 3, 4])
+    ([0, 2, 3], [1, 4, 5])
     """
     np = needed("numpy", "data.split")
     shares = [float(each) for each in fractions]

@@ -185,14 +185,14 @@ def _measure(nested: Any) -> None:
             )
         size *= len(nested)
         nested = next(iter(nested), None)
-    if size * POINTER > 1 << 30 and size * POINTER > _memory():
+    if size * POINTER > 1 << 30 and size * POINTER > memory():
         raise ShapeError(f"nested data of {size:,} elements do not fit into this machine's memory; are lists shared?")
 
 
 POINTER = 8  # bytes
 
 
-def _memory() -> int:
+def memory() -> int:
     """Bytes of this machine, or where it does not tell, more than any has."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
