@@ -163,5 +163,7 @@ def _export(options: argparse.Namespace) -> int:
     from micrograd_core.tools.using import inspection
 
     result = inspection.export(options.model, options.file, options.own)
-    common.tell(options, result, f"wrote {result['out']}: input {result['input']}, output {result['output']}")
+    told = ", ".join(f"{name} {dtype} {shape}" for name, (dtype, shape) in result["inputs"].items())
+    fixed = f"; the number of rows is fixed: {result['because']}" if result["because"] else ""
+    common.tell(options, result, f"wrote {result['out']}, which takes {told}{fixed}")
     return 0

@@ -109,6 +109,5 @@ def export(path: str, out: str, own: str | None = None) -> dict[str, Any]:
     files.check(Path(out))
     trained = load(path, "cpu", own)
     example = sample(trained.inputs, 2, trained.device)
-    export_onnx(trained.model, example, out)
-    shape = trained.model(example).shape
-    return {"out": out, "input": ["rows", *trained.inputs.shape], "output": ["rows", *shape[1:]]}
+    written = export_onnx(trained.model, example, out)
+    return {"out": out, "inputs": written.inputs, "outputs": written.outputs, "because": written.because}
