@@ -46,7 +46,7 @@ def add_train(commands: common.Commands) -> None:
         "the number of outputs (default: cnn for folders of images, transformer for sequences, else mlp)",
     ).suggested = ("mlp", "cnn", "transformer")
     add("--hidden", type=common.positive_int, nargs="*", default=[256], metavar="N", help="sizes of the hidden layers")
-    add("--dropout", type=common.fraction, default=0.0, metavar="P", help="share of hidden units that are left out")
+    add("--dropout", type=common.fraction, default=0.3, metavar="P", help="share of hidden units that are left out")
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="update rule (sgd: momentum 0.9)")
     add("--lr", type=common.positive_float, default=2e-3, metavar="RATE", help="learning rate")
     add("--weight-decay", type=common.not_negative, default=0.0, metavar="X", help="how strongly weights shrink")
@@ -54,7 +54,7 @@ def add_train(commands: common.Commands) -> None:
         "--epochs",
         type=common.positive_int,
         metavar="N",
-        help="passes over the rows at most (default: 40, or as many as make 800 steps)",
+        help="passes over the rows at most (default: 40, or as many as make 1,600 steps)",
     )
     add("--batch-size", type=common.positive_int, metavar="N", help="rows per step (default: 64; 32 or 16 of few rows)")
     add(

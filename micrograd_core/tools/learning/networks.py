@@ -147,7 +147,7 @@ def cnn(wanted: Wanted, generator: Generator, device: Device) -> Sequential:
         if max(height, width) <= 8 or min(height, width) < 4:
             break
         features = min(2 * features, 128)
-    dropout = wanted.dropout or 0.3
+    dropout = wanted.dropout
     last = wanted.hidden[-1] if wanted.hidden else 128
     layers += [nn.Flatten(), nn.Dropout(dropout), nn.Linear(channels * height * width, last, **made), nn.ReLU()]
     return Sequential(*layers, nn.Dropout(dropout), nn.Linear(last, wanted.outputs, **made))

@@ -12,7 +12,7 @@ from micrograd_core.errors import MicrogradError, one_of
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TASKS = ("classification", "regression", "sequence")
-STEPS = 800
+STEPS = 1600
 """How many steps a training has by default, where 40 epochs of a small table have less."""
 MOST_LAYERS, MOST_BYTES = 100, 2 << 30
 
@@ -30,7 +30,7 @@ class Settings:
     task: str | None = None
     model: str | None = None
     hidden: tuple[int, ...] = (256,)
-    dropout: float = 0.0
+    dropout: float = 0.3
     optimizer: str = "adam"
     lr: float = 2e-3
     weight_decay: float = 0.0

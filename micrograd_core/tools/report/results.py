@@ -69,7 +69,7 @@ def write(results: Results, folder: Path) -> None:
     """
     config = as_toml(results.settings.as_config(), "The run again: micrograd train --config config.toml")
     found: dict[str, bytes] = {
-        "model.safetensors": _saved(results),
+        "model.safetensors": _saved(results, folder),
         "metrics.json": (json_text(results.metrics) + "\n").encode(),
         "config.toml": config.encode(),
         **pictures(results),
@@ -82,7 +82,7 @@ def write(results: Results, folder: Path) -> None:
                 (folder / name).unlink(missing_ok=True)
 
 
-def _saved(results: Results) -> bytes:
+def _saved(results: Results, folder: Path) -> bytes:
     """The network with what it takes to use it: how data become numbers, what it is for, how good it is."""
     metrics, settings = results.metrics, results.settings
     told = {
@@ -94,7 +94,7 @@ def _saved(results: Results) -> bytes:
         "figures": metrics[results.part],
         "config": {name: list(x) if isinstance(x, tuple) else x for name, x in settings.as_config().items()},
     }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder) as own:
+        path = Path(own) / "model.safetensors"
         checkpoints.save(path, model=results.model, meta=told)
         return path.read_bytes()
