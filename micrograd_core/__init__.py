@@ -44,7 +44,7 @@ __array_api_version__ = VERSION
 sys.meta_path.append(Finder)
 
 # Imported when they are asked for: modules, and names by the module they stand in.
-MODULES = ("amp", "data", "fft", "linalg", "nn", "optim", "random")
+MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
@@ -92,6 +92,6 @@ __all__ = [
     "e", "enable_grad", "errors", "float16", "float32", "float64", "inf", "int8",
     "int16", "int32", "int64", "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device",
     "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
-    "__array_namespace_info__", "amp", "data", "fft", "linalg", "nn", "optim", "random",
+    "__array_namespace_info__", "amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random",
     *{**dict.fromkeys(name for name in _NOW if not name.endswith("_gradient")), **_HOMES},  # those are for sweeps
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 # Made by docs/stubs.py from the source and the op table.
 import builtins
 from collections.abc import Sequence
-from micrograd_core import amp as amp, data as data, errors as errors, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random
+from micrograd_core import amp as amp, checkpoints as checkpoints, data as data, errors as errors, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random
 from micrograd_core.amp import set_matmul_precision as set_matmul_precision
 from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
@@ -718,6 +718,7 @@ __all__ = [
     "ceil",
     "celu",
     "checkpoint",
+    "checkpoints",
     "chunk",
     "clip",
     "complex",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,11 +41,11 @@ def check(*paths: Path) -> None:
             raise CannotWrite(path, "permission denied")
 
 
-def write(contents: Mapping[Path, bytes]) -> None:
-    """Write files so that all of them change or none.
+def write(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
+    """Write files, given whole or piece by piece, so that all of them change or none.
 
-    Each is written beside its place first, and takes the place when all are complete. What is no regular file, such as
-    ``/dev/stdout``, is written directly: nothing can take its place.
+    Each is written beside its place first, and takes the place when all are complete and on the disk. What is no
+    regular file, such as ``/dev/stdout``, is written directly: nothing can take its place.
 
     Raises
     ------
@@ -57,25 +57,39 @@ def write(contents: Mapping[Path, bytes]) -> None:
     try:
         for path, content in contents.items():
             place = Path(os.path.realpath(path))  # a link stays one
+            pieces = (content,) if isinstance(content, bytes) else content
             if _is_special(place):
-                place.write_bytes(content)
+                with place.open("wb") as file:
+                    file.writelines(pieces)
                 continue
             part = place.with_name(f".{os.urandom(8).hex()}.part")
             complete[part] = place
             with part.open("wb") as file:
-                file.write(content)
+                file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())  # some file systems find out only here that the disk is full
             if place.exists():
                 part.chmod(place.stat().st_mode & 0o7777)
         for part, place in complete.items():
             part.replace(place)
+        for folder in {place.parent for place in complete.values()}:
+            _settle(folder)
     except OSError as error:
         raise CannotWrite(path, error) from error
     finally:
         for part in complete:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk: a file that has taken its place stays there if power fails."""
+    with suppress(OSError):  # some systems do not open folders; the files themselves are there
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _is_special(path: Path) -> bool:

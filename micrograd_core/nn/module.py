@@ -15,6 +15,7 @@ from micrograd_core.engine.array import wrap
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.assignments import assign_all
+from micrograd_core.ground.made import Remembered
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.shared import respelled
@@ -45,7 +46,7 @@ class IncompatibleKeys(NamedTuple):
         return f"IncompatibleKeys({told})" if any(self) else "<All keys matched successfully>"
 
 
-class Module:
+class Module(Remembered):
     """A function with parameters. Subclasses assign tensors and modules as attributes and define ``forward``.
 
     The tensors of a module are its attributes that are tensors and were not computed, those of modules among the

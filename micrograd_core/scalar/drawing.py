@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
@@ -38,15 +38,18 @@ class Drawing:
         Whether nodes were left out; the last node then says so.
     """
 
-    def __init__(self, root: Value | Tensor, limit: int) -> None:
+    def __init__(self, root: Value | Tensor, limit: int, names: Mapping[str, Value | Tensor]) -> None:
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.is_cut = False
         start: Any = root if isinstance(root, Value) or root._record is None else root._record
         numbers = {id(start): 0}
+        called = {id(each): name for name, each in names.items()}
         waiting = [start]
         for each in waiting:  # grows on the way, breadth first: what is cut is far from the root
-            self.nodes.append(describe(each))
+            node = describe(each)
+            name = called.get(id(each.owner() if isinstance(each, Leaf) else each))
+            self.nodes.append(node if name is None else Node(node.op, (name, *node.lines)))
             for child in children(each):
                 if id(child) not in numbers:
                     if len(numbers) >= limit:
@@ -127,7 +130,7 @@ class Drawing:
         return f"<drawing of {shown} nodes{', cut' if self.is_cut else ''}: .mermaid, .dot, .svg(), .save(path)>"
 
 
-def draw(root: Value | Tensor, *, limit: int = LIMIT) -> Drawing:
+def draw(root: Value | Tensor, *, limit: int = LIMIT, names: Mapping[str, Value | Tensor] | None = None) -> Drawing:
     """The graph that a Value or a tensor was computed in.
 
     Parameters
@@ -135,6 +138,8 @@ def draw(root: Value | Tensor, *, limit: int = LIMIT) -> Drawing:
     root : Value or Tensor
     limit : int
         Nodes that are drawn; those furthest from the root are cut, with a note.
+    names : mapping from str to Value or Tensor, optional
+        What some of them are called; their boxes say it.
 
     Examples
     --------
@@ -156,7 +161,7 @@ def draw(root: Value | Tensor, *, limit: int = LIMIT) -> Drawing:
         raise TypeError(f"draw takes a Value or a Tensor; got {type(root).__name__}")
     if limit < 1:
         raise ValueError(f"draw: limit must be at least 1; got {limit}")
-    return Drawing(root, limit)
+    return Drawing(root, limit, names or {})
 
 
 def children(node: Any) -> Iterator[Any]:

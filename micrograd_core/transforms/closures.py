@@ -25,7 +25,7 @@ from micrograd_core.random import Generator
 PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, DType, Device)
 """What is compared by value, and leads nowhere."""
 OURS: Final = __name__.partition(".")[0]
-ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "transforms"})
+ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "tools", "transforms"})
 """Of this package, where objects are that a function computes with."""
 OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 """Libraries whose objects lead to no tensors."""

@@ -1,0 +1,350 @@
+"""A model as an ONNX file: the program that `jit` traces of it, each operation in the words of ONNX.
+
+What has no such word is composed of operations that have one, as on a device that lacks a kernel. The program is traced
+for two numbers of rows: what differs between the two is the batch, and stays open in the file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.checkpoints.spellings import OPSET, Fixed, Graph, Rows, Value, spelled, spelling
+from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.writer import Unwritten, Writer
+from micrograd_core.device import default_device
+from micrograd_core.engine.ingest import read
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import MicrogradError, MissingExtra, TraceError
+from micrograd_core.ground import files, trees
+from micrograd_core.nn import Module
+from micrograd_core.ops import Op
+from micrograd_core.transforms.jit import Lowered, jit
+
+MOST_BYTES: Final = (1 << 31) - (1 << 20)
+"""What a file of protocol buffers holds."""
+BATCH: Final = "batch"
+
+
+class ExportError(CheckpointError, NotImplementedError):
+    """A model does what an ONNX file cannot say. Nothing was written."""
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    path: Path
+    inputs: dict[str, tuple[str, tuple[int | str, ...]]]
+    outputs: dict[str, tuple[str, tuple[int | str, ...]]]
+    opset: int
+    because: str
+    """Why the number of rows is fixed; empty if it is open."""
+
+
+def export_onnx(model: Module, sample: Any, path: str | Path, *, batch: bool | None = None) -> Exported:
+    """Write what a model computes in `eval` mode to an ONNX file, which other runtimes run.
+
+    Parameters
+    ----------
+    model : Module
+        Of tensors, giving a tensor, or a tuple, list or dict of them.
+    sample : Tensor, array, or list or tuple of them
+        Arguments of a call, of which shapes and dtypes count.
+    path : str or Path
+    batch : bool, optional
+        Whether the first axis of all arguments is left open. By default it is where that is possible.
+
+    Returns
+    -------
+    Exported
+        ``inputs`` and ``outputs``, dtypes and shapes by name, and ``because``, why the number of rows is fixed.
+
+    Raises
+    ------
+    MissingExtra
+        When the package onnx is not installed.
+    ExportError
+        When an operation has no counterpart in ONNX, or the model draws random numbers or changes itself: the message
+        says where. Or when the rows were to be open, and cannot be.
+    CannotWrite
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtra("export_onnx", "onnx", "onnx") from error
+    place = next((x.device for _, x in model.named_tensors()), default_device())
+    given = sample if type(sample) in (list, tuple) else [sample]
+    arguments = [x if isinstance(x, Tensor) else asarray(x, device=place) for x in given]
+    modes = [(module, module.training) for _, module in model.named_modules()]
+    model.eval()
+    try:
+        with no_grad():
+            graph, because = _graph(onnx, model, [x.detach() for x in arguments], batch)
+    finally:
+        for module, mode in modes:
+            if module.training is not mode:
+                module.training = mode
+    if (size := graph.size()) > MOST_BYTES:
+        raise ExportError(f"export_onnx: the model takes {size:,} bytes, and an ONNX file holds at most {MOST_BYTES:,}")
+    made = graph.model(version("micrograd-core"))
+    onnx.checker.check_model(made)
+    files.write({Path(path): made.SerializeToString()})
+    return Exported(Path(path), graph.inputs, graph.outputs, OPSET, because)
+
+
+def _graph(onnx: Any, model: Module, arguments: list[Tensor], batch: bool | None) -> tuple[Graph, str]:
+    """The graph, and why its rows are fixed."""
+    because = ""
+    if batch is not False:
+        try:
+            return _written(onnx, model, arguments, _more_rows(arguments)), ""
+        except Fixed as error:
+            because = str(error)
+        if batch:
+            raise ExportError(f"export_onnx: the number of rows cannot stay open: {because}; leave out batch=True")
+    return _written(onnx, model, arguments, None), because
+
+
+def _more_rows(arguments: list[Tensor]) -> list[list[Tensor]]:
+    """The arguments with two other numbers of rows; neither is 1, which operations may treat in a way of its own."""
+    rows = {x.shape[0] for x in arguments if x.ndim}
+    if len(rows) != 1 or not all(x.ndim for x in arguments) or 0 in rows:
+        raise Fixed("the arguments have no first axis in common")
+    (count,) = rows
+    return [[_repeated(x, count + more) for x in arguments] for more in (1, 2)]
+
+
+def _repeated(x: Tensor, rows: int) -> Tensor:
+    places = asarray([i % x.shape[0] for i in range(rows)], dtype="int64", device=x.device)
+    return FUNCTIONS["take"](x, places, axis=0)
+
+
+class _Trace(NamedTuple):
+    """A program, and what its inputs are."""
+
+    program: Program
+    sources: list[tuple[Any, ...]]
+    outputs: list[int]  # positions of the results among those of the program, and their names
+    names: list[str]
+    kernels: Any
+
+
+def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
+    names: list[str] = []
+
+    def call(*xs: Tensor) -> tuple[Any, ...]:
+        leaves, _ = trees.flatten(out := model(*xs))
+        names[:] = list(out) if isinstance(out, dict) and len(out) == len(leaves) else []
+        return tuple(leaves)
+
+    try:
+        lowered: Lowered = jit(call).lower(*arguments)
+    except TraceError as error:
+        raise ExportError(f"export_onnx: {str(error).removeprefix('jit: ')}") from error
+    replay = lowered._replay
+    if replay.changes:
+        raise ExportError(
+            "export_onnx: the model changes a tensor or an attribute of its own when it is called in eval mode; ONNX "
+            "computes only"
+        )
+    outputs: list[int] = []
+    made = count()
+    for each in replay.results:
+        if each.kind == "tensor":
+            outputs.append(next(made))
+        elif each.kind == "again":
+            outputs.append(outputs[each.what])
+        elif each.kind == "given":
+            raise ExportError("export_onnx: the model returns an argument or a parameter as it is; return x + 0 for it")
+        else:
+            raise ExportError("export_onnx: the model returns something that is no tensor")
+    named = [str(name) for name in names] or (
+        ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+    )
+    for source in replay.sources:
+        if source[0] not in ("argument", "tensor", "constant"):
+            why = "draws random numbers" if source[0] == "draw" else "depends on more than its arguments"
+            raise ExportError(f"export_onnx: the model {why} in eval mode, which ONNX cannot")
+    return _Trace(_expanded(model, arguments, replay.program), replay.sources, outputs, named, replay.kernels)
+
+
+# ── operations that ONNX has ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _Speller(Writer):
+    """Composes what ONNX has no word for."""
+
+    def call(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if name == "arange" and operands:
+            return super().call(name, operands, params)
+        if spelled(name, operands, params):
+            return self.step(name, operands, params)
+        return self.composed(name, operands, params)
+
+
+def _expanded(model: Module, arguments: list[Tensor], program: Program) -> Program:
+    """The same program of operations that have a spelling; outputs are all its values, numbered as before."""
+    k = _Speller(lambda name, operands: True)
+    values: list[Any] = [k.input(x) for x in program.types[: program.inputs]]
+    for step, made in program.numbered():
+        operands = tuple([values[x.number] if isinstance(x, Ref) else x for x in step.operands])
+        types = program.types[made.start : made.stop]
+        if spelled(step.op, operands, step.params):
+            values.append(k.step(step.op, operands, step.params, types))
+            continue
+        try:
+            if len(made) > 1:
+                raise Unwritten(step.op)
+            found = k.composed(step.op, operands, step.params)
+        except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError) as error:
+            raise ExportError(
+                f"export_onnx: ONNX has no counterpart of {step.op}{_where(model, arguments, step.op)}; compute it "
+                "outside of the model, or of other operations"
+            ) from error
+        values.append(found)
+    return k.program([values[x.number] if isinstance(x, Ref) else x for x in program.outputs])
+
+
+def _where(model: Module, arguments: list[Tensor], wanted: str) -> str:
+    """In which layer, and in which line, a model calls an operation. It is called once more, and watched."""
+    found: list[str] = []
+    names = {id(module): name for name, module in model.named_modules()}
+
+    def watch(frame: Any, event: str, argument: Any) -> None:
+        if event != "call" or found or frame.f_globals.get("__name__") != "micrograd_core.engine.apply":
+            return
+        if not any(isinstance(x, Op) and x.name == wanted for x in frame.f_locals.values()):
+            return
+        layer = line = ""
+        while frame is not None:
+            if frame.f_code is Module.__call__.__code__ and not layer and names.get(id(frame.f_locals["self"])):
+                layer = f" in the layer {names[id(frame.f_locals['self'])]}, {frame.f_locals['self']._line()}"
+            outside = not frame.f_globals.get("__name__", "").startswith("micrograd_core.")
+            line = line or (f" ({frame.f_code.co_filename}, line {frame.f_lineno})" if outside else "")
+            frame = frame.f_back
+        found.append(f",{layer or ' in the model'}{line}")
+
+    with _watched(watch):
+        model(*arguments)
+    return found[0] if found else ""
+
+
+@contextmanager
+def _watched(watch: Callable[[Any, str, Any], None]) -> Iterator[None]:
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+# ── writing it down ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _written(onnx: Any, model: Module, arguments: list[Tensor], others: list[list[Tensor]] | None) -> Graph:
+    """The graph of a call; where `others` are given, which are two with other numbers of rows, the rows are open."""
+    if others is None:
+        trace = twin = _traced(model, arguments)
+        same = _Merged(0, 0)
+    else:
+        try:
+            trace, twin = [_traced(model, each) for each in others]
+        except ExportError:
+            raise
+        except Exception as error:
+            raise Fixed(f"with another number of rows the model raises {type(error).__name__}: {error}") from error
+        same = _Merged(others[0][0].shape[0], others[1][0].shape[0])
+    program, other = trace.program, twin.program
+    same.check([step.op for step in program.steps], [step.op for step in other.steps], "the operations")
+    graph = Graph(onnx)
+    taken = _names_of(model, len(arguments))
+    tensors = {id(x): name for name, x in reversed(list(model.named_tensors()))}
+    given: dict[int, Value] = {}
+    for i, x in enumerate(arguments):
+        shape: tuple[int | Rows, ...] = (Rows(1), *x.shape[1:]) if others else x.shape
+        given[i] = graph.input(taken[i], x.dtype, shape)
+    values: list[Value] = []
+    sources = zip(trace.sources, twin.sources, program.types, other.types, strict=False)
+    for (kind, what), (_, whats), here, there in list(sources)[: program.inputs]:
+        if kind == "argument":
+            values.append(given[what])
+        elif kind == "tensor":
+            same.check(here, there, "a parameter")
+            values.append(graph.tensor(tensors.get(id(what), ""), _bytes(what._kernels, what._handle, here), *here))
+        else:
+            values.append(_constant(graph, same, trace.kernels, (what, whats), (here, there)))
+    for (step, made), twin_step in zip(program.numbered(), other.steps, strict=True):
+        out = Outline(
+            same(program.types[made.start].shape, other.types[made.start].shape), program.types[made.start].dtype
+        )
+        operands = [values[x.number] if isinstance(x, Ref) else x for x in same(step.operands, twin_step.operands)]
+        name = spelling(step.op)(graph, operands, same(step.params, twin_step.params), out)
+        values.append(Value(name, out.dtype, out.shape))
+    for name, position in zip(trace.names, trace.outputs, strict=True):
+        graph.output(name, values[program.outputs[position].number])
+    return graph
+
+
+def _bytes(kernels: Any, handle: Any, outline: Outline) -> bytes:
+    return bytes(read(kernels, handle, outline.dtype))
+
+
+def _constant(graph: Graph, same: _Merged, kernels: Any, handles: tuple[Any, Any], types: tuple[Any, Any]) -> Value:
+    """Numbers that the model makes when it is called. Those that are all equal may be as many as there are rows."""
+    data, others = [_bytes(kernels, handle, outline) for handle, outline in zip(handles, types, strict=True)]
+    here, there = types
+    if here == there:
+        same.check(data, others, "a constant")
+        return graph.tensor("", data, *here)
+    one = data[: here.dtype.itemsize]
+    if data != one * (len(data) // len(one)) or others != one * (len(others) // len(one)):
+        raise Fixed(f"a constant of shape {here.shape} depends on it")
+    single = graph.tensor("", one, (), here.dtype)
+    shape = same(here.shape, there.shape)
+    return Value(graph.node("Expand", single.name, graph.shape(shape)), here.dtype, shape)
+
+
+class _Merged:
+    """Parts of two programs, for two numbers of rows, as one in which `Rows` stand for what grows with them."""
+
+    def __init__(self, rows: int, others: int) -> None:
+        self.rows, self.others = rows, others
+
+    def check(self, x: Any, y: Any, what: str) -> None:
+        """Refuse what is not the same."""
+        if x != y:
+            raise Fixed(f"{what} depend on it")
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        if isinstance(x, slice) and isinstance(y, slice):
+            return slice(self(x.start, y.start), self(x.stop, y.stop), self(x.step, y.step))
+        if isinstance(x, Ref) or x.__class__ is not y.__class__:
+            self.check(x, y, "operations")
+            return x
+        if isinstance(x, (tuple, list)) and len(x) == len(y):
+            return tuple([self(a, b) for a, b in zip(x, y, strict=True)])
+        if isinstance(x, dict):
+            return {name: self(each, y.get(name)) for name, each in x.items()}
+        if x == y or (x != x and y != y):
+            return x
+        if type(x) is int and x % self.rows == 0 and x // self.rows * self.others == y:
+            return Rows(x // self.rows)
+        raise Fixed(f"a number of an operation depends on it ({x} for {self.rows} rows, {y} for {self.others})")
+
+
+def _names_of(model: Module, count: int) -> list[str]:
+    """Names for the arguments: those of `forward`."""
+    parameters: Sequence[Any] = list(inspect.signature(model.forward).parameters.values())
+    plain = [x.name for x in parameters if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
+    return [plain[i] if i < len(plain) else f"input_{i}" for i in range(count)]

@@ -1,0 +1,87 @@
+"""What a file is that is no checkpoint, and how to make one of it: told by its first bytes, none of which is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from micrograd_core.errors import MicrogradError
+
+
+class CheckpointError(MicrogradError, ValueError):
+    """A file is no checkpoint, is damaged, or does not hold what is asked of it. Nothing was loaded."""
+
+
+HEAD = 512
+"""So many bytes tell what a file is."""
+
+_CONVERT = "safetensors.torch.save_file(torch.load(path, weights_only=True), new), and load the new one"
+_ARRAYS = "model.load_state_dict(dict(numpy.load(path)))"
+
+_KINDS: tuple[tuple[int, bytes, str, str], ...] = (
+    (0, b"PK\x03\x04", "a zip archive, such as torch.save and numpy.savez write",
+     f"Of a file of torch: {_CONVERT}. Of an .npz: {_ARRAYS}"),
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as Keras writes",
+     "Read it with h5py, and give its arrays to model.load_state_dict"),
+    (0, b"\x93NUMPY", "one array of NumPy", "Read it with numpy.load"),
+    (0, b"\x1f\x8b", "compressed by gzip", "Unpack it first: gunzip"),
+    (0, b"GGUF", "a GGUF file of llama.cpp", "Convert it to safetensors first"),
+    (0, b"PAR1", "a table in Parquet", "It is data to train on, not a model"),
+    (0, b"ARROW1", "a table in Arrow", "It is data to train on, not a model"),
+    (0, b"\x89PNG", "a picture", "Name the checkpoint, which ends in .safetensors"),
+    (0, b"%PDF", "a PDF", "Name the checkpoint, which ends in .safetensors"),
+    (257, b"ustar", "a tar archive, such as old versions of torch.save wrote", f"Of a file of torch: {_CONVERT}"),
+    *((0, b"\x80" + bytes([protocol]),
+       "a pickle, such as pickle.dump and old versions of torch.save wrote: to open it may run any program, so that "
+       "micrograd does not",
+       f"If you trust it, and it is torch's: {_CONVERT}") for protocol in range(2, 6)),
+)  # fmt: skip
+"""Where in a file which bytes are, what it is then, and what to type."""
+
+_ONNX = b"\x08", b"\x12"  # protocol buffers: the version of the format, then who made it
+
+
+def damaged(path: str | Path, what: str) -> CheckpointError:
+    """The error for a file that contradicts itself."""
+    return CheckpointError(f"{str(path)!r} is damaged: {what}. Take another copy, or save it anew")
+
+
+@contextmanager
+def read_with_care(path: str | Path) -> Iterator[None]:
+    """Whatever goes wrong inside comes of what the file says, which may be anything."""
+    try:
+        yield
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise damaged(path, f"what it says of itself makes no sense ({type(error).__name__}: {error})") from error
+
+
+def foreign(path: Path, head: bytes) -> CheckpointError:
+    """The error for a file that is not in the format of safetensors, from its first bytes."""
+    for place, mark, what, advice in _KINDS:
+        if head[place : place + len(mark)] == mark:
+            return CheckpointError(f"{str(path)!r} is no checkpoint but {what}. {advice}")
+    if head[:1] == _ONNX[0] and head[2:3] == _ONNX[1]:
+        return CheckpointError(
+            f"{str(path)!r} is no checkpoint but seems to be an ONNX file. Run it with onnxruntime.InferenceSession"
+        )
+    if _is_text(head):
+        return CheckpointError(
+            f"{str(path)!r} is no checkpoint but text. Name the checkpoint, which ends in .safetensors"
+        )
+    return CheckpointError(
+        f"{str(path)!r} is no checkpoint: it does not begin as a safetensors file does. It may be damaged; name "
+        "another file, or save it anew with micrograd_core.checkpoints.save"
+    )
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else it ends within a letter
+            return False
+        text = head[: error.start].decode()
+    return all(each.isprintable() or each.isspace() for each in text)

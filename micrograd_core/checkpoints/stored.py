@@ -1,0 +1,451 @@
+"""Saving and loading: which objects there are, and what of each is in the file."""
+
+from __future__ import annotations
+
+import json
+import random as python_random
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.checkpoints import container
+from micrograd_core.checkpoints.foreign import CheckpointError, damaged, read_with_care
+from micrograd_core.checkpoints.structure import Built, Described, generators, restore
+from micrograd_core.checkpoints.trees import PLAIN, Apart, together
+from micrograd_core.device import Device, default_device
+from micrograd_core.errors import MicrogradError, one_of
+from micrograd_core.nn import Module
+from micrograd_core.random import Generator, default_generator
+
+FORMAT: Final = 1
+"""The version of what is in the strings of a file."""
+
+
+class HasState(Protocol):
+    """An optimiser, a schedule, batches: what goes on from a state."""
+
+    def state_dict(self) -> Any:
+        """Numbers, strings, tensors, and lists and dicts of them."""
+
+    def load_state_dict(self, state: Any) -> Any:
+        """Go on from there."""
+
+
+States = Any
+"""A `HasState`, or a list, tuple or dict of them."""
+
+
+class Checkpoint:
+    """What is in a file. Numbers are read when they are asked for.
+
+    Attributes
+    ----------
+    path : Path
+    meta : Any
+        What `save` was given.
+    version : str
+        Of micrograd-core, which wrote it; empty where another library did.
+    device : str
+        Where the model was.
+    parts : tuple of str
+        What there is of ``model``, ``optimizer``, ``schedule``, ``data`` and ``random``.
+    tensors : dict
+        Dtype and shape of each tensor, by name; those that belong to no model have a ``/`` in it.
+    structure : dict
+        The class, the arguments and the changed attributes of each module, by name.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._contents = contents = container.Contents(path)
+        self.path, self.tensors = contents.path, contents.tensors
+        with read_with_care(self.path):
+            self._take(contents.strings)
+
+    def _take(self, strings: dict[str, str]) -> None:
+        """What is said in the strings of the file."""
+        told = {name: container.decoded(self.path, text) for name, text in strings.items() if name in _TOLD}
+        facts = told.get("micrograd", {})
+        if facts.get("format", FORMAT) != FORMAT:
+            raise CheckpointError(
+                f"{str(self.path)!r} was written by micrograd-core {facts.get('version')}, in a format that this one "
+                "does not read; update it: pip install -U micrograd-core"
+            )
+        self.version, self.device = str(facts.get("version", "")), str(facts.get("device", ""))
+        self.structure: dict[str, Any] = told.get("structure", {})
+        self._tied: dict[str, str] = told.get("tied", {})
+        self._told = told
+        own = facts.get("parts", ["model"])
+        self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in own)
+        self.meta = self.state("meta") if "meta" in told else None
+        self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
+
+    def state(self, part: str, device: str | Device | None = None) -> Any:
+        """What was saved of a part, such as ``"data"``: as its `state_dict` was. Tensors are made on `device`.
+
+        Raises
+        ------
+        CheckpointError
+            When there is no such part.
+        """
+        if part == "model":
+            return self.state_dict(device)
+        if part not in self._told:
+            raise self._absent(part)
+        place = default_device() if device is None else Device(device)
+        with read_with_care(self.path):
+            return together(self._told[part], lambda name: self._tensor(name, place))
+
+    def state_dict(self, device: str | Device | None = None) -> dict[str, Tensor]:
+        """The numbers of the model by name: what `Module.load_state_dict` takes."""
+        if "model" not in self.parts:
+            raise self._absent("model")
+        place = default_device() if device is None else Device(device)
+        found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], place)
+        with read_with_care(self.path):
+            return found | {name: found[first] for name, first in self._tied.items()}
+
+    def _tensor(self, name: str, device: Device) -> Tensor:
+        if name not in self.tensors:
+            raise damaged(self.path, f"the tensor {name!r} is not there")
+        return self._contents.read([name], device)[name]
+
+    def _absent(self, part: str) -> CheckpointError:
+        return CheckpointError(
+            f"{str(self.path)!r} has no {part}; it has {one_of(self.parts) if self.parts else 'nothing but meta'}. "
+            f"It is saved by save(path, …, {part}=…)"
+        )
+
+    def __repr__(self) -> str:
+        numbers = sum(_size(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
+        facts = [
+            f"{self._kind or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
+            *(part for part in self.parts if part != "model"),
+            f"meta={self.meta!r}" if self.meta is not None else "",
+            f"from {self.device}" if self.device else "",
+        ]
+        return f"<Checkpoint {str(self.path)!r}: {', '.join(filter(None, facts))}>"
+
+
+PARTS: Final = ("model", "optimizer", "schedule", "data", "random")
+_TOLD: Final = frozenset({"micrograd", "structure", "tied", "generators", "meta", *PARTS})
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def save(
+    path: str | Path,
+    *,
+    model: Module | None = None,
+    optimizer: States = None,
+    schedule: States = None,
+    data: States = None,
+    random: Any = None,
+    meta: Any = None,
+) -> None:
+    """Write all that a run needs to go on to one safetensors file, whole or not at all.
+
+    Other libraries read it, and find the parameters by the names of ``model.state_dict()``. A former file of that name
+    stays as it is until the new one is complete and on the disk, whatever happens.
+
+    Parameters
+    ----------
+    path : str or Path
+    model : Module, optional
+        Its numbers, its structure, whether it is in training, and the places of its generators.
+    optimizer, schedule, data : optional
+        What has ``state_dict()``, or a list, tuple or dict of such.
+    random : bool, generator, or list, tuple or dict of generators
+        Where random numbers stand. ``True``: those of the default generator, and of Python's ``random``. A generator is
+        one of `micrograd_core.random`, of Python's ``random``, or of NumPy.
+    meta : optional
+        Anything of numbers, strings, tensors, and lists, tuples and dicts of them.
+
+    Raises
+    ------
+    CannotWrite
+        When the disk is full, the folder is not there, and the like.
+    CheckpointError
+        When there is something in a state that a file cannot hold.
+    """
+    try:
+        tensors, told = _taken_apart(model, optimizer, schedule, data, random, meta)
+        strings = {name: json.dumps(x) for name, x in told.items()}
+    except RecursionError as error:
+        raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
+    container.write(Path(path), tensors, strings)
+
+
+def _taken_apart(
+    model: Module | None, optimizer: States, schedule: States, data: States, random: Any, meta: Any
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file, and what is told beside them."""
+    apart = Apart()
+    told: dict[str, Any] = {}
+    parts: list[str] = []
+    facts: dict[str, Any] = {"format": FORMAT, "version": version("micrograd-core"), "device": "", "parts": parts}
+    if model is not None:
+        names = {id(x): name for name, x in model.named_tensors()}
+        every = model._every_tensor()
+        for name, x in every.items():
+            if "/" in name:
+                raise CheckpointError(
+                    f"save: the model has a tensor named {name!r}; names with a / are those of optimisers and the like"
+                )
+            if names[id(x)] == name:
+                apart.tensors[name] = x
+        told["tied"] = {name: names[id(x)] for name, x in every.items() if names[id(x)] != name}
+        told["structure"] = Described(model).modules
+        told["generators"] = {name: list(generator.state) for name, generator in generators(model).items()}
+        facts["device"] = str(next((x.device for x in every.values()), default_device()))
+        parts.append("model")
+    for part, given, state in (
+        ("optimizer", optimizer, _state),
+        ("schedule", schedule, _state),
+        ("data", data, _state),
+        ("random", _Defaults() if random is True else random or None, _position),
+    ):
+        if given is not None:
+            told[part] = apart.part(part, _mapped(state, part, given))
+            parts.append(part)
+    if meta is not None:
+        told["meta"] = apart.part("meta", meta)
+    return apart.tensors, {"micrograd": facts, **told}
+
+
+def load(
+    path: str | Path,
+    *,
+    model: Module | None = None,
+    optimizer: States = None,
+    schedule: States = None,
+    data: States = None,
+    random: Any = None,
+    device: str | Device | None = None,
+) -> Checkpoint:
+    """Let objects go on from what `save` wrote; what is not given stays in the file.
+
+    Parameters
+    ----------
+    path : str or Path
+        Also a safetensors file of another library, which has numbers for a model.
+    model, optimizer, schedule, data, random : optional
+        As they were given to `save`: made in the same way, with any numbers. They keep their device and dtype.
+    device : str or Device, optional
+        Where the model is moved to first; make optimisers after that.
+
+    Returns
+    -------
+    Checkpoint
+        What else is in the file: ``meta``, ``version``, ``device``, ``structure``, ``state(part)``.
+
+    Raises
+    ------
+    CheckpointError
+        When the file is not there, is no checkpoint, is damaged, or lacks what is asked for.
+    ShapeError
+        When the numbers do not fit the objects; none of them has changed then.
+    """
+    found = Checkpoint(path)
+    given = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": data}
+    wanted = {part: x for part, x in given.items() if x is not None}
+    if random is not None and random is not False:
+        wanted["random"] = _Defaults() if random is True else random
+    for part in wanted:
+        if part not in found.parts:
+            raise found._absent(part)
+    undo: list[Callable[[], Any]] = []
+    several = len(wanted) > 1 or (model is not None and bool(generators(model)))
+    try:
+        if model is not None:
+            place = next((x.device for _, x in model.named_tensors()), default_device())
+            if device is not None:
+                place = Device(device)
+                model.to(place)
+            state = found.state_dict(place)
+            if several:
+                before, places = model.state_dict(), {name: [*x.state] for name, x in generators(model).items()}
+                undo.append(partial(_load_model, model, before, places, ""))
+            _load_model(model, state, found._told.get("generators", {}), str(found.path))
+        for part, x in wanted.items():
+            if part == "model":
+                continue
+            state, restored = found.state(part, device), _restored if part != "random" else _placed
+            if several:
+                former = _mapped(_state if part != "random" else _position, part, x)
+                undo.append(partial(_each, restored, x, former, ""))
+            _each(restored, x, state, f"{str(found.path)!r}: the {part}")
+    except BaseException:
+        for each in reversed(undo):
+            each()
+        raise
+    return found
+
+
+def load_model(
+    path: str | Path,
+    device: str | Device | None = None,
+    *,
+    classes: Mapping[str, type[Module]] | Iterable[type[Module]] = (),
+) -> Module:
+    """The model that a file holds, made from what the file says of its structure. No code is in it, and none is run.
+
+    Layers of `micrograd_core.nn` are known; of a class of your own the file has the name and the arguments.
+
+    Parameters
+    ----------
+    path : str or Path
+    device : str or Device, optional
+        Where it is to live; by default the default device, wherever it was saved.
+    classes : mapping from names to classes, or classes
+        Your own that are in it.
+
+    Returns
+    -------
+    Module
+        With the numbers, dtypes, tied weights and mode, ``train()`` or ``eval()``, that it was saved with.
+
+    Raises
+    ------
+    CheckpointError
+        When the file is not there, is no checkpoint, is damaged, or has a class that is not known: it says what to do.
+    UnsupportedDType
+        When the device lacks a dtype.
+    """
+    found = Checkpoint(path)
+    if "model" not in found.parts:
+        raise found._absent("model")
+    if not found.structure:
+        raise CheckpointError(
+            f"{str(found.path)!r} does not say what its model is made of, as another library wrote it; make the model "
+            "yourself: load(path, model=...)"
+        )
+    place = default_device() if device is None else Device(device)
+    known = classes if isinstance(classes, Mapping) else {each.__name__: each for each in classes}
+    names = [name for name in found.tensors if "/" not in name]
+    tensors = found._contents.read(names, place)
+    used: set[str] = set()
+
+    def fetch(name: str) -> Tensor:
+        if name not in tensors:
+            raise damaged(found.path, f"the tensor {name!r} is not there")
+        used.add(name)
+        return tensors[name]
+
+    states = found._told.get("generators", {})
+    with read_with_care(found.path):
+        model = Built(str(found.path), found.structure, known, place, fetch, states).model()
+    if left := [name for name in names if name not in used]:
+        raise damaged(found.path, f"nothing in its structure takes the tensor {left[0]!r}")
+    return model
+
+
+# ── what is kept of each ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Defaults:
+    """The generators that are drawn from where nobody names one."""
+
+    @property
+    def state(self) -> list[Any]:
+        return [_position(default_generator()), _position(python_random)]
+
+    @state.setter
+    def state(self, states: list[Any]) -> None:
+        ours, theirs = states
+        _placed(default_generator(), ours, "")
+        _placed(python_random, theirs, "")
+
+
+def _mapped(state: Callable[[Any], Any], part: str, x: Any) -> Any:
+    """The state of an object, or of each in a list, tuple or dict."""
+    if isinstance(x, (list, tuple)):
+        return [_mapped(state, part, each) for each in x]
+    if isinstance(x, dict):
+        return {key: _mapped(state, part, each) for key, each in x.items()}
+    try:
+        return state(x)
+    except AttributeError as error:
+        raise CheckpointError(
+            f"{part} is an object with {'a state' if part == 'random' else 'state_dict() and load_state_dict(state)'}, "
+            f"or a list or dict of such; got {type(x).__name__}"
+        ) from error
+
+
+def _each(restored: Callable[[Any, Any, str], None], x: Any, state: Any, what: str) -> None:
+    if isinstance(x, (list, tuple, dict)):
+        keys = list(x) if isinstance(x, dict) else list(range(len(x)))
+        saved = list(state) if isinstance(state, dict) else list(range(len(state))) if isinstance(state, list) else None
+        if keys != saved:
+            raise CheckpointError(f"{what} was saved as {_shape(state)}, and is to be loaded into {_shape(x)}")
+        for key in keys:
+            _each(restored, x[key], state[key], what)
+        return
+    restored(x, state, what)
+
+
+def _shape(x: Any) -> str:
+    if isinstance(x, dict):
+        return f"a dict of {', '.join(map(repr, x))}"
+    return f"a list of {len(x)}" if isinstance(x, (list, tuple)) else "a single one"
+
+
+def _state(x: Any) -> dict[str, Any]:
+    """What an object goes on from: its `state_dict`, and the numbers that it says to change at each step."""
+    changing = {name: vars(x)[name] for name in getattr(x, "changing", ()) if isinstance(vars(x).get(name), PLAIN)}
+    if not hasattr(x, "state_dict") and changing:
+        return {"changing": changing}
+    return {"state": x.state_dict(), **({"changing": changing} if changing else {})}
+
+
+def _restored(x: Any, state: Any, what: str) -> None:
+    try:
+        if "state" in state:
+            x.load_state_dict(state["state"])
+        for name, value in state.get("changing", {}).items():
+            if name in getattr(x, "changing", ()):
+                setattr(x, name, value)
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what} cannot go on from its state: {type(error).__name__}: {error}") from error
+
+
+def _position(x: Any) -> Any:
+    """Where a generator stands."""
+    if isinstance(x, Generator):
+        return list(x.state)
+    if hasattr(x, "getstate"):
+        return x.getstate()
+    return x.bit_generator.state if hasattr(x, "bit_generator") else x.state
+
+
+def _placed(x: Any, state: Any, what: str) -> None:
+    try:
+        if isinstance(x, Generator):
+            restore(x, state, what)
+        elif hasattr(x, "setstate"):
+            x.setstate(state)
+        elif hasattr(x, "bit_generator"):
+            x.bit_generator.state = state
+        else:
+            x.state = state
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what} is no state of a {type(x).__name__}: {error}") from error
+
+
+def _load_model(model: Module, state: dict[str, Tensor], places: Any, path: str) -> None:
+    model.load_state_dict(state)
+    with read_with_care(path):
+        for name, generator in generators(model).items():
+            if name in places:
+                restore(generator, places[name], path)

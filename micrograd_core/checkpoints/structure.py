@@ -1,0 +1,251 @@
+"""What a module is made of, as JSON: names of classes, their arguments, and what was assigned since. No code.
+
+Each module in a network has a name, `modules` says of each its ``class`` (``nn.Linear`` for those that this package
+has, else the name alone), its ``arguments``, and its ``attributes``. To build it, the class is called with the
+arguments; then the attributes are put back, so that what was changed after a module was made is so again. Modules,
+tensors and generators are referred to by name: what two places hold in common they have in common again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random as python_random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from micrograd_core import nn
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.checkpoints import trees
+from micrograd_core.checkpoints.foreign import CheckpointError, damaged
+from micrograd_core.device import Device, use_device
+from micrograd_core.ground.made import Other, again, arguments
+from micrograd_core.nn import Module
+from micrograd_core.random import Generator, use_generator
+
+DROPPED = ("device", "generator")
+"""Arguments that are given anew: what is loaded may live elsewhere, and its initial numbers are not the generator's."""
+UNKNOWN = "$unknown"
+
+
+def generators(model: Module) -> dict[str, Generator]:
+    """The generators that modules hold, by the names of their attributes; each once."""
+    found: dict[int, tuple[str, Generator]] = {}
+    for name, module in model.named_modules():
+        for attribute, x in vars(module).items():
+            if isinstance(x, Generator):
+                found.setdefault(id(x), (f"{name}.{attribute}".lstrip("."), x))
+    return dict(found.values())
+
+
+class Described:
+    """What a module is made of."""
+
+    def __init__(self, model: Module) -> None:
+        self.modules: dict[str, dict[str, Any]] = {}
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self._tensors = {id(x): name for name, x in model.named_tensors()}
+        self._generators = {id(x): name for name, x in generators(model).items()}
+        for name, module in model.named_modules():
+            self.modules[name] = self._module(module)
+
+    def _module(self, module: Module) -> dict[str, Any]:
+        kind = type(module)
+        attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}
+        told: dict[str, Any] = {"class": class_name(kind)}
+        if (given := self._arguments(module)) is not None:
+            told["arguments"] = given
+        kept = {name: x for name, x in attributes.items() if not _has_unknown(x)}
+        same = {name for name, x in (given or {}).items() if isinstance(x, trees.PLAIN) and kept.get(name) == x}
+        told["attributes"] = {name: x for name, x in kept.items() if name not in same}
+        return told
+
+    def _arguments(self, module: Module) -> dict[str, Any] | None:
+        given = arguments(module)
+        if isinstance(module, nn.Call) and type(module).__init__ is nn.Call.__init__:
+            given = module.arguments  # as they are now, with tensors among them
+        if given is None:
+            return None
+        found = {}
+        parameters = inspect.signature(type(module)).parameters
+        for name, x in given.items():
+            if name in DROPPED:
+                continue
+            if parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                x = {key: each for key, each in x.items() if key not in DROPPED}
+            found[name] = self._encoded(x)
+            if _has_unknown(found[name]) and name in vars(module):  # modules, which are looked for where they are now
+                found[name] = self._encoded(vars(module)[name])
+        return found
+
+    def _encoded(self, x: Any) -> Any:
+        return trees.encoded(x, self._referred)
+
+    def _referred(self, x: Any, place: str) -> Any:
+        if isinstance(x, Module) and id(x) in self._names:
+            return {"$module": self._names[id(x)]}
+        if isinstance(x, Tensor) and id(x) in self._tensors:
+            return {"$parameter" if x.requires_grad else "$buffer": self._tensors[id(x)]}
+        if isinstance(x, Generator) and id(x) in self._generators:
+            return {"$generator": self._generators[id(x)]}
+        return {UNKNOWN: x.kind if isinstance(x, Other) else type(x).__name__}
+
+
+def class_name(kind: type) -> str:
+    """As a file names a class."""
+    return f"nn.{kind.__name__}" if getattr(nn, kind.__name__, None) is kind else kind.__name__
+
+
+def _has_unknown(encoded: Any) -> bool:
+    if isinstance(encoded, dict):
+        return UNKNOWN in encoded or any(map(_has_unknown, encoded.values()))
+    return isinstance(encoded, list) and any(map(_has_unknown, encoded))
+
+
+class Built:
+    """A module made from what a file says of it.
+
+    Parameters
+    ----------
+    path : str
+        For errors.
+    modules : mapping
+        What `Described.modules` was.
+    classes : mapping from names to classes
+        The user's.
+    device : Device
+    fetch : function
+        From the name of a tensor to the tensor.
+    states : mapping from names to states
+        Of generators.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        modules: Any,
+        classes: Mapping[str, type[Module]],
+        device: Device,
+        fetch: Callable[[str], Tensor],
+        states: Mapping[str, Any],
+    ) -> None:
+        self.path, self.modules, self.classes, self.device = path, modules, classes, device
+        self._fetch, self._states = fetch, states
+        self._made: dict[str, Module] = {}
+        self._making: set[str] = set()
+        self._tensors: dict[str, Tensor] = {}
+        self._generators: dict[str, Generator] = {}
+
+    def model(self) -> Module:
+        """The whole. Neither the default generator nor Python's goes on by it."""
+        before = python_random.getstate()
+        try:
+            with use_device(self.device), use_generator(0):
+                return self._module("", None)
+        finally:
+            python_random.setstate(before)
+
+    def _damaged(self, what: str) -> CheckpointError:
+        return damaged(self.path, what)
+
+    def _module(self, name: str, present: Any) -> Module:
+        """The module of a name; `present` is used where it is such a one already."""
+        if name in self._made:
+            return self._made[name]
+        told = self.modules.get(name) if isinstance(self.modules, dict) else None
+        if not isinstance(told, dict) or not isinstance(told.get("class"), str) or name in self._making:
+            raise self._damaged(f"it does not say what the module {name!r} is")
+        self._making.add(name)
+        kind = self._class(name, told["class"])
+        given, attributes = told.get("arguments"), told.get("attributes", {})
+        if not (isinstance(given, dict | None) and isinstance(attributes, dict)):
+            raise self._damaged(f"it does not say how the module {name!r} is made")
+        if not (type(present) is kind and Described(present)._arguments(present) == given):
+            present = self._called(name, kind, given)
+        module: Module = present
+        self._made[name] = module
+        held = vars(module)
+        for attribute, x in attributes.items():
+            if inspect.isroutine(getattr(kind, attribute, None)):
+                raise self._damaged(f"it assigns to {attribute}, a method of {kind.__name__}")
+            held[attribute] = self._decoded(x, held.get(attribute))
+        return module
+
+    def _called(self, name: str, kind: type[Module], given: dict[str, Any] | None) -> Module:
+        where = f"the module {name!r}" if name else "the model"
+        if given is None:
+            raise CheckpointError(
+                f"load_model: with which arguments {where}, a {kind.__name__}, was made is not known in {self.path!r}; "
+                f"make it yourself: load(path, model={kind.__name__}(...))"
+            )
+        for argument, x in given.items():
+            if _has_unknown(x):
+                raise CheckpointError(
+                    f"load_model: {where}, a {kind.__name__}, was made with a {_unknown(x)} as {argument}, and a "
+                    "file holds none; make it yourself: load(path, model=...)"
+                )
+        try:
+            made = again(kind, {key: self._decoded(x, None) for key, x in given.items()})
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise CheckpointError(
+                f"load_model: {where} in {self.path!r} cannot be made: {kind.__name__} refuses its arguments: {error}"
+            ) from error
+        if not isinstance(made, Module):
+            raise self._damaged(f"{where} is no module")
+        return made
+
+    def _class(self, name: str, called: str) -> type[Module]:
+        room, _, own = called.rpartition(".")
+        kind = getattr(nn, own, None) if room == "nn" and own in nn.__all__ else self.classes.get(called)
+        if isinstance(kind, type) and issubclass(kind, Module):
+            return kind
+        where = f"the module {name!r}" if name else "the model"
+        if room == "nn":
+            raise CheckpointError(
+                f"load_model: {where} in {self.path!r} is a {own}, which this version of micrograd-core does not have; "
+                "update it: pip install -U micrograd-core"
+            )
+        raise CheckpointError(
+            f"load_model: {where} in {self.path!r} is a {called}, a class of your own, and a checkpoint holds no code; "
+            f"give the class: load_model(path, classes={{{called!r}: {called}}}), or make the model yourself: "
+            "load(path, model=...)"
+        )
+
+    def _decoded(self, x: Any, present: Any) -> Any:
+        """What stands for an attribute; modules are taken from `present` where they are as they should be."""
+        if isinstance(x, dict) and "$module" in x:
+            return self._module(x["$module"], present)
+        if isinstance(x, list) and isinstance(present, list) and len(x) == len(present):
+            return [self._decoded(each, old) for each, old in zip(x, present, strict=True)]
+        return trees.decoded(x, self._referred)
+
+    def _referred(self, mark: str, name: Any) -> Any:
+        if mark == "$module":
+            return self._module(name, None)
+        if mark in ("$parameter", "$buffer") and isinstance(name, str):
+            if name not in self._tensors:
+                self._tensors[name] = self._fetch(name)
+                if mark == "$parameter":
+                    self._tensors[name].requires_grad = True
+            return self._tensors[name]
+        if mark == "$generator" and isinstance(name, str) and name in self._states:
+            if name not in self._generators:
+                self._generators[name] = Generator(0)
+                restore(self._generators[name], self._states[name], self.path)
+            return self._generators[name]
+        raise self._damaged(f"it has {mark} {name!r}, which stands for nothing")
+
+
+def restore(generator: Generator, state: Any, path: str) -> None:
+    """Let a generator go on where a file says."""
+    if not (isinstance(state, list) and len(state) == 3 and all(type(x) is int and 0 <= x < 1 << 256 for x in state)):
+        raise damaged(path, f"{state!r} is no place in a stream of random numbers")
+    generator.state = tuple(state)
+
+
+def _unknown(x: Any) -> str:
+    """The type of what is not known in an argument."""
+    while isinstance(x, (dict, list)) and not (isinstance(x, dict) and UNKNOWN in x):
+        x = next(each for each in (x.values() if isinstance(x, dict) else x) if _has_unknown(each))
+    return str(x[UNKNOWN])

@@ -1,0 +1,101 @@
+"""Numbers, strings, lists and dicts with tensors among them, as JSON and tensors apart, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.device import Device
+from micrograd_core.dtypes import DType, weak
+from micrograd_core.dtypes import dtype as as_dtype
+
+PLAIN = (type(None), bool, int, float, str)
+MARK = "$"
+"""What stands for something that JSON has not is a dict of one entry, whose key begins so."""
+
+
+def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any:
+    """A tree as JSON. `other` gets what is none of JSON, and where it stands, and gives what stands for it."""
+    tree = weak(tree) if not isinstance(tree, Tensor) else tree
+    if isinstance(tree, PLAIN) and type(tree) in PLAIN:
+        return tree
+    if type(tree) is list:
+        return [encoded(x, other, f"{place}.{i}".lstrip(".")) for i, x in enumerate(tree)]
+    if type(tree) is tuple:
+        return {"$tuple": encoded(list(tree), other, place)}
+    if isinstance(tree, dict):
+        pairs = [(key, encoded(x, other, f"{place}.{key}".lstrip("."))) for key, x in tree.items()]
+        if all(type(key) is str and not key.startswith(MARK) for key in tree):
+            return dict(pairs)
+        return {"$dict": [[encoded(key, other, place), x] for key, x in pairs]}
+    if isinstance(tree, DType):
+        return {"$dtype": tree.name}
+    if isinstance(tree, Device):
+        return {"$device": str(tree)}
+    name = getattr(tree, "__name__", None)
+    if isinstance(name, str) and FUNCTIONS.get(name) is tree:
+        return {"$function": name}
+    return other(tree, place)
+
+
+def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
+    """The reverse; `other` gets the marks that it gave, with what they mark."""
+    if isinstance(tree, list):
+        return [decoded(x, other) for x in tree]
+    if not isinstance(tree, dict):
+        return tree
+    mark, inner = next(iter(tree.items()), ("", None))
+    if len(tree) != 1 or not mark.startswith(MARK):
+        return {key: decoded(x, other) for key, x in tree.items()}
+    try:
+        if inner is None:
+            return other(mark, inner)
+        if mark == "$tuple":
+            return tuple(decoded(inner, other))
+        if mark == "$dict":
+            return {decoded(key, other): decoded(x, other) for key, x in inner}
+        if mark == "$dtype":
+            return as_dtype(inner)
+        if mark == "$device":
+            return Device(inner)
+        if mark == "$function":
+            return FUNCTIONS[inner]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint is damaged: it has {mark} {inner!r}") from error
+    return other(mark, inner)
+
+
+class Apart:
+    """Trees as JSON, and the tensors that were in them, named by where they stood."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def part(self, name: str, tree: Any) -> Any:
+        """A tree as JSON; its tensors are kept under ``name/…``."""
+
+        def other(x: Any, place: str) -> Any:
+            if isinstance(x, Tensor) or hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__"):
+                full = f"{name}/{place}"
+                self.tensors[full] = asarray(x)
+                return {"$tensor": full}
+            raise CheckpointError(
+                f"save: {name}{f' at {place}' if place else ''} has an object of type {type(x).__name__}; a checkpoint "
+                "holds numbers, strings, None, tensors and arrays, and lists, tuples and dicts of them"
+            )
+
+        return encoded(tree, other)
+
+
+def together(tree: Any, fetch: Callable[[str], Tensor]) -> Any:
+    """The reverse of `Apart.part`: with what `fetch` gives for the name of a tensor."""
+
+    def other(mark: str, inner: Any) -> Any:
+        if mark == "$tensor" and isinstance(inner, str):
+            return fetch(inner)
+        raise CheckpointError(f"the checkpoint is damaged, or of a newer version: it has {mark}")
+
+    return decoded(tree, other)

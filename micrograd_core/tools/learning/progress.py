@@ -1,0 +1,100 @@
+"""What somebody who waits sees, and what a program that watches reads: a bar, a log, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from micrograd_core.ground.files import CannotWrite
+from micrograd_core.tools.arguments import json_text
+from micrograd_core.tools.learning.events import Events
+
+
+class Told:
+    """The bar on stderr, and the files that get a line for each epoch. It is closed at the end of a ``with``.
+
+    Parameters
+    ----------
+    epochs, steps : int
+        How many there will be, and how many steps are in each.
+    metric : str
+        What the bar calls the figure beside the loss.
+    log : str
+        The file for JSON lines, or empty.
+    events : str
+        The folder for TensorBoard, or empty.
+    """
+
+    def __init__(self, epochs: int, steps: int, metric: str, log: str = "", events: str = "") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._steps, self._metric = steps, metric
+        self._log, self._log_path = None, log
+        self._events = None
+        if log:
+            try:
+                Path(log).parent.mkdir(parents=True, exist_ok=True)
+                self._log = open(log, "w", encoding="utf-8")  # noqa: SIM115
+            except OSError as error:
+                raise CannotWrite(log, error) from error
+        if events:
+            self._events = Events(events)
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}/" + str(epochs)),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        self._bar = Progress(*columns, console=Console(file=sys.stderr), expand=True)
+        self._task = self._bar.add_task("", total=epochs * steps, epoch=1, told="")
+        self._seen, self._since = 0, time.perf_counter()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        if self._log is not None:
+            self._log.close()
+        if self._events is not None:
+            self._events.__exit__(kind, error, trace)
+
+    def resume(self, history: list[dict[str, Any]], position: int) -> None:
+        """Say again what was said of former epochs, so that files have each of them once."""
+        for row in history:
+            self._line(row)
+        self._bar.update(self._task, completed=len(history) * self._steps + position)
+
+    def step(self, samples: int) -> None:
+        """A batch was learned from."""
+        self._seen += samples
+        self._bar.advance(self._task)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """An epoch has ended; `row` has its figures by name."""
+        self._line(row)
+        if self._events is not None:
+            figures = {name: x for name, x in row.items() if name != "epoch" and isinstance(x, float)}
+            self._events.add(row["epoch"], **figures)
+        name, value = next(
+            ((key, row[key]) for key in (f"validation_{self._metric}", self._metric) if key in row), ("", 0.0)
+        )
+        shown = f"{value:.2%}" if self._metric == "accuracy" else f"{value:.4f}"
+        told = f"loss {row['loss']:.4f}  {name.replace('_', ' ')} {shown}  {row['samples_per_second']:,.0f} samples/s"
+        self._bar.update(self._task, completed=row["epoch"] * self._steps, epoch=row["epoch"], told=told)
+
+    def _line(self, row: dict[str, Any]) -> None:
+        if self._log is not None:
+            try:
+                self._log.write(json.dumps(json.loads(json_text(row, None))) + "\n")
+                self._log.flush()
+            except OSError as error:
+                raise CannotWrite(self._log_path, error) from error

@@ -1,0 +1,1 @@
+"""What is done with a trained network: predictions, figures, a look inside, other devices, other formats."""
