@@ -26,7 +26,7 @@ from micrograd_core.device import default_device
 from micrograd_core.engine.ingest import read
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import MicrogradError, MissingExtra, TraceError
-from micrograd_core.ground import files, trees
+from micrograd_core.ground import files
 from micrograd_core.nn import Module
 from micrograd_core.ops import Op
 from micrograd_core.transforms.jit import Lowered, jit
@@ -140,15 +140,8 @@ class _Trace(NamedTuple):
 
 
 def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
-    names: list[str] = []
-
-    def call(*xs: Tensor) -> tuple[Any, ...]:
-        leaves, _ = trees.flatten(out := model(*xs))
-        names[:] = list(out) if isinstance(out, dict) and len(out) == len(leaves) else []
-        return tuple(leaves)
-
     try:
-        lowered: Lowered = jit(call).lower(*arguments)
+        lowered: Lowered = jit(lambda *xs: model(*xs)).lower(*arguments)
     except TraceError as error:
         raise ExportError(f"export_onnx: {str(error).removeprefix('jit: ')}") from error
     replay = lowered._replay
@@ -168,9 +161,10 @@ def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
             raise ExportError("export_onnx: the model returns an argument or a parameter as it is; return x + 0 for it")
         else:
             raise ExportError("export_onnx: the model returns something that is no tensor")
-    named = [str(name) for name in names] or (
-        ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
-    )
+    shown = replay.rebuild(list(range(len(outputs))))
+    named = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+    if isinstance(shown, dict) and list(shown.values()) == list(range(len(outputs))):
+        named = list(map(str, shown))
     for source in replay.sources:
         if source[0] not in ("argument", "tensor", "constant"):
             why = "draws random numbers" if source[0] == "draw" else "depends on more than its arguments"

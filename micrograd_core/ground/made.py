@@ -35,7 +35,7 @@ class Made:
 class _Signature:
     """What `inspect` finds where there is no constructor: it would take ``__new__`` for one."""
 
-    def __get__(self, instance: object, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
         if instance is not None or owner.__init__ is not object.__init__:
             raise AttributeError("__signature__")
         from inspect import Signature
