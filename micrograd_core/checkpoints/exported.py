@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.checkpoints.spellings import OPSET, Fixed, Graph, Rows, Value, spelled, spelling
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref

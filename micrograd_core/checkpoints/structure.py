@@ -16,7 +16,7 @@ from typing import Any
 from micrograd_core import nn
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import trees
-from micrograd_core.checkpoints.foreign import CheckpointError, damaged
+from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
 from micrograd_core.ground.made import Other, again, arguments
 from micrograd_core.nn import Module

@@ -7,7 +7,7 @@ from typing import Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
