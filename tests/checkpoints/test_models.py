@@ -27,9 +27,12 @@ NEEDED: dict[str, Any] = {
     "num_features": 6, "num_groups": 2, "num_heads": 2, "num_layers": 2, "out_channels": 4, "out_features": 4,
     "output_size": 2, "p": 0.25, "scale_factor": 2, "size": 2, "threshold": 0.5, "upscale_factor": 1, "value": 0.25,
     "downscale_factor": 1, "lower": 0.1, "upper": 0.3, "dim": 1, "num_parameters": 6, "shape": (2, 3),
-    "unflattened_size": (2, 3), "padding": 1,
+    "unflattened_size": (2, 3), "padding": 1, "groups": 2, "norm_type": 2.0,
 }  # fmt: skip
 """Arguments that constructors cannot do without, by the names of their parameters, whatever the layer."""
+
+SMALL = {"d_model": 6, "nhead": 2, "dim_feedforward": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+"""Other arguments than defaults that would take long."""
 
 OTHERWISE: dict[str, Any] = {
     "bias": False, "dtype": "float64", "eps": 0.25, "momentum": 0.75, "affine": False, "p": 0.75, "stride": 1,
@@ -58,16 +61,15 @@ def base(kind: type[nn.Module]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     for each in inspect.signature(kind).parameters.values():
         if each.kind is each.VAR_POSITIONAL:
             args = tuple(modules())
-        elif each.name == "modules":
-            named["modules"] = {str(i): x for i, x in enumerate(modules())} if "Dict" in kind.__name__ else modules()
-        elif each.name in ("parameters", "values"):
-            named[each.name] = [nn.parameter((2, 3)), nn.parameter((4,))]
+        elif each.name == "items":
+            held: list[Any] = modules() if "Module" in kind.__name__ else [nn.parameter((2, 3)), nn.parameter((4,))]
+            named["items"] = {f"x{i}": x for i, x in enumerate(held)} if "Dict" in kind.__name__ else held
+        elif each.name in SMALL:
+            named[each.name] = SMALL[each.name]
         elif each.default is each.empty and each.kind is not each.VAR_KEYWORD:
-            made = {"encoder_layer": "TransformerEncoderLayer", "decoder_layer": "TransformerDecoderLayer"}.get(
-                each.name
-            )
-            assert made or each.name in NEEDED, f"say in NEEDED what {each.name} of {kind.__name__} may be"
-            named[each.name] = make(made) if made else NEEDED[each.name]
+            inner = {"encoder_layer": "TransformerEncoderLayer", "decoder_layer": "TransformerDecoderLayer"}
+            assert each.name in {**inner, **NEEDED}, f"say in NEEDED what {each.name} of {kind.__name__} may be"
+            named[each.name] = make(inner[each.name]) if each.name in inner else NEEDED[each.name]
     return args, named
 
 
@@ -292,6 +294,9 @@ def test_copies_know_what_they_were_made_with(tmp_path: Path) -> None:
     bare = nn.Linear.__new__(nn.Linear)
     del bare.__dict__["_made"]  # as what was pickled by former versions
     vars(bare).update(weight=model[0].weight, bias=model[0].bias)
+    save(tmp_path / "a", model=bare)
+    assert facts(load_model(tmp_path / "a")) == facts(bare)
+    bare.act = lambda x: x  # what a file does not hold, and no argument would make
     save(tmp_path / "a", model=bare)
     with pytest.raises(CheckpointError, match=r"with which arguments the model, a Linear, was made is not known"):
         load_model(tmp_path / "a")
