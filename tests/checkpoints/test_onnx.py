@@ -180,12 +180,47 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+class Said(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2, "twice"
+
+
+class Same(nn.Module):
+    def __init__(self) -> None:
+        self.weight = nn.parameter((2,))
+
+    def forward(self, x: Any) -> Any:
+        double = x * 2
+        return x, self.weight, double, double
+
+
+def test_what_was_there_before_is_a_result_too(tmp_path: Path) -> None:
+    model, x = Same(), mg.ones((3, 2))
+    told = export_onnx(model, x, tmp_path / "a.onnx")
+    assert list(told.outputs) == ["output_0", "output_1", "output_2", "output_3"]
+    compare(tmp_path / "a.onnx", model, [mg.ones((5, 2))])
+
+
+class Averaged(nn.Module):
+    """A number of rows as a number."""
+
+    def forward(self, x: Any) -> Any:
+        return x.sum(axis=0) / x.shape[0], mg.arange(x.shape[0]), mg.zeros((x.shape[0], 2)), x.shape[0] + x
+
+
+def test_the_number_of_rows_may_be_computed_with(tmp_path: Path) -> None:
+    told = export_onnx(Averaged(), mg.ones((3, 2)), tmp_path / "a.onnx")
+    assert told.because == "", told.because
+    for count in (1, 2, 5):
+        compare(tmp_path / "a.onnx", Averaged(), [mg.random.normal((count, 2))])
+
+
 REFUSED = {
     "inverses": (nn.Sequential(nn.Identity(), Inverted()), r"inv, in the layer 1, Inverted \(.*test_onnx\.py, line"),
     "random numbers": (Drawn(), "random"),
     "a count": (Counted(), "changes a tensor or an attribute of its own"),
     "a decision": (Branching(), "the numbers of a tensor are asked for"),
-    "a number": (nn.Sequential(nn.Identity()), "returns an argument or a parameter as it is"),
+    "a word": (Said(), "returns something that is no tensor"),
 }  # fmt: skip
 
 
