@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.checkpoints.foreign import HEAD, CheckpointError, damaged, foreign
+from micrograd_core.checkpoints.refusals import HEAD, CheckpointError, damaged, foreign
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, REAL_OF, DType, complex128
 from micrograd_core.engine.array import wrap

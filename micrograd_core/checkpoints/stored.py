@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import container
-from micrograd_core.checkpoints.foreign import CheckpointError, damaged, read_with_care
+from micrograd_core.checkpoints.refusals import CheckpointError, damaged, read_with_care
 from micrograd_core.checkpoints.structure import Built, Described, generators, restore
 from micrograd_core.checkpoints.trees import PLAIN, Apart, together
 from micrograd_core.device import Device, default_device

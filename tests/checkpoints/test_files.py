@@ -217,7 +217,7 @@ folder = sys.argv[1]
 path = os.path.join(folder, "model.safetensors")
 old, new = nn.Linear(90, 90), nn.Linear(90, 90)
 save(path, model=old)
-LAST = ("write", "fsync", "replace", "close")
+order, opened_, order_file = [], open, sys.argv[2]
 
 
 def numbers():
@@ -246,6 +246,8 @@ def happens(fault, at):
         def wrapped(*args, **kwargs):
             nonlocal seen
             seen += 1
+            if at == 0:
+                order.append(name)
             if seen == at:
                 if half is not None:
                     half(*args)
@@ -266,6 +268,14 @@ def happens(fault, at):
     io.open = open_
     os.fsync = counted("fsync", os.fsync)
     os.replace = os.rename = counted("replace", os.replace)
+
+
+def in_order():
+    happens(None, 0)
+    save(path, model=new)
+    with opened_(order_file, "w") as file:
+        file.write(" ".join(name for i, name in enumerate(order) if order[i - 1 : i] != [name]))
+    os._exit(0)
 
 
 def killed(at):
@@ -302,6 +312,9 @@ def limited(size):
     return work
 
 
+assert os.waitstatus_to_exitcode(in_child(in_order)) == 0
+save(path, model=old)
+print(open(order_file).read())
 before, after = old.weight.tolist(), new.weight.tolist()
 size = os.path.getsize(path)
 for fault, ends in ((killed, {-9}), (full, {7})):
@@ -334,14 +347,18 @@ print("limited", *outcomes)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks, and sets limits of the system")
 def test_a_former_file_outlives_a_kill_and_a_full_disk_at_every_write(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
     run = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(tmp_path)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(folder), str(tmp_path / "order")],
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
     assert run.returncode == 0, run.stderr
-    killed, full, limited = (line.split()[1:] for line in run.stdout.splitlines())
+    order, killed, full, limited = (line.split() for line in run.stdout.splitlines())
+    assert order == ["write", "fsync", "replace", "fsync"]  # the file is on the disk before it has its name
+    killed, full, limited = killed[1:], full[1:], limited[1:]
     assert killed[-1:] == ["new"]  # as the folder is waited for
     assert set(killed[:-1]) == {"old"}
     assert len(killed) > 5
