@@ -232,6 +232,7 @@ with cupy.cuda.Device(1):
     x, y = cupy.ones(1, "float32"), cupy.zeros(1, "float32")
 with cupy.cuda.Device(%d):
     f((1,), (1,), (x, y))
+    cupy.cuda.runtime.deviceSynchronize()
 print(y)
 """
     own, foreign = (guarded(code % i, monkeypatch) for i in (1, 0))
