@@ -71,9 +71,10 @@ class Optimizer:
         """What is kept before the first step: where each parameter was, and of which dtype."""
         return [{"device": p.device, "dtype": p.dtype} for p in self.params]
 
-    def _kernels_together(self) -> dict[Any, Any]:
-        named = {p._kernels: p._kernels.backend.kernel(self.together) for p in self.params if self.together}
-        return {k: kernel for k, kernel in named.items() if kernel is not None}
+    def _kernels_together(self) -> frozenset[Any]:
+        """Devices that have a kernel; which is not kept here: it leads to all that the device keeps."""
+        devices = {p._kernels for p in self.params} if self.together else set()
+        return frozenset(k for k in devices if k.backend.kernel(self.together) is not None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Handles as tensors, which know how to be copied and pickled; kernels are looked up anew."""
@@ -128,7 +129,7 @@ class Optimizer:
                 p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
             places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))
-            moved = self.update_together(self._together[k], [p._handle for p in tensors], grads, kept)
+            moved = self.update_together(k.backend.kernel(self.together), [p._handle for p in tensors], grads, kept)
             states = self.state.copy()
             for i, new in zip(places, kept, strict=True):
                 states[i] = new

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, autocast, nn, optim
+from micrograd_core import Device, Tensor, autocast, jit, nn, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 
@@ -89,6 +90,43 @@ def test_a_step_takes_no_more_launches_than_it_did(
     before = counted("launch")
     step()
     assert counted("launch") - before <= MOST_LAUNCHES[hidden, half]
+
+
+def trained(gpu: Device, steps: int, decorated: Callable[..., Any] = lambda f: f) -> tuple[list[float], list[Any]]:
+    """Losses and parameters of a small network, trained with data uploaded anew at each step."""
+    rng = np.random.default_rng(0)
+    random.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10)).to(gpu)
+    rule = optim.Adam(model.parameters(), lr=0.01)
+
+    @decorated
+    def step(x: Tensor, targets: Tensor) -> Tensor:
+        rule.zero_grad()
+        loss = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+        return loss
+
+    losses = []
+    for _ in range(steps):
+        x = Tensor(rng.normal(size=(16, 20)).astype("float32"), device=gpu, requires_grad=False)
+        losses.append(step(x, Tensor(rng.integers(10, size=16), device=gpu)))
+    return [each.item() for each in losses], [p.numpy() for p in model.parameters()]
+
+
+def test_a_training_step_is_traced_once_the_state_is_there(gpu: Device) -> None:
+    """What the device keeps beside, as of uploads that are under way, is none of the function's."""
+    made: list[Any] = []
+
+    def jitted(f: Any) -> Any:
+        made.append(jit(f))
+        return made[-1]
+
+    (losses, params), (expected, others) = trained(gpu, 6, jitted), trained(gpu, 6)
+    assert made[0].traces == 2
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for x, y in zip(params, others, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
 
 
 def test_a_device_without_enough_memory_says_so_and_goes_on(gpu: Device) -> None:
