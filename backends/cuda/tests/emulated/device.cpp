@@ -579,6 +579,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
     Locked locked(access_to_all);
     count("graph launch");
+    record("graph");
     for (const Work& each : reinterpret_cast<Graph*>(graph)->works)
         if (const char* failure = give(stream_of(handle), each))
             return failed(cudaErrorLaunchFailure, failure);
