@@ -2,7 +2,8 @@
 
     python benchmarks/gpu/prove.py --device cuda:0
 
-With ``--device cpu`` those that have a meaning there run, to see that this program works.
+Each runs in a process of its own, which must end well, too. With ``--device cpu`` those that have a meaning there run,
+to see that this program works.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import argparse
 import doctest
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +56,37 @@ def trainer(device: Device, sizes: tuple[int, int, int] = (64, 128, 10)) -> Call
     return step
 
 
-def no_transfers(device: Device, steps: int) -> str:
-    """CUPTI, through torch's profiler, sees every copy of the process, CuPy's too."""
-    if not device.is_cuda():
-        raise Skipped("copies to a device are counted on cuda")
+COPIES = ("HtoD", "DtoH", "host to device", "device to host")
+
+
+def listed_by_torch(run: Callable[[], Any]) -> list[str]:
+    """What happens on the GPU meanwhile, by name."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    step = trainer(device)
-    torch.zeros(1, device=str(device))  # so that the profiler finds a context
+    torch.zeros(1, device="cuda")  # so that the profiler finds a context
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        run()
+    return [event.name for event in seen.events()]
+
+
+def no_transfers(device: Device, steps: int) -> str:
+    """CUPTI, through torch's profiler, sees every copy of the process, CuPy's too; an emulated GPU lists them."""
+    if not device.is_cuda():
+        raise Skipped("copies to a device are counted on cuda")
+    step, events = trainer(device), listed_by_torch
+    if find_spec("emulated_cuda") is not None:
+        events = import_module("emulated_cuda.boot").recorded
     for _ in range(3):
         step()
 
     def copies(run: Callable[[], Any]) -> list[str]:
         device.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            run()
-            device.synchronize()
-        names = [event.name for event in seen.events()]
+        names = events(lambda: (run(), device.synchronize()))
         if not any(name.startswith("micrograd_") for name in names):
             raise AssertionError("the profiler saw no kernel of ours, and so would see no copy")
-        return [name for name in names if "HtoD" in name or "DtoH" in name]
+        return [name for name in names if any(way in name for way in COPIES)]
 
     if not copies(lambda: (step(), Tensor([1.0], device=device).exp().tolist())):
         raise AssertionError("the profiler does not see a copy that was made")
@@ -154,22 +168,44 @@ def the_readme(device: Device, steps: int) -> str:
 PROOFS = (no_transfers, no_leak, survives_a_lack_of_memory, the_readme)
 
 
+def proved(proof: Callable[[Device, int], str], device: Device, steps: int) -> tuple[str, str]:
+    """The outcome, and what there is to say."""
+    try:
+        return "holds", proof(device, steps)
+    except Skipped as reason:
+        return "skipped", str(reason)
+    except Exception as error:
+        return "FAILS", f"{type(error).__name__}: {error}"
+
+
+def told(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+    """The same of a process: its last line, and how it ended."""
+    outcome, _, words = (done.stdout.strip().splitlines() or ["nothing was said"])[-1].partition(" ")
+    if done.returncode and outcome != "FAILS":
+        return "FAILS", f"the process ended with {done.returncode}, after: {outcome} {words.strip()}"
+    return outcome, words.strip()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all proofs; how many failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda:0", help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=10_000, help="for the leak check; default: %(default)s")
     parser.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
+    parser.add_argument("--proof", choices=[each.__name__ for each in PROOFS], help="one alone, in this process")
     chosen = parser.parse_args(arguments)
-    device, failed, figures = Device(chosen.device), 0, {}
+    if chosen.proof:
+        outcome, words = proved(globals()[chosen.proof], Device(chosen.device), chosen.steps)
+        print(f"{outcome:8} {words}", flush=True)
+        return int(outcome == "FAILS")
+    failed, figures = 0, {}
     for proof in PROOFS:
         name, start = proof.__name__.replace("_", " "), time.perf_counter()
-        try:
-            outcome, words = "holds", proof(device, chosen.steps)
-        except Skipped as reason:
-            outcome, words = "skipped", str(reason)
-        except Exception as error:
-            outcome, words, failed = "FAILS", f"{type(error).__name__}: {error}", failed + 1
+        alone = ["--device", chosen.device, "--steps", str(chosen.steps), "--proof", proof.__name__]
+        outcome, words = told(
+            subprocess.run([sys.executable, __file__, *alone], stdout=subprocess.PIPE, text=True, check=False)
+        )
+        failed += outcome == "FAILS"
         figures[name] = {"outcome": outcome, "words": words, "seconds": round(time.perf_counter() - start, 1)}
         print(f"{outcome:8} {name}: {words}", flush=True)
     if chosen.out:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib import metadata
@@ -31,11 +33,24 @@ def machine() -> dict[str, Any]:
     return found
 
 
+def commit() -> str:
+    """What was run: the checkout's commit, and whether files differ from it; ``$COMMIT`` where there is no git."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        differs = subprocess.run(
+            [*git, "diff", "--quiet", "HEAD", "--", ":!/benchmarks/results"], check=False
+        ).returncode
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("COMMIT", "unknown")
+    return f"{found} and changes" if differs else found
+
+
 def write(name: str, figures: dict[str, Any], folder: Path) -> Path:
     """Keep figures; where they went."""
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
     path = folder / f"{now:%Y-%m-%d}-gpu-{name}.json"
-    content = {"at": now.isoformat(timespec="seconds"), "machine": machine(), **figures}
+    content = {"at": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine(), **figures}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path

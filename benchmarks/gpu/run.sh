@@ -6,6 +6,7 @@
 # other; pytest-xdist and execnet let the suites use all cores; `tests`, the core's own, want what the group dev brings.
 # DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails.
 # CONFORMANCE chooses what runs of the conformance suite, as pytest's -k does; empty, all of it, which takes its time.
+# LEAK_STEPS is how many steps of training the proof that memory does not grow takes; TESTS, which of the core's tests run.
 # PATIENCE multiplies the time that each step may take, for what is slower than a GPU; LIMIT is that of all of them.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
 # STEPS names those to run; they keep their order, and the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
@@ -20,6 +21,7 @@ site=$(mktemp -d)
 mkdir "$site/wheels"
 workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
+export COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)} # of the figures
 end=$((SECONDS + ${LIMIT:-525}))
 steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck racecheck synccheck conformance tests} "
 [ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
@@ -66,7 +68,8 @@ small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
-LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results"
+LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results" \
+  --steps "${LEAK_STEPS:-10000}"
 for tool in memcheck racecheck synccheck; do # of memory without a pool, where each array has bounds of its own
   if command -v compute-sanitizer >/dev/null; then
     chosen="layouts or functions_of_rows or anywhere"
@@ -79,7 +82,7 @@ for tool in memcheck racecheck synccheck; do # of memory without a pool, where e
 done
 step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" \
   -k "$conformance" "${parallel[@]}"
-step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" tests "${parallel[@]}"
+step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" ${TESTS:-tests} "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome
 for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done

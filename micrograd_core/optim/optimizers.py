@@ -147,9 +147,10 @@ class Optimizer:
         """What is kept before the first step: where each parameter was, and of which dtype."""
         return [{"device": p.device, "dtype": p.dtype} for p in self._own]
 
-    def _kernels_together(self) -> dict[Any, Any]:
-        named = {p._kernels: p._kernels.backend.kernel(self.together) for p in self._own if self.together}
-        return {k: kernel for k, kernel in named.items() if kernel is not None}
+    def _kernels_together(self) -> frozenset[Any]:
+        """Devices that have a kernel; which is not kept here: it leads to all that the device keeps."""
+        devices = {p._kernels for p in self._own} if self.together else set()
+        return frozenset(k for k in devices if k.backend.kernel(self.together) is not None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Handles as tensors, which know how to be copied and pickled; kernels are looked up anew."""
@@ -231,7 +232,7 @@ class Optimizer:
                 p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
             places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))
-            moved = self.update_together(self._together[k], [p._handle for p in tensors], grads, kept)
+            moved = self.update_together(k.backend.kernel(self.together), [p._handle for p in tensors], grads, kept)
             states = self.state.copy()
             for i, new in zip(places, kept, strict=True):
                 states[i] = new
@@ -539,8 +540,8 @@ class Adam(Optimizer):
         """What a step leaves of a parameter before the gradient moves it."""
         return 1 - self.lr * self.decay if self.decay else 1.0
 
-    def _kernels_together(self) -> dict[Any, Any]:
-        return {} if self.amsgrad else super()._kernels_together()
+    def _kernels_together(self) -> frozenset[Any]:
+        return frozenset() if self.amsgrad else super()._kernels_together()
 
     def phase(self, state: dict[str, Any]) -> Any:
         """The number of the step."""

@@ -7,13 +7,14 @@ the host, where g++ compiles the sources.
 from __future__ import annotations
 
 import array
+import ctypes
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from micrograd_core.layout import Shape
 from micrograd_cuda.gemm import TYPE, Product
@@ -90,6 +91,61 @@ class Kept:
             new.replace(self.path)
 
 
+class CapturedProducts:
+    """cuBLAS for a stream that captures: CuPy's own module refuses to call it then. A handle for each device."""
+
+    WORKSPACE: Final = 32 << 20  # bytes that cuBLAS recommends
+    _known: ClassVar[dict[int, CapturedProducts]] = {}
+
+    def __init__(self, library: str) -> None:
+        self.lock, handle = threading.Lock(), ctypes.c_void_p()
+        self._library = ctypes.CDLL(library)  # CuPy has loaded it: by its name it is found
+        self._call("cublasCreate_v2", ctypes.byref(handle))
+        self.handle = handle.value or 0
+
+    @classmethod
+    def of(cls, cublas: Any, handle: int) -> CapturedProducts:
+        """Beside CuPy's handle of the current device."""
+        return cls._known.get(handle) or cls._known.setdefault(
+            handle, cls(f"libcublas.so.{cublas.getVersion(handle) // 10000}")
+        )
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name} says {status}")
+
+    def use(self, stream: int, workspace: int, size: int) -> None:
+        """Of products from here on."""
+        pointer = ctypes.c_void_p
+        self._call("cublasSetStream_v2", pointer(self.handle), pointer(stream))
+        self._call("cublasSetWorkspace_v2", pointer(self.handle), pointer(workspace), ctypes.c_size_t(size))
+        self.setMathMode(self.handle, 0)
+
+    def setMathMode(self, handle: int, mode: int) -> None:  # noqa: N802
+        """As CuPy's."""
+        self._call("cublasSetMathMode", ctypes.c_void_p(handle), mode)
+
+    def gemmEx(self, *arguments: int) -> None:  # noqa: N802
+        """As CuPy's."""
+        self._call("cublasGemmEx", *_as(GEMM, arguments))
+
+    def gemmStridedBatchedEx(self, *arguments: int) -> None:  # noqa: N802
+        """As CuPy's."""
+        self._call("cublasGemmStridedBatchedEx", *_as(BATCHED_GEMM, arguments))
+
+
+GEMM: Final = "piiiiippiipiippiiii"
+BATCHED_GEMM: Final = "piiiiippiilpiilppiiliii"
+"""The types of arguments: p for an address, i for an int, l for a long one."""
+
+
+def _as(types: str, arguments: tuple[int, ...]) -> list[Any]:
+    """For C."""
+    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
+    return [kinds[kind](x) for kind, x in zip(types, arguments, strict=True)]
+
+
 class CuPyRuntime:
     """Through CuPy: its memory pool, its current stream, its cache of compiled kernels, its cuBLAS handle."""
 
@@ -100,6 +156,7 @@ class CuPyRuntime:
         self.empty = cupy.ndarray  # the constructor: what `cupy.empty` adds is parsing
         self._struct = pointer_class(cupy)
         self._units: dict[Unit, Launch] = {}
+        self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
         self._factors: dict[str, tuple[int, int, Any]] = {}
 
     @staticmethod
@@ -138,6 +195,18 @@ class CuPyRuntime:
         """Where the bytes are, which a launch copies."""
         return self._struct(array.array("i" if index == "int" else "q", numbers))
 
+    @contextmanager
+    def capturing(self, stream: Any, workspace: Any) -> Iterator[None]:
+        """Meanwhile this thread's products are of this stream, which captures, and have memory of the graph's own."""
+        products = CapturedProducts.of(self.cublas, self.cupy.cuda.device.get_cublas_handle())
+        with products.lock:
+            products.use(stream.ptr, workspace.data.ptr, workspace.nbytes)
+            self._captured[threading.get_ident()] = products, products.handle
+            try:
+                yield
+            finally:
+                del self._captured[threading.get_ident()]
+
     def _one_and_zero(self, dtype: str) -> tuple[int, int, Any]:
         """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
         import numpy as np
@@ -153,17 +222,18 @@ class CuPyRuntime:
             factors = self._factors[dtype] = self._one_and_zero(dtype)
         one, zero, _ = factors
         kind, a, b = TYPE[dtype], call.first, call.second
-        handle = self.cupy.cuda.device.get_cublas_handle()
+        products = self._captured.get(threading.get_ident()) if self._captured else None
+        library, handle = products or (self.cublas, self.cupy.cuda.device.get_cublas_handle())
         if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
-            self.cublas.setMathMode(handle, FULL_SUMS)
+            library.setMathMode(handle, FULL_SUMS)
         head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
         if call.batches == 1:
-            self.cublas.gemmEx(
+            library.gemmEx(
                 *head, self.address(y), kind, a.leading, self.address(x), kind, b.leading,
                 zero, self.address(out), kind, call.m, compute, DEFAULT_ALGORITHM,
             )  # fmt: skip
             return
-        self.cublas.gemmStridedBatchedEx(
+        library.gemmStridedBatchedEx(
             *head, self.address(y), kind, a.leading, a.batch, self.address(x), kind, b.leading, b.batch,
             zero, self.address(out), kind, call.m, call.m * call.n, call.batches, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip

@@ -15,10 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
 from micrograd_core.backend import matmul_precision
+from micrograd_core.compiler.program import Program
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_cuda import linalg, transfer
 from micrograd_cuda.geometry import spans_overlap
+from micrograd_cuda.graphs import GRAPHS, Graphed
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.runtime import CuPyRuntime
@@ -121,7 +123,13 @@ class CUDABackend(Guarded):
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         self._upload, self._download = self.guarded(self.uploads.upload), self.guarded(self.uploads.download)
+        if os.environ.get(GRAPHS) == "1":
+            self.compile = self._captured
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
+
+    def _captured(self, program: Program) -> Callable[..., Any]:
+        """A program that is captured as a graph."""
+        return self.guarded(Graphed(self, program))
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, Final
 
 from micrograd_core.layout import Shape
@@ -25,6 +28,20 @@ class Uploads:
         self.pinned = cupy.cuda.PinnedMemoryPool()
         self._reading: deque[tuple[Any, Any]] = deque()  # event, pinned memory: in the order of the copies
         self._lock = threading.Lock()
+        self._refusing: tuple[int, type[Exception]] | None = None
+
+    @contextmanager
+    def refused(self, error: type[Exception]) -> Iterator[None]:
+        """Meanwhile this thread's copies raise: nobody would keep for a graph what they read."""
+        self._refusing = get_ident(), error
+        try:
+            yield
+        finally:
+            self._refusing = None
+
+    def _refuse(self) -> None:
+        if self._refusing is not None and self._refusing[0] == get_ident():
+            raise self._refusing[1]
 
     def _collect(self) -> None:
         """Give back what has been read."""
@@ -36,6 +53,7 @@ class Uploads:
         """A fresh array with the C-order elements in `data`."""
         import numpy as np
 
+        self._refuse()
         out = self.cupy.ndarray(shape, dtype)
         if not out.nbytes:
             return out
@@ -53,6 +71,7 @@ class Uploads:
         """C-order bytes of an array, whatever its strides."""
         import numpy as np
 
+        self._refuse()
         source = self.cupy.ascontiguousarray(x)
         stream = self.cupy.cuda.get_current_stream()
         if source.nbytes <= SMALL:

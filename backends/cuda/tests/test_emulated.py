@@ -5,21 +5,24 @@ Left out but in the environment that backends/cuda/tests/emulated/build.py makes
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, autocast, nn, optim
+from micrograd_core import Device, Tensor, autocast, jit, nn, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 
@@ -89,6 +92,43 @@ def test_a_step_takes_no_more_launches_than_it_did(
     assert counted("launch") - before <= MOST_LAUNCHES[hidden, half]
 
 
+def trained(gpu: Device, steps: int, decorated: Callable[..., Any] = lambda f: f) -> tuple[list[float], list[Any]]:
+    """Losses and parameters of a small network, trained with data uploaded anew at each step."""
+    rng = np.random.default_rng(0)
+    random.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10)).to(gpu)
+    rule = optim.Adam(model.parameters(), lr=0.01)
+
+    @decorated
+    def step(x: Tensor, targets: Tensor) -> Tensor:
+        rule.zero_grad()
+        loss = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+        return loss
+
+    losses = []
+    for _ in range(steps):
+        x = Tensor(rng.normal(size=(16, 20)).astype("float32"), device=gpu, requires_grad=False)
+        losses.append(step(x, Tensor(rng.integers(10, size=16), device=gpu)))
+    return [each.item() for each in losses], [p.numpy() for p in model.parameters()]
+
+
+def test_a_training_step_is_traced_once_the_state_is_there(gpu: Device) -> None:
+    """What the device keeps beside, as of uploads that are under way, is none of the function's."""
+    made: list[Any] = []
+
+    def jitted(f: Any) -> Any:
+        made.append(jit(f))
+        return made[-1]
+
+    (losses, params), (expected, others) = trained(gpu, 6, jitted), trained(gpu, 6)
+    assert made[0].traces == 2
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for x, y in zip(params, others, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+
+
 def test_a_device_without_enough_memory_says_so_and_goes_on(gpu: Device) -> None:
     x = Tensor(np.ones(1 << 20, "float32"), device=gpu)
     with pytest.raises(OutOfMemory) as caught:
@@ -98,6 +138,72 @@ def test_a_device_without_enough_memory_says_so_and_goes_on(gpu: Device) -> None
     y.backward()
     assert x.grad is not None
     assert x.grad[:3].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.fixture
+def late() -> Iterator[None]:
+    """Work is done when somebody waits for it, and no other work than that."""
+    with importlib.import_module("emulated_cuda.boot").late():
+        yield
+
+
+def in_another_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.usefixtures("late")
+def test_work_is_done_when_somebody_waits(gpu: Device) -> None:
+    x = Tensor(np.ones(4, "float32"), device=gpu, requires_grad=False)
+    y = x * 12345.0
+    memory = (ctypes.c_float * 4).from_address(y._handle.data.ptr)
+    assert list(memory) != [12345.0] * 4
+    gpu.synchronize()
+    assert list(memory) == [12345.0] * 4
+
+
+@pytest.mark.usefixtures("late")
+def test_what_a_stream_still_reads_is_given_to_no_other_thread(gpu: Device) -> None:
+    size = 1 << 20
+    x = Tensor(np.ones(size, "float32"), device=gpu, requires_grad=False)
+    gpu.synchronize()
+
+    def overwrite() -> None:
+        others = [Tensor(np.full(size, 7, "float32"), device=gpu, requires_grad=False) for _ in range(3)]
+        assert others[-1].sum().item() == 7.0 * size  # waits for this thread's work only
+
+    with gpu.stream():
+        y = x * 2.0
+        del x
+        in_another_thread(overwrite)
+    in_another_thread(overwrite)
+    assert y.sum().item() == 2.0 * size
+
+
+@pytest.mark.usefixtures("late")
+def test_pinned_memory_is_used_again_when_it_has_been_read(gpu: Device) -> None:
+    arrays = [np.full(1 << 16, i, "float32") for i in range(5)]
+    copies = [Tensor(each, device=gpu, requires_grad=False) for each in arrays]
+    for each in arrays:
+        each[:] = -1.0  # nobody reads it any more
+    assert [each[0].item() for each in copies] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.usefixtures("late")
+def test_streams_wait_for_what_is_around_them_and_the_other_way(gpu: Device) -> None:
+    x = Tensor(np.ones(4, "float32"), device=gpu, requires_grad=False)
+    for _ in range(3):
+        y = x * 2.0
+        with gpu.stream():
+            y = y + 1.0
+            with gpu.stream():
+                y = y * 2.0
+            y = y - 5.0
+        x = y * 3.0
+    with gpu.stream():
+        assert (x + 1.0).tolist() == [316.0] * 4  # waits for the inner stream
+    assert x.tolist() == [315.0] * 4  # 12 x - 9, three times
 
 
 def test_from_one_device_to_the_other_without_the_host(gpu: Device, counted: Callable[[str], int]) -> None:
@@ -121,6 +227,21 @@ def test_from_one_device_to_the_other_without_the_host(gpu: Device, counted: Cal
     assert x.grad.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
 
 
+@pytest.mark.usefixtures("late")
+def test_copies_between_devices_are_in_order_with_the_work_of_both(gpu: Device) -> None:
+    if gpu.kernels.backend.cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("EMULATED_DEVICES=2 makes two")
+    x = Tensor(np.ones(1000, "float32"), device="cuda:0", requires_grad=False)
+    there = x.to("cuda:1")
+    assert there.tolist() == [1.0] * 1000  # waits for the second device
+    x = x * 2.0
+    there = x.to("cuda:1")
+    del x
+    others = [Tensor(np.zeros(1000, "float32"), device="cuda:0", requires_grad=False) for _ in range(4)]
+    assert others[-1].tolist() == [0.0] * 1000
+    assert there.tolist() == [2.0] * 1000
+
+
 def guarded(code: str, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
     """A program in which whatever touches a byte beyond a block of memory dies."""
     monkeypatch.setenv("EMULATED_GUARD", "1")
@@ -138,6 +259,23 @@ print(x)
     within, beyond = (guarded(code % i, monkeypatch) for i in (3, 4))
     assert within.stdout == "[0. 0. 0. 1.]\n", within.stderr
     assert beyond.returncode == -signal.SIGSEGV
+
+
+def test_memory_of_one_device_is_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMULATED_DEVICES", "2")
+    code = """
+import cupy
+f = cupy.RawKernel('extern "C" __global__ void f(const float* x, float* y) { *y = *x; }', "f")
+with cupy.cuda.Device(1):
+    x, y = cupy.ones(1, "float32"), cupy.zeros(1, "float32")
+with cupy.cuda.Device(%d):
+    f((1,), (1,), (x, y))
+    cupy.cuda.runtime.deviceSynchronize()
+print(y)
+"""
+    own, foreign = (guarded(code % i, monkeypatch) for i in (1, 0))
+    assert own.stdout == "[1.]\n", own.stderr
+    assert foreign.returncode == -signal.SIGSEGV
 
 
 def test_no_kernel_leaves_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu import prove, record
 from micrograd_core import Device
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu" / "run.sh"
@@ -30,6 +33,20 @@ def test_without_a_gpu_the_kernels_fail_and_the_reason_is_said(tmp_path: Path) -
     assert status == 1
     assert "kernels            FAILS" in told
     assert "CUDA device 'cuda:0' is unavailable" in told
+
+
+def test_a_proof_whose_process_ends_badly_fails() -> None:
+    dies = "print('holds    4 examples', flush=True); import os; os.abort()"
+    ends = [
+        subprocess.run([sys.executable, "-c", code], stdout=-1, text=True, check=False) for code in (dies, dies[:-12])
+    ]
+    assert prove.told(ends[0]) == ("FAILS", "the process ended with -6, after: holds 4 examples")
+    assert prove.told(ends[1]) == ("holds", "4 examples")
+
+
+def test_figures_carry_the_commit_that_they_are_of(tmp_path: Path) -> None:
+    written = json.loads(record.write("nothing", {}, tmp_path).read_text(encoding="utf-8"))
+    assert re.fullmatch("[0-9a-f]{40}( and changes)?|unknown", written["commit"])
 
 
 def test_plugins_that_warn_do_not_end_a_step(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +51,7 @@ _paths: list[Any] = []
 _called = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)(_translate)  # C keeps no reference
 device.emulated_translator(_called)
 device.emulated_count.restype = ctypes.c_long
+device.emulated_recorded.restype = ctypes.c_char_p
 
 if os.environ.get("EMULATED_GUARD"):
     import cupy
@@ -58,3 +61,23 @@ if os.environ.get("EMULATED_GUARD"):
 
 def count(event: str) -> int:
     return int(device.emulated_count(event.encode()))
+
+
+@contextmanager
+def late() -> Iterator[None]:
+    """Meanwhile work is done when somebody waits for it; in the end what is left is."""
+    device.emulated_late(1)
+    try:
+        yield
+    finally:
+        device.emulated_late(0)
+
+
+def recorded(work: Callable[[], Any]) -> list[str]:
+    """What was asked of the device meanwhile: launches, copies, products, allocations, each with all its arguments."""
+    device.emulated_record(1)
+    try:
+        work()
+    finally:
+        device.emulated_record(0)
+    return str(device.emulated_recorded().decode()).splitlines()

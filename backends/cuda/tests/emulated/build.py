@@ -41,7 +41,7 @@ RUNTIME: Final = Path("cupy_backends", "cuda", "api", "runtime")
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
 MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h")
 COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "fourier.cpp")
-SOURCES: Final = (*COMPILED, "thrust.py", "build.py")
+SOURCES: Final = (*COMPILED, "device.h", "thrust.py", "build.py")
 NEEDED: Final = (
     *("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "cython", "setuptools", "pip"),
     *("numpy", "scipy", "ml-dtypes", "micrograd-core", "micrograd-cuda"),

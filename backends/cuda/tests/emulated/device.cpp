@@ -1,24 +1,34 @@
 // A CUDA device made of host memory: what CuPy calls of CUDA's runtime and driver.
 //
-// Work is done when it is asked for, so streams and events have nothing to wait for; they are checked for belonging to
-// the right device. Every copy must lie within what was allocated, and every block is fenced: by a pattern that is
-// looked at when the block is freed, or, with EMULATED_GUARD, by a page that may be neither read nor written.
+// Work is done when it is asked for, or, with EMULATED_LATE, when somebody waits for it, and then no more of it than
+// that: whatever a program forgot to order is in the wrong order. A stream that captures keeps its work for a graph.
+// Every copy must lie within what was allocated, and every block is fenced: by a pattern that is looked at when the block
+// is freed, or, with EMULATED_GUARD, by a page that may be neither read nor written. While one device works, the memory
+// of the others may be neither read nor written.
 //
 // EMULATED_DEVICES  how many devices there are; 1
 // EMULATED_MEMORY   bytes of each; 4 GiB
 // EMULATED_GUARD    a block ends at a page that nobody may touch, and CuPy pools none
+// EMULATED_LATE     work is done when somebody waits for it
 // EMULATED_TRACE    each launch is printed
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include "device.h"
 
 #define OK(name, ...) cudaError_t name(__VA_ARGS__) { return cudaSuccess; }
 #define DRIVER_OK(name, ...) CUresult name(__VA_ARGS__) { return CUDA_SUCCESS; }
@@ -44,21 +54,32 @@ bool guarded() {
     static const bool on = getenv("EMULATED_GUARD");
     return on;
 }
+bool late = getenv("EMULATED_LATE");
 
 struct Block { size_t size; int device; bool host; char* base; size_t mapped; };
-struct Stream { int device; };
-struct Event { int device; double at; };
+struct Stream;
+struct Task { long ticket; Work work; std::vector<std::pair<Stream*, long>> after; };
+struct Graph { std::vector<Work> works; std::vector<Stream*> streams; bool broken; };
+struct Stream { int device; bool is_default, blocking; std::deque<Task> waiting; Graph* graph; };
+struct Event { int device; std::shared_ptr<double> at; Stream* stream; long ticket; Graph* graph; };
 struct Link { std::string text; };
 struct Module { void* library; };
 typedef const char* (*Kernel)(const unsigned* sizes, size_t dynamic, char* shared, void** parameters); // null, or why
-struct Function { Kernel run; std::string name; };
+struct Function { Kernel run; std::string name; const unsigned* parameters; }; // how many, and the bytes of each
 
 std::recursive_mutex access_to_all;
 typedef std::lock_guard<std::recursive_mutex> Locked;
 std::map<uintptr_t, Block> blocks;
 std::map<int, size_t> used;
 std::map<std::string, long> counts;
+std::vector<Stream*> streams; // all there ever were: what was given to one may be waited for when it is gone
+long tickets = 0;
+const char* broken = nullptr; // why work that was done late failed; whoever waits is told
+int readable = 0; // the device whose memory may be read and written
+bool recording = false;
+std::string recorded;
 thread_local int current = 0;
+thread_local void* chosen = nullptr; // the stream that a library is to use
 thread_local cudaError_t last = cudaSuccess;
 const char* (*translate)(const char* ptx) = nullptr;
 
@@ -75,7 +96,7 @@ void count(const char* event) {
     ++counts[event];
 }
 
-// ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── whose memory ────────────────────────────────────────────────────────────────────────────────────────────────
 
 std::map<uintptr_t, Block>::iterator block_of(const void* pointer) {
     auto after = blocks.upper_bound(reinterpret_cast<uintptr_t>(pointer));
@@ -84,9 +105,101 @@ std::map<uintptr_t, Block>::iterator block_of(const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) < found->first + found->second.size ? found : blocks.end();
 }
 
+void protect(uintptr_t start, const Block& block, bool open) {
+    const uintptr_t first = start / PAGE * PAGE;
+    mprotect(reinterpret_cast<void*>(first), (block.size + start - first + PAGE - 1) / PAGE * PAGE,
+             open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+// From here on the memory of this device is there, and that of no other.
+void enter(int device) {
+    if (readable == device) return;
+    for (const auto& [start, block] : blocks)
+        if (!block.host && (block.device == device || block.device == readable))
+            protect(start, block, block.device == device);
+    readable = device;
+}
+// Memory that a copy reads or writes, whose ever it is.
+struct Opened {
+    std::map<uintptr_t, Block>::iterator at;
+    bool closed;
+    explicit Opened(const void* pointer) : at(block_of(pointer)) {
+        closed = at != blocks.end() && !at->second.host && at->second.device != readable;
+        if (closed) protect(at->first, at->second, true);
+    }
+    ~Opened() {
+        if (closed) protect(at->first, at->second, false);
+    }
+};
+
+// ── work ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Stream& stream_of(void* handle) {
+    static std::map<int, Stream> defaults;
+    if (handle && handle != cudaStreamLegacy && handle != cudaStreamPerThread) return *static_cast<Stream*>(handle);
+    const auto [found, is_new] = defaults.try_emplace(current, Stream{current, true, true, {}, nullptr});
+    if (is_new) streams.push_back(&found->second);
+    return found->second;
+}
+
+// What was given to a stream up to a ticket, and what that waits for: nothing else.
+void advance(Stream& stream, long ticket = std::numeric_limits<long>::max()) {
+    while (!stream.waiting.empty() && stream.waiting.front().ticket <= ticket) {
+        const Task task = std::move(stream.waiting.front());
+        stream.waiting.pop_front();
+        for (const auto& [other, until] : task.after) advance(*other, until);
+        enter(stream.device);
+        const char* failure = task.work();
+        if (failure) broken = failure;
+    }
+}
+void advance_device(int device) {
+    for (size_t i = 0; i < streams.size(); ++i)
+        if (streams[i]->device == device) advance(*streams[i]);
+}
+bool refuses_to_wait(Stream& stream) {
+    if (stream.graph) stream.graph->broken = true;
+    return stream.graph;
+}
+cudaError_t waited() {
+    if (!broken) return cudaSuccess;
+    fprintf(stderr, "emulated: %s\n", std::exchange(broken, nullptr));
+    return failed(cudaErrorLaunchFailure);
+}
+// Work for a stream, after another stream's up to a ticket. Null, or what went wrong, if it was done now.
+const char* give(Stream& stream, Work work, Stream* other = nullptr, long until = 0) {
+    if (stream.graph) {
+        stream.graph->works.push_back(std::move(work));
+        return nullptr;
+    }
+    if (!late) {
+        enter(stream.device);
+        return work();
+    }
+    Task task = {++tickets, std::move(work), {}};
+    if (other) task.after.emplace_back(other, until);
+    for (Stream* each : streams) // the default stream, and those that are not said to be free of it, take turns
+        if (each != &stream && each->device == stream.device && each->blocking && stream.blocking &&
+            (stream.is_default || each->is_default))
+            task.after.emplace_back(each, tickets);
+    stream.waiting.push_back(std::move(task));
+    return nullptr;
+}
+std::string described(const void* to, const void* from, size_t bytes) {
+    char text[80];
+    snprintf(text, sizeof text, " %p %p %zu", to, from, bytes);
+    return text;
+}
+void record(const std::string& line) {
+    if (recording) recorded += line + "\n";
+}
+
+// ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
 cudaError_t allocate(void** pointer, size_t bytes, bool host) {
     Locked locked(access_to_all);
+    enter(current);
     count(host ? "host allocation" : "allocation");
+    record((host ? "host allocation " : "allocation ") + std::to_string(bytes));
     *pointer = nullptr;
     if (!host && used[current] + bytes > capacity()) return failed(cudaErrorMemoryAllocation);
     if (!bytes) return cudaSuccess;
@@ -114,6 +227,9 @@ cudaError_t release(void* pointer) {
     const auto found = blocks.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == blocks.end()) return failed(cudaErrorInvalidValue, "what is freed was not allocated");
     const Block block = found->second;
+    for (int device = 0; device < devices(); ++device) // what was given before may read it
+        if (block.host || device == block.device) advance_device(device);
+    protect(found->first, block, true);
     const char* start = static_cast<char*>(pointer);
     bool whole = true;
     for (const char* at = block.base; !guarded() && at < block.base + block.mapped; ++at)
@@ -133,28 +249,45 @@ bool within(const void* pointer, size_t bytes, bool host_too) {
     return reinterpret_cast<uintptr_t>(pointer) + bytes <= found->first + found->second.size;
 }
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, void* handle, bool waits) {
     Locked locked(access_to_all);
     if (!bytes) return cudaSuccess;
+    const auto target = block_of(to), origin = block_of(from);
     if (kind == cudaMemcpyDefault) {
-        const auto target = block_of(to), origin = block_of(from);
         const bool written = target != blocks.end() && !target->second.host;
         const bool read = origin != blocks.end() && !origin->second.host;
         kind = static_cast<cudaMemcpyKind>((written ? 1 : 0) + (read ? 2 : 0));
     }
     const char* names[] = {"host to host", "host to device", "device to host", "device to device"};
     count(names[kind]);
+    record(names[kind] + described(to, from, bytes));
     const bool reads = kind & 2, writes = kind & 1;
     if (!within(to, bytes, !writes) || !within(from, bytes, !reads))
         return failed(cudaErrorInvalidValue, "a copy reaches beyond what was allocated");
-    memmove(to, from, bytes);
-    return cudaSuccess;
+    // Of memory that is none of CUDA's, what is read is kept at once, and what is written is waited for.
+    const bool kept = origin == blocks.end();
+    waits |= target == blocks.end();
+    Stream& stream = stream_of(handle);
+    if ((kept || waits) && refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+    const auto bytes_kept = std::make_shared<std::string>(kept ? std::string(static_cast<const char*>(from), bytes) : "");
+    give(stream, [=]() -> const char* {
+        const Opened first(to), second(from);
+        memmove(to, kept ? bytes_kept->data() : from, bytes);
+        return nullptr;
+    });
+    if (waits) advance(stream);
+    return waits ? waited() : cudaSuccess;
 }
 
-cudaError_t fill(void* to, int value, size_t bytes) {
+cudaError_t fill(void* to, int value, size_t bytes, void* handle) {
     Locked locked(access_to_all);
     if (bytes && !within(to, bytes, false)) return failed(cudaErrorInvalidValue, "what is filled is no device's memory");
-    memset(to, value, bytes);
+    record("fill" + described(to, nullptr, bytes));
+    give(stream_of(handle), [=]() -> const char* {
+        const Opened opened(to);
+        memset(to, value, bytes);
+        return nullptr;
+    });
     return cudaSuccess;
 }
 
@@ -176,12 +309,17 @@ constexpr Named ERRORS[] = {
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CUDA_ERROR_FILE_NOT_FOUND, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 };
-const Named& described(int error) {
+const Named& named(int error) {
     static constexpr Named other = {-1, "cudaErrorUnknown", "unknown error"};
     for (const Named& each : ERRORS)
         if (each.number == error) return each;
@@ -214,7 +352,31 @@ int attribute(int number) {
 
 } // namespace
 
+// ── what the libraries call ─────────────────────────────────────────────────────────────────────────────────────
+
+void emulated_choose(void* stream) { chosen = stream; }
+void* emulated_chosen() { return chosen; }
+void emulated_now() {
+    Locked locked(access_to_all);
+    Stream& stream = stream_of(chosen);
+    if (!refuses_to_wait(stream)) advance(stream);
+    enter(current);
+}
+bool emulated_give(const std::string& line, Work work) {
+    Locked locked(access_to_all);
+    record(line);
+    const char* failure = give(stream_of(chosen), std::move(work));
+    if (failure) fprintf(stderr, "emulated: %s\n", failure);
+    return !failure;
+}
+
 extern "C" {
+
+// The same for what is not C++.
+void emulated_enter(void* stream) {
+    emulated_choose(stream);
+    emulated_now();
+}
 
 // ── ours ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,13 +385,25 @@ long emulated_count(const char* event) {
     Locked locked(access_to_all);
     return counts[event];
 }
+// From here on work is done late, or no more: then what was left is done.
+void emulated_late(int on) {
+    Locked locked(access_to_all);
+    late = on;
+    for (int device = 0; !on && device < devices(); ++device) advance_device(device);
+}
+// From here on, or no more: what is launched, copied, filled, multiplied and allocated, one a line with all arguments.
+void emulated_record(int on) {
+    Locked locked(access_to_all);
+    if ((recording = on)) recorded.clear();
+}
+const char* emulated_recorded() { return recorded.c_str(); }
 // The function that turns PTX into the path of a library whose kernels are `kernel_NAME`; empty where it cannot.
 void emulated_translator(const char* (*function)(const char*)) { translate = function; }
 
 // ── the runtime ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-const char* cudaGetErrorName(cudaError_t error) { return described(error).name; }
-const char* cudaGetErrorString(cudaError_t error) { return described(error).text; }
+const char* cudaGetErrorName(cudaError_t error) { return named(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return named(error).text; }
 cudaError_t cudaGetLastError() {
     const cudaError_t found = last;
     last = cudaSuccess;
@@ -271,8 +445,15 @@ cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* text) {
     *device = static_cast<int>(strtol(text + 5, nullptr, 16)) - 1;
     return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { count("synchronisation"); return cudaSuccess; }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 1; return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+    Locked locked(access_to_all);
+    count("synchronisation");
+    for (Stream* each : streams)
+        if (each->device == current && refuses_to_wait(*each)) return failed(cudaErrorStreamCaptureUnsupported);
+    advance_device(current);
+    return waited();
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) { *value = 1 << 20; return cudaSuccess; }
 OK(cudaDeviceEnablePeerAccess, int, unsigned)
 OK(cudaDeviceDisablePeerAccess, int)
@@ -294,19 +475,21 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    return copy(to, from, bytes, kind);
+    return copy(to, from, bytes, kind, nullptr, true);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-    return copy(to, from, bytes, kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    return copy(to, from, bytes, kind, stream, false);
 }
 cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-    return copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+    return copy(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr, false);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
-    return copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+    return copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream, false);
 }
-cudaError_t cudaMemset(void* to, int value, size_t bytes) { return fill(to, value, bytes); }
-cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return fill(to, value, bytes); }
+cudaError_t cudaMemset(void* to, int value, size_t bytes) { return fill(to, value, bytes, nullptr); }
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+    return fill(to, value, bytes, stream);
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
     Locked locked(access_to_all);
     memset(attributes, 0, sizeof *attributes);
@@ -320,64 +503,166 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-    *stream = reinterpret_cast<cudaStream_t>(new Stream{current});
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+    Locked locked(access_to_all);
+    streams.push_back(new Stream{current, false, !(flags & cudaStreamNonBlocking), {}, nullptr});
+    *stream = reinterpret_cast<cudaStream_t>(streams.back());
     return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    delete reinterpret_cast<Stream*>(stream);
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+OK(cudaStreamDestroy, cudaStream_t) // what it was given is done all the same
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    Locked locked(access_to_all);
+    count("synchronisation");
+    Stream& stream = stream_of(handle);
+    if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+    advance(stream);
+    return waited();
+}
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+    *flags = stream_of(stream).blocking ? cudaStreamDefault : cudaStreamNonBlocking;
     return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { count("synchronisation"); return cudaSuccess; }
-cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
 cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned) {
+    cudaStreamSynchronize(stream);
     function(stream, cudaSuccess, data);
     return cudaSuccess;
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+    cudaStreamSynchronize(stream);
     function(data);
     return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-    *status = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
+// Who asks again and again gets on: each time one task is done.
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    Locked locked(access_to_all);
+    Stream& stream = stream_of(handle);
+    if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+    if (stream.waiting.empty()) return cudaSuccess;
+    advance(stream, stream.waiting.front().ticket);
+    return cudaErrorNotReady;
 }
-OK(cudaStreamQuery, cudaStream_t)
-OK(cudaStreamWaitEvent, cudaStream_t, cudaEvent_t, unsigned)
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = reinterpret_cast<cudaEvent_t>(new Event{current, 0});
+// Capture: what the streams that take part are given is kept in that order, which is one that a GPU may take.
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+    Locked locked(access_to_all);
+    Stream& stream = stream_of(handle);
+    if (stream.is_default || stream.graph) return failed(cudaErrorStreamCaptureUnsupported);
+    stream.graph = new Graph{{}, {&stream}, false};
     return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+    Locked locked(access_to_all);
+    Graph* found = stream_of(handle).graph;
+    *graph = nullptr;
+    if (!found) return failed(cudaErrorInvalidValue);
+    for (Stream* each : found->streams) each->graph = nullptr;
+    if (found->broken) return failed(cudaErrorStreamCaptureInvalidated);
+    *graph = reinterpret_cast<cudaGraph_t>(found);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+    Locked locked(access_to_all);
+    const Graph* graph = stream_of(handle).graph;
+    *status = !graph ? cudaStreamCaptureStatusNone
+              : graph->broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+    *made = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
+    return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
+    Locked locked(access_to_all);
+    count("graph launch");
+    record("graph");
+    for (const Work& each : reinterpret_cast<Graph*>(graph)->works)
+        if (const char* failure = give(stream_of(handle), each))
+            return failed(cudaErrorLaunchFailure, failure);
+    return cudaSuccess;
+}
+OK(cudaGraphUpload, cudaGraphExec_t, cudaStream_t)
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete reinterpret_cast<Graph*>(graph);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    delete reinterpret_cast<Graph*>(graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    *event = reinterpret_cast<cudaEvent_t>(new Event{current, std::make_shared<double>(0), nullptr, 0, nullptr});
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     delete reinterpret_cast<Event*>(event);
     return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    const bool own = stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
-    const int device = own ? reinterpret_cast<Stream*>(stream)->device : current;
-    if (reinterpret_cast<Event*>(event)->device != device)
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t where) {
+    Locked locked(access_to_all);
+    Event& event = *reinterpret_cast<Event*>(handle);
+    Stream& stream = stream_of(where);
+    if (event.device != stream.device)
         return failed(cudaErrorInvalidResourceHandle, "an event is recorded in a stream of another device");
-    reinterpret_cast<Event*>(event)->at = milliseconds();
+    event.stream = &stream;
+    event.graph = stream.graph;
+    if (event.graph) return cudaSuccess;
+    give(stream, [at = event.at]() -> const char* {
+        *at = milliseconds();
+        return nullptr;
+    });
+    event.ticket = tickets;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t which, unsigned) {
+    Locked locked(access_to_all);
+    Stream& stream = stream_of(handle);
+    const Event& event = *reinterpret_cast<Event*>(which);
+    if (event.graph) {
+        if (event.stream->graph != event.graph) return failed(cudaErrorCapturedEvent); // that capture has ended
+        if (!stream.graph) event.graph->streams.push_back(&stream);
+        stream.graph = event.graph;
+        return cudaSuccess;
+    }
+    if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureIsolation);
+    if (late && event.stream) give(stream, []() -> const char* { return nullptr; }, event.stream, event.ticket);
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* time, cudaEvent_t from, cudaEvent_t to) {
-    *time = static_cast<float>(reinterpret_cast<Event*>(to)->at - reinterpret_cast<Event*>(from)->at);
+    *time = static_cast<float>(*reinterpret_cast<Event*>(to)->at - *reinterpret_cast<Event*>(from)->at);
     return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { count("synchronisation"); return cudaSuccess; }
-OK(cudaEventQuery, cudaEvent_t)
+cudaError_t cudaEventSynchronize(cudaEvent_t which) {
+    Locked locked(access_to_all);
+    count("synchronisation");
+    const Event& event = *reinterpret_cast<Event*>(which);
+    if (event.graph) return failed(cudaErrorCapturedEvent);
+    if (event.stream) advance(*event.stream, event.ticket);
+    return waited();
+}
+cudaError_t cudaEventQuery(cudaEvent_t which) {
+    Locked locked(access_to_all);
+    const Event& event = *reinterpret_cast<Event*>(which);
+    if (event.graph) return failed(cudaErrorCapturedEvent);
+    if (!event.stream || event.stream->waiting.empty()) return cudaSuccess;
+    const long first = event.stream->waiting.front().ticket;
+    if (first > event.ticket) return cudaSuccess;
+    advance(*event.stream, first);
+    return cudaErrorNotReady;
+}
 
 // ── the driver ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 CUresult cuDriverGetVersion(int* version) { *version = VERSION; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int* number) { *number = devices(); return CUDA_SUCCESS; }
-CUresult cuGetErrorName(CUresult error, const char** name) { *name = described(error).name; return CUDA_SUCCESS; }
-CUresult cuGetErrorString(CUresult error, const char** text) { *text = described(error).text; return CUDA_SUCCESS; }
+CUresult cuGetErrorName(CUresult error, const char** name) { *name = named(error).name; return CUDA_SUCCESS; }
+CUresult cuGetErrorString(CUresult error, const char** text) { *text = named(error).text; return CUDA_SUCCESS; }
 DRIVER_OK(cuInit, unsigned)
 
 // A device has one context, whose handle is the device's number and 1.
@@ -429,12 +714,15 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
     void* found = dlsym(reinterpret_cast<Module*>(module)->library, (std::string("kernel_") + name).c_str());
     if (!found) return refused(CUDA_ERROR_NOT_FOUND, name);
-    *function = reinterpret_cast<CUfunction>(new Function{reinterpret_cast<Kernel>(found), name});
+    const void* sizes = dlsym(reinterpret_cast<Module*>(module)->library, (std::string("sizes_") + name).c_str());
+    *function = reinterpret_cast<CUfunction>(
+        new Function{reinterpret_cast<Kernel>(found), name, static_cast<const unsigned*>(sizes)});
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                        unsigned block_y, unsigned block_z, unsigned shared, CUstream, void** parameters, void**) {
-    const unsigned sizes[6] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+                        unsigned block_y, unsigned block_z, unsigned shared, CUstream handle, void** parameters,
+                        void**) {
+    const std::array<unsigned, 6> sizes = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
     constexpr unsigned limits[6] = {0x7FFFFFFF, 0xFFFF, 0xFFFF, 1024, 1024, 64};
     bool fits = block_x * block_y * block_z <= 1024 && shared <= 232448;
     for (int i = 0; i < 6; ++i) fits &= sizes[i] && sizes[i] <= limits[i];
@@ -445,7 +733,26 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     if (getenv("EMULATED_TRACE"))
         fprintf(stderr, "emulated: %s<<<(%u, %u, %u), (%u, %u, %u), %u>>>\n", kernel.name.c_str(), grid_x, grid_y,
                 grid_z, block_x, block_y, block_z, shared);
-    const char* failure = kernel.run(sizes, shared, shared_memory(), parameters);
+    Stream& stream = stream_of(handle);
+    if (stream.device != current) return refused(CUDA_ERROR_INVALID_HANDLE, "a launch in a stream of another device");
+    // What the arguments are is copied: whoever launches may change or free it.
+    std::vector<std::string> arguments;
+    for (unsigned i = 0; i < kernel.parameters[0]; ++i)
+        arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.parameters[i + 1]);
+    if (recording) {
+        std::string line = kernel.name;
+        for (const unsigned each : sizes) line += " " + std::to_string(each);
+        for (const std::string& each : arguments) {
+            line += " ";
+            for (const unsigned char byte : each) line += {"0123456789abcdef"[byte / 16], "0123456789abcdef"[byte % 16]};
+        }
+        record(line);
+    }
+    const char* failure = give(stream, [run = kernel.run, sizes, shared, arguments]() {
+        std::vector<void*> places;
+        for (const std::string& each : arguments) places.push_back(const_cast<char*>(each.data()));
+        return run(sizes.data(), shared, shared_memory(), places.data());
+    });
     return failure ? refused(CUDA_ERROR_LAUNCH_FAILED, failure) : CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which, CUfunction) {

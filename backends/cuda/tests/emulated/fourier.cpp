@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 #include <vector>
+#include "device.h"
 
 namespace {
 
@@ -48,6 +49,7 @@ void transform(std::vector<Complex128>& x, const Index& shape, int sign) {
 
 // T is a real type. Of a real array only the first half of the last axis is kept: the rest mirrors it.
 template <class T> Status execute(int number, const void* from, void* to, int sign, bool from_real, bool to_real) {
+    emulated_now();
     const Plan& plan = plans.at(number);
     const auto* complex_from = static_cast<const std::complex<T>*>(from);
     auto* complex_to = static_cast<std::complex<T>*>(to);
@@ -87,7 +89,10 @@ extern "C" {
 
 #define ACCEPT(name) Status name(...) { return 0; }
 ACCEPT(cufftSetAutoAllocation)
-ACCEPT(cufftSetStream)
+Status cufftSetStream(int, void* stream) {
+    emulated_choose(stream);
+    return 0;
+}
 ACCEPT(cufftSetWorkArea)
 ACCEPT(cufftDestroy)
 Status cufftGetVersion(int* version) { *version = 12000; return 0; }

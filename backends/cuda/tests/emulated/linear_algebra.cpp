@@ -1,5 +1,6 @@
 // What CuPy calls of cuBLAS, by definition and in double precision, and of cuSOLVER, by the LAPACK that SciPy's wheel
-// brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success.
+// brings (OPENBLAS is its path). Matrices are column-major. A status of 0 is success. Products are work for a stream; all
+// else is done at once, when that stream's work is.
 #include <algorithm>
 #include <complex>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 #include <dlfcn.h>
+#include "device.h"
 
 typedef int Status;
 typedef void* Handle;
@@ -86,12 +88,20 @@ struct Gemm { // the arguments of a batch of products, as cuBLAS orders them
     int count, compute;
 
     template <class T, class R, class Scalar> Status run() const {
+        const Scalar scale = *static_cast<const Scalar*>(alpha), kept = *static_cast<const Scalar*>(beta);
+        char line[200];
+        snprintf(line, sizeof line, "product %d %d %d %d %d %d %p %d %p %d %p %d %d", operation_a, operation_b, m, n, k,
+                 count, a, leading_a, b, leading_b, c, leading_c, compute);
+        return !emulated_give(line, [call = *this, scale, kept]() -> const char* {
+            call.all<T, R>(widen(scale), widen(kept));
+            return nullptr;
+        });
+    }
+    template <class T, class R> void all(Wide<T> scale, Wide<T> kept) const {
         for (int64_t i = 0; i < count; ++i)
-            multiply<T, R>(m, n, k, widen(*static_cast<const Scalar*>(alpha)),
-                           {static_cast<const T*>(a) + i * stride_a, leading_a, operation_a},
-                           {static_cast<const T*>(b) + i * stride_b, leading_b, operation_b},
-                           widen(*static_cast<const Scalar*>(beta)), static_cast<R*>(c) + i * stride_c, leading_c);
-        return 0;
+            multiply<T, R>(m, n, k, scale, {static_cast<const T*>(a) + i * stride_a, leading_a, operation_a},
+                           {static_cast<const T*>(b) + i * stride_b, leading_b, operation_b}, kept,
+                           static_cast<R*>(c) + i * stride_c, leading_c);
     }
 };
 
@@ -219,6 +229,11 @@ Status eigenvalues(int vectors, int n, T* a, int leading, void* values, T* v, in
 
 extern "C" {
 
+#define SET_STREAM(name) \
+    Status name(Handle, void* stream) { \
+        emulated_choose(stream); \
+        return 0; \
+    }
 #define ACCEPT(name) Status name(...) { return 0; }
 #define CREATE(name) Status name(Handle* handle) { *handle = handle; return 0; } // nothing is kept: any address will do
 #define ANSWER(name, ...) Status name(__VA_ARGS__, int* answer) { *answer = 0; return 0; }
@@ -227,12 +242,13 @@ extern "C" {
 
 CREATE(cublasCreate_v2)
 ACCEPT(cublasDestroy_v2)
-ACCEPT(cublasSetStream_v2)
+SET_STREAM(cublasSetStream_v2)
 ACCEPT(cublasSetPointerMode_v2)
+ACCEPT(cublasSetWorkspace_v2)
 ACCEPT(cublasSetMathMode)
 ANSWER(cublasGetPointerMode_v2, Handle)
 ANSWER(cublasGetMathMode, Handle)
-Status cublasGetStream_v2(Handle, void** stream) { *stream = nullptr; return 0; }
+Status cublasGetStream_v2(Handle, void** stream) { *stream = emulated_chosen(); return 0; }
 Status cublasGetVersion_v2(Handle, int* version) { *version = 130000; return 0; }
 
 Status cublasGemmEx(Handle, int operation_a, int operation_b, int m, int n, int k, const void* alpha, const void* a,
@@ -267,6 +283,7 @@ Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int 
                                        const T* const* a, int leading_a, const T* const* b, int leading_b, \
                                        const T* beta, T* const* c, int leading_c, int count) { \
         Status status = 0; \
+        emulated_now(); \
         for (int i = 0; i < count && !status; ++i) \
             status = gemm({operation_a, operation_b, m, n, k, alpha, a[i], TYPE<T>, leading_a, 0, b[i], TYPE<T>, \
                            leading_b, 0, beta, c[i], TYPE<T>, leading_c, 0, 1, COMPUTE<T>}); \
@@ -274,6 +291,7 @@ Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int 
     } \
     Status cublas##letter##geam(Handle, int operation_a, int operation_b, int m, int n, const T* alpha, const T* a, \
                                 int leading_a, const T* beta, const T* b, int leading_b, T* c, int leading_c) { \
+        emulated_now(); \
         const Matrix<T> left = {a, leading_a, operation_a}, right = {b, leading_b, operation_b}; \
         for (int64_t j = 0; j < n; ++j) \
             for (int64_t i = 0; i < m; ++i) { \
@@ -288,6 +306,7 @@ FOR_EACH_TYPE(PRODUCTS_OF)
 
 #define BATCHED_SOLVERS_OF(letter, T, Part) \
     Status cublas##letter##getrfBatched(Handle, int n, T** a, int leading, int* pivots, int* info, int count) { \
+        emulated_now(); \
         std::vector<int> unused(n); \
         for (int64_t i = 0; i < count; ++i) \
             lapack<T>("getrf", &n, &n, a[i], &leading, pivots ? pivots + i * n : unused.data(), info + i); \
@@ -295,6 +314,7 @@ FOR_EACH_TYPE(PRODUCTS_OF)
     } \
     Status cublas##letter##getriBatched(Handle, int n, T** a, int leading, int* pivots, T** result, \
                                         int leading_result, int* info, int count) { \
+        emulated_now(); \
         int size = 64 * n + 64; \
         std::vector<T> work(size); \
         for (int64_t i = 0; i < count; ++i) { \
@@ -306,6 +326,7 @@ FOR_EACH_TYPE(PRODUCTS_OF)
     } \
     Status cublas##letter##getrsBatched(Handle, int operation, int n, int columns, T** a, int leading, int* pivots, \
                                         T** b, int leading_b, int* info, int count) { \
+        emulated_now(); \
         char transpose = "NTC"[operation]; \
         for (int64_t i = 0; i < count; ++i) \
             lapack<T>("getrs", &transpose, &n, &columns, a[i], &leading, pivots + i * n, b[i], &leading_b, info, ONE); \
@@ -323,14 +344,14 @@ ACCEPT(cusolverDnDestroy)
 ACCEPT(cusolverDnDestroyParams)
 ACCEPT(cusolverDnDestroyGesvdjInfo)
 ACCEPT(cusolverDnDestroySyevjInfo)
-ACCEPT(cusolverDnSetStream)
+SET_STREAM(cusolverDnSetStream)
 ACCEPT(cusolverDnXgesvdjSetTolerance)
 ACCEPT(cusolverDnXgesvdjSetMaxSweeps)
 ACCEPT(cusolverDnXgesvdjSetSortEig)
 ACCEPT(cusolverDnXsyevjSetTolerance)
 ACCEPT(cusolverDnXsyevjSetMaxSweeps)
 ACCEPT(cusolverDnXsyevjSetSortEig)
-Status cusolverDnGetStream(Handle, void** stream) { *stream = nullptr; return 0; }
+Status cusolverDnGetStream(Handle, void** stream) { *stream = emulated_chosen(); return 0; }
 Status cusolverGetProperty(int which, int* value) { *value = which ? 0 : 12; return 0; } // 12.0.0
 Status cusolverGetVersion(int* version) { *version = 12000; return 0; }
 
@@ -344,30 +365,35 @@ Status cusolverGetVersion(int* version) { *version = 12000; return 0; }
 #define FACTORS_OF(letter, T, Part) \
     SIZE(cusolverDn##letter##potrf, Handle, int, int, T*, int) \
     Status cusolverDn##letter##potrf(Handle, int upper, int n, T* a, int leading, T*, int, int* info) { \
+        emulated_now(); \
         char part = upper ? 'U' : 'L'; \
         lapack<T>("potrf", &part, &n, a, &leading, info, ONE); \
         return 0; \
     } \
     Status cusolverDn##letter##potrfBatched(Handle handle, int upper, int n, T** a, int leading, int* info, \
                                             int count) { \
+        emulated_now(); \
         for (int i = 0; i < count; ++i) \
             cusolverDn##letter##potrf(handle, upper, n, a[i], leading, nullptr, 0, info + i); \
         return 0; \
     } \
     SIZE(cusolverDn##letter##getrf, Handle, int, int, T*, int) \
     Status cusolverDn##letter##getrf(Handle, int m, int n, T* a, int leading, T*, int* pivots, int* info) { \
+        emulated_now(); \
         std::vector<int> unused(std::min(m, n)); \
         lapack<T>("getrf", &m, &n, a, &leading, pivots ? pivots : unused.data(), info); \
         return 0; \
     } \
     Status cusolverDn##letter##getrs(Handle, int operation, int n, int columns, const T* a, int leading, \
                                      const int* pivots, T* b, int leading_b, int* info) { \
+        emulated_now(); \
         char transpose = "NTC"[operation]; \
         lapack<T>("getrs", &transpose, &n, &columns, a, &leading, pivots, b, &leading_b, info, ONE); \
         return 0; \
     } \
     SIZE(cusolverDn##letter##geqrf, Handle, int, int, T*, int) \
     Status cusolverDn##letter##geqrf(Handle, int m, int n, T* a, int leading, T* tau, T*, int, int* info) { \
+        emulated_now(); \
         int size = 64 * n + 64; \
         std::vector<T> work(size); \
         lapack<T>("geqrf", &m, &n, a, &leading, tau, work.data(), &size, info); \
@@ -378,6 +404,7 @@ FOR_EACH_TYPE(FACTORS_OF)
 #define ORTHOGONAL(name, routine, T) \
     SIZE(name, Handle, int, int, int, const T*, int, const T*) \
     Status name(Handle, int m, int n, int k, T* a, int leading, const T* tau, T*, int, int* info) { \
+        emulated_now(); \
         int size = 64 * n + 64; \
         std::vector<T> work(size); \
         lapack<T>(routine, &m, &n, &k, a, &leading, tau, work.data(), &size, info); \
@@ -392,6 +419,7 @@ ORTHOGONAL(cusolverDnZungqr, "ungqr", Complex128)
     SIZE(cusolverDn##letter##gesvd, Handle, int, int) \
     Status cusolverDn##letter##gesvd(Handle, signed char u_job, signed char v_job, int m, int n, T* a, int leading, \
                                      Part* s, T* u, int leading_u, T* v, int leading_v, T*, int, Part*, int* info) { \
+        emulated_now(); \
         if (m < n) return CUSOLVER_INVALID; \
         return singular_values(u_job, v_job, m, n, a, leading, s, u, leading_u, v, leading_v, info); \
     } \
@@ -399,6 +427,7 @@ ORTHOGONAL(cusolverDnZungqr, "ungqr", Complex128)
               const T*, int, const T*, int) \
     Status cusolverDn##letter##gesvdj(Handle, int vectors, int economic, int m, int n, T* a, int leading, Part* s, \
                                       T* u, int leading_u, T* v, int leading_v, T*, int, int* info, Handle) { \
+        emulated_now(); \
         return singular_vectors(vectors, economic, m, n, a, leading, s, u, leading_u, v, leading_v, info); \
     } \
     SIZE_THEN(cusolverDn##letter##gesvdjBatched, A_HANDLE_AND_A_COUNT, Handle, int, int, int, const T*, int, \
@@ -406,6 +435,7 @@ ORTHOGONAL(cusolverDnZungqr, "ungqr", Complex128)
     Status cusolverDn##letter##gesvdjBatched(Handle, int vectors, int m, int n, T* a, int leading, Part* s, T* u, \
                                              int leading_u, T* v, int leading_v, T*, int, int* info, Handle, \
                                              int count) { \
+        emulated_now(); \
         if (m > 32 || n > 32) return CUSOLVER_INVALID; \
         for (int64_t i = 0; i < count; ++i) \
             singular_vectors(vectors, false, m, n, a + i * leading * n, leading, s + i * std::min(m, n), \
@@ -417,11 +447,13 @@ FOR_EACH_TYPE(SINGULAR_VALUES_OF)
 #define EIGENVALUES(name, T) \
     SIZE_THEN(name, JUST_A_HANDLE, Handle, int, int, int, const T*, int, const Part<T>*) \
     Status name(Handle, int vectors, int upper, int n, T* a, int leading, Part<T>* w, T*, int, int* info, Handle) { \
+        emulated_now(); \
         return symmetric_eigenvalues(vectors, upper, n, a, leading, w, info); \
     } \
     SIZE_THEN(name##Batched, A_HANDLE_AND_A_COUNT, Handle, int, int, int, const T*, int, const Part<T>*) \
     Status name##Batched(Handle, int vectors, int upper, int n, T* a, int leading, Part<T>* w, T*, int, int* info, \
                          Handle, int count) { \
+        emulated_now(); \
         for (int64_t i = 0; i < count; ++i) \
             symmetric_eigenvalues(vectors, upper, n, a + i * leading * n, leading, w + i * n, info + i); \
         return 0; \
@@ -438,6 +470,7 @@ Status cusolverDnXsyevd_bufferSize(Handle, Handle, int, int, int64_t, int, const
 }
 Status cusolverDnXsyevd(Handle, Handle, int vectors, int upper, int64_t n, int type, void* a, int64_t leading, int,
                         void* w, int, void*, size_t, void*, size_t, int* info) {
+    emulated_now();
     return by_type(type, [&]<class T>(T*) {
         return symmetric_eigenvalues(vectors, upper, static_cast<int>(n), static_cast<T*>(a),
                                      static_cast<int>(leading), static_cast<Part<T>*>(w), info);
@@ -451,6 +484,7 @@ Status cusolverDnXgeev_bufferSize(Handle, Handle, int, int, int64_t, int, const 
 Status cusolverDnXgeev(Handle, Handle, int, int vectors, int64_t n, int type, void* a, int64_t leading, int, void* w,
                        int, void*, int64_t, int, void* v, int64_t leading_v, int, void*, size_t, void*, size_t,
                        int* info) {
+    emulated_now();
     return by_type(type, [&]<class T>(T*) {
         return eigenvalues(vectors, static_cast<int>(n), static_cast<T*>(a), static_cast<int>(leading), w,
                            static_cast<T*>(v), static_cast<int>(leading_v), info);

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from emulated_cuda import boot
 
 available: Final = True
 SORTED: Final = "?bhilqBHILQefdFD"
@@ -22,6 +23,9 @@ def _array(address: int, dtype: Any, shape: Sequence[int]) -> Any:
     if dtype.char not in SORTED:
         raise NotImplementedError(f"Sorting arrays with dtype {dtype} is not supported")
     size = math.prod(shape)
+    import cupy
+
+    boot.device.emulated_enter(ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))  # its work so far is done
     memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address) if size else b""
     return np.frombuffer(memory, dtype, size).reshape(shape)
 

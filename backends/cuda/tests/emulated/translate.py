@@ -4,6 +4,7 @@
 
 returns null, or a sentence that says what went wrong: a misaligned address, a trap, threads that wait for each other.
 `sizes` are those of the grid and of the block; `shared` lies below 4 GiB, since PTX holds its addresses in 32 bits.
+``sizes_NAME`` has the number of parameters, and the bytes of each.
 
 Most instructions are an expression in a table, over operands x, y, z of the instruction's type. What has none is
 refused, with the instruction named. Not for speed, and not for races: threads take turns, and nothing runs at once.
@@ -416,7 +417,9 @@ class Emitter:
         if not self.function.entry:
             return f"{self.prototype()} {{\n{zeroed} {arrays}\n{lines}\n}}"
         launch = "const unsigned* sizes, size_t dynamic, char* shared, void** parameters"
-        exported = f"const char* kernel_{name}({launch}) {{"
+        parameters = [each.size for each in self.function.parameters]
+        sizes = ", ".join(map(str, [len(parameters), *parameters]))
+        exported = f"const unsigned sizes_{name}[] = {{{sizes}}};\nconst char* kernel_{name}({launch}) {{"
         if not self.waits:
             return f"""static void run_{name}(const Position* P, void** parameters) {{
 {zeroed} {arrays}

@@ -1,0 +1,251 @@
+"""Programs as CUDA graphs: what a program launches is captured once, and from then on launched as one.
+
+A graph reads and writes where it did when it was captured. An input that comes from elsewhere is copied to where the
+graph reads it, unless it is what the last launch wrote: of all that a program writes there are two copies, and two
+graphs, each of which reads what the other wrote. Nothing is written that anybody holds: then the program runs without a
+graph, one launch after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Any, Final, NamedTuple
+from weakref import ref
+
+from micrograd_core.compiler.program import Program, Ref, straight_line
+from micrograd_core.tables.raw import compose
+from micrograd_cuda.runtime import CapturedProducts
+
+GRAPHS: Final = "MICROGRAD_CUDA_GRAPHS"
+"""The environment variable that, at 1, has programs captured."""
+MOST_CAPTURES: Final = 8
+"""After so many of one program, whose calls are too different, it is no more captured."""
+
+
+class Refused(Exception):
+    """What a program does cannot be part of a graph."""
+
+
+class Loan:
+    """Memory of a graph, as long as somebody holds what it was given out as."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+class Output:
+    """A result of a graph: where it is written, and whether anybody has it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self._loan: Callable[[], Loan | None] = lambda: None
+
+    @property
+    def held(self) -> bool:
+        """Whether what was given out is still there."""
+        return self._loan() is not None
+
+    def lend(self, cupy: Any) -> Any:
+        """As an array that tells when nobody has it any more, or a part of it."""
+        x = self.array
+        loan = Loan(x)
+        self._loan = ref(loan)
+        memory = cupy.cuda.UnownedMemory(x.data.ptr, x.nbytes, loan, x.data.device_id)
+        return cupy.ndarray(x.shape, x.dtype, cupy.cuda.MemoryPointer(memory, 0), x.strides)
+
+
+class Captured(NamedTuple):
+    """One graph, where it reads, and what it writes."""
+
+    graph: Any
+    inputs: list[Any]
+    outputs: list[Output]
+
+
+class Graphed:
+    """A program as a function of its input handles, captured when it is called for the third time."""
+
+    def __init__(self, backend: Any, program: Program) -> None:
+        self.backend, self.program, self.cupy = backend, program, backend.cupy
+        steps = [made for _, made in program.numbered()]
+        wanted = {x.number: j for j, x in enumerate(program.outputs) if isinstance(x, Ref)}
+        self._bound = 0  # steps of which the kernels are known
+
+        def kernel(op: str) -> Callable[..., Any] | None:
+            found, made = backend.kernel(op), steps[self._bound]
+            self._bound += 1
+            target = wanted.get(made[0]) if len(made) == 1 else None
+            return found if found is None or target is None else partial(self._aimed, target, found)
+
+        self._plain = straight_line(program, kernel, partial(compose, backend=backend), backend.dtypes)
+        self._lock = Lock()
+        self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
+        self._given: list[list[int]] = []  # addresses of the inputs of the calls so far
+        self._made: list[int] = []  # addresses of the last call's outputs
+        self._moving: set[int] = set()  # inputs that come from elsewhere each time
+        self._copied: set[int] = set()  # outputs that are held for long
+        self._captures = 0
+        self._stream: Any = None
+        self._targets: dict[int, Any] = {}  # while a graph is captured: where outputs are to be
+        self._target: Any = None  # of the step that runs
+        self._forget()
+
+    def _forget(self) -> None:
+        self._graphs: list[Captured | None] = [None, None]
+        self._next = 0
+        self._twins: dict[int, Output] = {}  # where the first graph reads what the second will write
+        self._staged: dict[int, Any] = {}
+        self._workspace: Any = None
+        self._pool = self.cupy.cuda.MemoryPool()
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The program's outputs."""
+        if not self._lock.acquire(blocking=False):  # by another thread
+            return self._plain(*inputs)
+        try:
+            return self._called(inputs)
+        finally:
+            self._lock.release()
+
+    def _called(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        stream = self.cupy.cuda.get_current_stream()
+        arrays = all(hasattr(x, "data") for x in inputs)
+        if self._captures > MOST_CAPTURES or self.backend.holding or not arrays or stream.is_capturing():
+            return self._plain(*inputs)
+        addresses = [x.data.ptr for x in inputs]
+        if len(self._given) < 2:
+            return self._watched(addresses, inputs)
+        if self._stream is None:
+            self._learn()
+            self._stream = stream
+        k = self._next
+        if stream != self._stream or not self._fits(k, addresses):
+            return self._plain(*inputs)
+        captured = self._graphs[k]
+        if captured is None:
+            try:
+                captured = self._graphs[k] = self._capture(k, inputs)
+            except Exception:  # of whatever kind: without a graph it is said, or goes well
+                self._captures = MOST_CAPTURES + 1
+                self._forget()
+                return self._plain(*inputs)
+        for x, to in zip(inputs, captured.inputs, strict=True):
+            if x.data.ptr != to.data.ptr:
+                _copy(x, to, stream)
+        captured.graph.launch(stream)
+        self._next = 1 - k
+        return tuple([
+            x.array.copy() if j in self._copied else x.lend(self.cupy) for j, x in enumerate(captured.outputs)
+        ])  # fmt: skip
+
+    # how calls are alike
+
+    def _watched(self, addresses: list[int], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A call without a graph, and what can be learnt from it: which inputs are what the last call wrote."""
+        if self._made:
+            self._pairs = {i: self._made.index(at) for i, at in enumerate(addresses) if at in self._made}
+        self._given.append(addresses)
+        outputs = self._plain(*inputs)
+        self._made = [getattr(getattr(x, "data", None), "ptr", 0) for x in outputs]
+        self._copied |= {j for j, x in enumerate(outputs) if not getattr(x, "shape", ())}  # losses
+        return outputs
+
+    def _learn(self) -> None:
+        """From two calls."""
+        first, second = self._given
+        self._moving |= {i for i in range(len(first)) if first[i] != second[i] and i not in self._pairs}
+        self._pairs = {i: j for i, j in self._pairs.items() if j not in self._copied}
+
+    def _again(self) -> None:
+        """Graphs are captured anew: calls are other than they seemed."""
+        self._captures += 1
+        self._forget()
+
+    def _fits(self, k: int, addresses: list[int]) -> bool:
+        """Whether a graph can be launched for such inputs: nobody holds what it writes, or what is copied first."""
+        captured = self._graphs[k]
+        if captured is None:
+            return True
+        held = {j for j, x in enumerate(captured.outputs) if x.held}
+        moved = {i for i, at in enumerate(addresses) if at != captured.inputs[i].data.ptr}
+        fixed = {i for i in moved if i not in self._pairs and i not in self._moving}
+        if fixed or held - set(self._pairs.values()):
+            self._moving |= fixed
+            self._copied |= held - set(self._pairs.values())
+            self._again()
+            return True
+        other = self._graphs[1 - k]
+        written = other.outputs if other else self._twins
+        return not held and not any(written[self._pairs[i]].held for i in moved if i in self._pairs)
+
+    # capture
+
+    def _aimed(self, target: int, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+        """A step whose result is an output: while a graph is captured, it gets the memory that it has to have."""
+        self._target = self._targets.get(target)
+        try:
+            return kernel(*operands, **params)
+        finally:
+            self._target = None
+
+    def _allocate(self, size: int) -> Any:
+        """What CuPy takes memory from meanwhile: the graphs' own, which nobody else gets."""
+        target = self._target
+        if target is not None and target.nbytes == size:
+            self._target = None
+            return target.data
+        return self._pool.malloc(size)
+
+    def _capture(self, k: int, inputs: tuple[Any, ...]) -> Captured:
+        cupy, other, stream = self.cupy, self._graphs[1 - k], self.cupy.cuda.Stream(non_blocking=True)
+        twins = other.outputs if other else self._twins
+        with cupy.cuda.using_allocator(self._pool.malloc):
+            if self._workspace is None:
+                self._workspace = cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
+            for i, x in enumerate(inputs):
+                if i in self._moving and i not in self._staged:
+                    self._staged[i] = cupy.ndarray(x.shape, x.dtype)
+                elif i in self._pairs and other is None:
+                    self._twins[self._pairs[i]] = Output(cupy.ndarray(x.shape, x.dtype))
+        places = [
+            self._staged[i] if i in self._moving else twins[self._pairs[i]].array if i in self._pairs else x
+            for i, x in enumerate(inputs)
+        ]
+        self._targets = {j: x.array for j, x in self._twins.items()} if other else {}
+        runtime, uploads = self.backend.runtime, self.backend.uploads
+        with (
+            cupy.cuda.using_allocator(self._allocate), stream, uploads.refused(Refused),
+            runtime.capturing(stream, self._workspace),
+        ):  # fmt: skip
+            stream.begin_capture()
+            try:
+                outputs = list(self._plain(*places))
+                for j, to in self._targets.items():
+                    if outputs[j].data.ptr != to.data.ptr:
+                        _copy(outputs[j], to, stream)
+                        outputs[j] = to
+                graph = stream.end_capture()
+            except BaseException:
+                with suppress(Exception):
+                    stream.end_capture()
+                raise
+            finally:
+                self._targets = {}
+        self._captures += 1
+        owned = {x.data.mem.ptr for x in places}
+        for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep
+            if x.data.mem.ptr in owned or not x.flags.c_contiguous:
+                self._copied.add(j)
+            owned.add(x.data.mem.ptr)
+        return Captured(graph, places, [Output(x) for x in outputs])
+
+
+def _copy(x: Any, to: Any, stream: Any) -> None:
+    """Into memory of the same shape, on a stream that is the current one."""
+    if x.flags.c_contiguous and to.flags.c_contiguous:
+        to.data.copy_from_device_async(x.data, x.nbytes, stream)
+    else:
+        to[...] = x

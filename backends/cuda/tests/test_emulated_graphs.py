@@ -1,0 +1,226 @@
+"""Programs captured as CUDA graphs, on the emulated GPU: the same numbers as without, and nothing held is written."""
+
+from __future__ import annotations
+
+import importlib
+import random as choices
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device, Tensor, asarray, jit, nn, no_grad, optim, random
+from micrograd_core.array.functions import FUNCTIONS
+
+pytestmark = pytest.mark.skipif(
+    find_spec("emulated_cuda") is None, reason="there is no emulated GPU: python backends/cuda/tests/emulated/build.py"
+)
+
+
+@pytest.fixture
+def boot() -> Any:
+    return importlib.import_module("emulated_cuda.boot")
+
+
+@pytest.fixture
+def gpu() -> Device:
+    return Device("cuda")
+
+
+@pytest.fixture
+def graphs(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As MICROGRAD_CUDA_GRAPHS=1 has it."""
+    monkeypatch.setattr(gpu.kernels.backend, "compile", gpu.kernels.backend._captured, raising=False)
+
+
+def tensor(a: Any, gpu: Device) -> Tensor:
+    return Tensor(np.asarray(a, "float32"), device=gpu, requires_grad=False)
+
+
+class Training:
+    """A small network with dropout and Adam, and one jitted step of it."""
+
+    def __init__(self, gpu: Device, make: Callable[[list[Tensor]], Any] = optim.Adam, dropout: float = 0.2) -> None:
+        self.rng, self.gpu = np.random.default_rng(0), gpu
+        random.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, 10)).to(gpu)
+        rule, model = make(list(self.model.parameters())), self.model
+
+        def step(x: Tensor, targets: Tensor) -> Tensor:
+            rule.zero_grad()
+            loss = nn.cross_entropy(model(x), targets)
+            loss.backward()
+            rule.step()
+            return loss
+
+        self.step = jit(step)
+
+    def run(self, steps: int) -> tuple[list[Any], list[Any]]:
+        """Losses and parameters. Losses are held until the end."""
+        losses = []
+        for _ in range(steps):
+            x, targets = tensor(self.rng.normal(size=(16, 20)), self.gpu), self.rng.integers(10, size=16)
+            losses.append(self.step(x, Tensor(targets, device=self.gpu)))
+        return [each.item() for each in losses], [p.numpy().tolist() for p in self.model.parameters()]
+
+
+RULES: dict[str, Callable[[list[Tensor]], Any]] = {
+    "adam": optim.Adam,
+    "momentum": lambda params: optim.SGD(params, lr=0.1, momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_training_step_is_one_graph(rule: str, late: bool, gpu: Device, boot: Any, request: Any) -> None:
+    expected = Training(gpu, RULES[rule]).run(12)
+    request.getfixturevalue("graphs")
+    training = Training(gpu, RULES[rule])
+    before = boot.count("graph launch")
+    with boot.late() if late else nullcontext():
+        assert training.run(12) == expected
+    assert boot.count("graph launch") - before == 9  # the first call makes the state, two are watched
+    lists = [boot.recorded(lambda: training.run(1)) for _ in range(2)]
+    for asked in lists:
+        assert asked.count("graph") == 1
+        kinds = {line.split()[0] for line in asked if not line.startswith(("graph", "host to", "device to"))}
+        # The mask of a dropout, drawn before; the loss, which is copied.
+        assert kinds == {"micrograd_uniform_float", "cupy_copy__float32_float32"}
+        assert not any("allocation" in line for line in asked)
+
+
+def test_two_steps_read_and_write_the_same_memory(gpu: Device, boot: Any, graphs: None) -> None:
+    """What is asked of the device beside the graph: copies to where it reads, of inputs that come from elsewhere."""
+    training = Training(gpu, dropout=0.0)
+    training.run(6)
+    x, targets = tensor(np.ones((16, 20)), gpu), Tensor(np.zeros(16, "int64"), device=gpu)
+    lists = [boot.recorded(lambda: training.step(x, targets)) for _ in range(6)]
+    assert lists[4] == lists[2]
+    assert lists[5] == lists[3]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, boot: Any, graphs: None) -> None:
+    """Inputs that are fed back, new, the same, or not contiguous; results that are held for any time, or as views."""
+
+    def f(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        d = a * 0.5 + b @ c
+        return d, (b + 1.0) * 0.25, c.mT.softmax(axis=1), d.sum(), (d * d).mT
+
+    def expected(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
+        d = a * np.float32(0.5) + b @ c
+        e = np.exp(c.T - c.T.max(axis=1, keepdims=True))
+        return d, (b + 1) * np.float32(0.25), e / e.sum(axis=1, keepdims=True), d.sum(), (d * d).T
+
+    pick, rng, jitted = choices.Random(seed), np.random.default_rng(seed), jit(f)
+    fresh = lambda: rng.integers(-4, 5, (8, 8)).astype("float32")  # noqa: E731
+    held: list[tuple[Tensor, Any]] = []
+    now = [(tensor(x, gpu), x) for x in (fresh(), fresh(), fresh())]
+    launched = boot.count("graph launch")
+    with boot.late() if late else nullcontext(), no_grad():
+        for _ in range(30):
+            with gpu.stream() if pick.random() < 0.1 else nullcontext():
+                found = jitted(*(x for x, _ in now))
+            wanted = expected(*(x for _, x in now))
+            pairs = list(zip(found, wanted, strict=True))
+            if pick.random() < 0.5:
+                held.append(pick.choice(pairs))
+            if pick.random() < 0.3:
+                x, y = pick.choice(pairs[:3])
+                held.append((x[1:, ::2], y[1:, ::2]))
+            if held and pick.random() < 0.5:
+                held.pop(pick.randrange(len(held)))
+            for x, y in held if pick.random() < 0.2 else ():
+                np.testing.assert_allclose(x.numpy(), y, rtol=1e-4, atol=1e-3)
+            for i in range(3):
+                kind = pick.choice(["back", "back", "back", "same", "new", "turned"])
+                if kind == "back":
+                    now[i] = pairs[i]
+                elif kind == "new":
+                    x = fresh()
+                    now[i] = tensor(x, gpu), x
+                elif kind == "turned":
+                    x = fresh()
+                    now[i] = tensor(x, gpu).mT, x.T
+            del found, pairs
+    for x, y in held:
+        np.testing.assert_allclose(x.numpy(), y, rtol=1e-4, atol=1e-3)
+    assert boot.count("graph launch") > launched
+
+
+def test_weights_that_become_others_are_read(gpu: Device, graphs: None) -> None:
+    w = tensor(np.ones(1000), gpu)
+    f, x, first = jit(lambda x: x * w), tensor(np.arange(1000), gpu), w[:2]
+    for n in range(6):
+        if n > 3:
+            w.data = tensor(np.full(1000, float(n)), gpu)
+        assert f(x)[3].item() == 3.0 * (n if n > 3 else 1)
+        assert first.tolist() == [1.0, 1.0]
+
+
+def test_a_stream_of_ones_own_has_no_graph(gpu: Device, boot: Any, graphs: None) -> None:
+    """The graph's memory is in order with the stream that it was launched on."""
+    x, f = tensor([1.0, 2.0], gpu), jit(lambda x: x * 2.0)
+    for _ in range(4):
+        f(x)
+    before = boot.count("graph launch")
+    with gpu.kernels.backend.cupy.cuda.Stream():
+        assert f(x).tolist() == [2.0, 4.0]
+    assert boot.count("graph launch") == before
+    assert f(x).tolist() == [2.0, 4.0]
+    assert boot.count("graph launch") == before + 1
+
+
+def test_what_is_fed_back_is_not_copied(gpu: Device, boot: Any, graphs: None) -> None:
+    """Also where a step takes other memory before that of its result."""
+    f, x = jit(lambda x: x.mT.softmax(axis=1)), tensor(np.eye(8), gpu)
+    for _ in range(6):
+        x = f(x)
+
+    def twice() -> None:
+        nonlocal x
+        x = f(x)
+        x = f(x)
+
+    assert boot.recorded(twice) == ["graph"] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_batches_of_products_are_captured(dtype: str, gpu: Device, boot: Any, graphs: None) -> None:
+    a = np.random.default_rng(0).integers(-2, 3, (3, 4, 4))
+    f, x = jit(lambda x: x @ x), tensor(a, gpu).astype(dtype)
+    before = boot.count("graph launch")
+    assert [f(x).tolist() for _ in range(4)] == [(a @ a).tolist()] * 4
+    assert boot.count("graph launch") == before + 2
+
+
+def test_a_view_of_an_input_is_no_memory_of_the_graph(gpu: Device, graphs: None) -> None:
+    f = jit(lambda x: (x.mT, x.reshape(4)))
+    x = [tensor([[i, 2.0], [3.0, 4.0]], gpu) for i in range(6)]
+    f(x[0])
+    compiled = gpu.kernels.backend.compile(f.program)  # jit itself copies what is a view
+    found = [compiled(each._handle) for each in x]
+    for i, (turned, flat) in enumerate(found):
+        assert turned.tolist() == [[i, 3.0], [2.0, 4.0]]
+        assert flat.tolist() == [i, 2.0, 3.0, 4.0]
+
+
+REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
+    "cusolver": lambda x: FUNCTIONS["inv"](x),
+    "thrust": lambda x: x + FUNCTIONS["index_add"](x, asarray([0, 0], device=x.device), x[:2], axis=0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_captured_runs_as_ever(name: str, gpu: Device, boot: Any, graphs: None) -> None:
+    f = REFUSED[name]
+    jitted, x = jit(f), tensor(np.eye(4) * 2, gpu)
+    before = boot.count("graph launch")
+    with no_grad():
+        assert [jitted(x).tolist() for _ in range(5)] == [f(x).tolist()] * 5
+    assert boot.count("graph launch") == before
+    assert (x + 1.0)[0, 0].item() == 3.0
