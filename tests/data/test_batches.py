@@ -165,6 +165,10 @@ def test_the_last_loop_is_what_counts() -> None:
     next(second)
     assert len(list(first)) == 2
     assert (made.epoch, made.position) == (1, 1)
+    state = batches(np.arange(6), 2).state_dict()
+    made.load_state_dict(state)
+    next(second)
+    assert made.state_dict() == state
 
 
 # ── what data are ────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +224,10 @@ def test_tensors_of_batches_are_nobody_elses() -> None:
 
 
 def test_tensors_that_record_gradients_give_batches_that_do_not() -> None:
-    assert not only(Tensor([1.0, 2.0])).requires_grad
+    x = Tensor([1.0, 2.0])
+    assert not only(x).requires_grad
+    assert not only([x, x]).requires_grad
+    assert not only([1, 2], transform=lambda _: 2 * x).requires_grad
 
 
 def test_a_built_in_set() -> None:
@@ -294,6 +301,7 @@ def test_a_loader_of_torch() -> None:
         batches(utils.DataLoader(of, 4), 4)
     assert sorted(flat(y for _, y in batches(of, 3))) == list(range(10))
     assert only(torch.arange(6.0), 3).tolist() == [0, 1, 2]
+    assert only(torch.ones(3, requires_grad=True)).tolist() == [1, 1, 1]
     held = torch.ones(3)
     shared = next(iter(batches(utils.DataLoader([held], None), None)))
     shared += 1
