@@ -233,7 +233,6 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         if self.position and not self._resumed:
             self.epoch, self.position = self.epoch + 1, 0
-        self._resumed = False
         self._current = token = object()
         return self._handed_out(token, self.epoch, self.position)
 
@@ -241,7 +240,7 @@ class Batches:
         for batch in self._ahead(epoch, position) if self._prefetch else self._made(epoch, position):
             position += 1
             if self._current is token:
-                self.position = position
+                self.position, self._resumed = position, False
             yield batch
             del batch
         if self._current is token:

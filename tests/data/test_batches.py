@@ -150,6 +150,19 @@ def test_what_was_left_is_not_gone_on_with() -> None:
     assert (made.epoch, made.position) == (2, 0)
 
 
+def test_a_loop_that_did_not_begin_does_not_count() -> None:
+    made = batches(np.arange(10), 3, shuffle=False)
+    made.load_state_dict({**made.state_dict(), "position": 2})
+    for _ in range(2):
+        iter(made)
+    assert [batch.tolist() for batch in made] == [[6, 7, 8], [9]]
+    iter(made)
+    assert (made.epoch, made.position) == (1, 0)
+    made.load_state_dict({**made.state_dict(), "position": 4})
+    assert list(made) == []
+    assert (made.epoch, made.position, len(list(made))) == (2, 0, 4)
+
+
 def test_two_loops_over_the_same_batches() -> None:
     made = batches(np.arange(6), 2, shuffle=False)
     assert [(a.tolist(), b.tolist()) for a in made for b in made if a[0].item() == b[0].item()] == [
