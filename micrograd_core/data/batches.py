@@ -1,9 +1,8 @@
 """`batches`: examples in batches, shuffled by a seed, fetched ahead by a thread, and taken up again where one stopped.
 
 The thread and who iterates talk through two queues, which signal handlers and the garbage collector may use, too:
-requests, one for each batch that may lie ready, and batches. Who iterates has a generator. When that ends, by a
-``break``, an exception or its last reference, it asks the thread to end; the thread knows nothing of it, and keeps
-nothing alive.
+requests, one for each batch that may lie ready, and batches. Who iterates has a generator, and that a `_Line`. When it
+ends, by a ``break``, an exception, an interrupt or its last reference, the line goes with it, and then the thread.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextvars import copy_context
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from micrograd_core.data.collating import collate, tensors
 from micrograd_core.data.errors import DataError, NoLength
@@ -269,7 +268,7 @@ class Batches:
                 yield batch
                 del batch
         finally:
-            line.end()
+            del line  # also where an error keeps this frame
 
     def _made(self, epoch: int, position: int) -> Iterator[Any]:
         """The batches of an epoch from a position on, as tensors."""
@@ -346,36 +345,50 @@ _END: Any = object()
 
 
 class _Line:
-    """Batches that a thread makes when there are requests. It holds nothing of who takes them."""
+    """Who takes batches holds one, and the thread that makes them knows of it: it ends when there is none any more.
 
-    __slots__ = ("__weakref__", "going", "ready", "requests", "thread")
+    That is told by a weak reference, without a line of Python in which an interrupt could come.
+    """
+
+    __slots__ = ("__weakref__", "ended", "ready", "requests", "thread")
 
     def __init__(self, made: Iterator[Any], ahead: int) -> None:
-        self.requests: SimpleQueue[None] = SimpleQueue()
+        self.ended = False
+        self.requests: SimpleQueue[Any] = SimpleQueue()
         self.ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.going = True
         for _ in range(ahead):
             self.requests.put(None)
-        work = copy_context().run  # the default device and the like are those of who iterates
-        self.thread = threading.Thread(target=work, args=(self._work, made), name="micrograd batches", daemon=True)
+        known = ref(self, self.requests.put)
+        self.thread = threading.Thread(
+            target=copy_context().run,  # the default device and the like are those of who iterates
+            args=(_work, made, known, self.requests, self.ready),
+            name="micrograd batches",
+            daemon=True,
+        )
         _lines.add(self)
         self.thread.start()
 
-    def _work(self, made: Iterator[Any]) -> None:
-        try:
-            while self.requests.get() is None and self.going:
-                batch = next(made, _END)
-                self.ready.put((batch, None))
-                if batch is _END:
-                    return
-                del batch
-        except BaseException as error:
-            self.ready.put((_END, error))
 
-    def end(self) -> None:
-        """Ask the thread to end, after the batch that it may be making."""
-        self.going = False
-        self.requests.put(None)
+def _work(
+    made: Iterator[Any],
+    known: ref[_Line],
+    requests: SimpleQueue[Any],
+    ready: SimpleQueue[tuple[Any, BaseException | None]],
+) -> None:
+    """Make a batch for each request, as long as somebody takes them."""
+    try:
+        while requests.get() is None:
+            line = known()
+            if line is None or line.ended:
+                return
+            del line
+            batch = next(made, _END)
+            ready.put((batch, None))
+            if batch is _END:
+                return
+            del batch
+    except BaseException as error:
+        ready.put((_END, error))
 
 
 _lines: WeakSet[_Line] = WeakSet()
@@ -385,5 +398,6 @@ _lines: WeakSet[_Line] = WeakSet()
 def _end_all() -> None:
     """Before the interpreter takes itself down around the threads; one that waits for its data is left behind."""
     for line in [*_lines]:
-        line.end()
+        line.ended = True
+        line.requests.put(_END)
         line.thread.join(1)

@@ -486,6 +486,44 @@ except KeyboardInterrupt:
     assert run(program) == "interrupted 1 True\n"
 
 
+def test_an_interrupt_at_any_time_leaves_no_thread() -> None:
+    program = """
+import random, signal, threading, time
+import numpy as np
+from micrograd_core.data import batches
+def interrupt(*args):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+X = np.arange(200.0)
+list(batches(X, 10))
+interrupted = 0
+for i in range(150):
+    made = batches(X, 4, prefetch=3)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.Random(i).uniform(0.0001, 0.006))
+        try:
+            while True:
+                for batch in made:
+                    pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    if i % 30 == 0:
+        plain = batches(X, 4, prefetch=0)
+        plain.load_state_dict(made.state_dict())
+        made.load_state_dict(made.state_dict())
+        assert [batch.tolist() for batch in made] == [batch.tolist() for batch in plain]
+until = time.monotonic() + 20
+while threading.active_count() > 1 and time.monotonic() < until:
+    time.sleep(0.01)
+print(interrupted, threading.enumerate())
+"""
+    printed = run(program)
+    assert printed.startswith("150 [<_MainThread")
+    assert printed.count("micrograd batches") == 0
+
+
 def run(program: str) -> str:
     """What a process of its own prints; which ends well, says nothing else, and in time."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
