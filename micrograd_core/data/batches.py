@@ -18,7 +18,7 @@ from contextvars import copy_context
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import ref
 
 from micrograd_core.data.collating import collate, tensors
 from micrograd_core.data.errors import DataError, NoLength
@@ -350,23 +350,20 @@ class _Line:
     That is told by a weak reference, without a line of Python in which an interrupt could come.
     """
 
-    __slots__ = ("__weakref__", "ended", "ready", "requests", "thread")
+    __slots__ = ("__weakref__", "ready", "requests")
 
     def __init__(self, made: Iterator[Any], ahead: int) -> None:
-        self.ended = False
         self.requests: SimpleQueue[Any] = SimpleQueue()
         self.ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         for _ in range(ahead):
             self.requests.put(None)
         known = ref(self, self.requests.put)
-        self.thread = threading.Thread(
+        threading.Thread(
             target=copy_context().run,  # the default device and the like are those of who iterates
             args=(_work, made, known, self.requests, self.ready),
             name="micrograd batches",
             daemon=True,
-        )
-        _lines.add(self)
-        self.thread.start()
+        ).start()
 
 
 def _work(
@@ -376,12 +373,10 @@ def _work(
     ready: SimpleQueue[tuple[Any, BaseException | None]],
 ) -> None:
     """Make a batch for each request, as long as somebody takes them."""
+    thread = threading.current_thread()
+    _running[thread] = requests
     try:
-        while requests.get() is None:
-            line = known()
-            if line is None or line.ended:
-                return
-            del line
+        while requests.get() is None and known() is not None and not _over.is_set():
             batch = next(made, _END)
             ready.put((batch, None))
             if batch is _END:
@@ -389,15 +384,18 @@ def _work(
             del batch
     except BaseException as error:
         ready.put((_END, error))
+    finally:
+        del _running[thread]
 
 
-_lines: WeakSet[_Line] = WeakSet()
+_running: dict[threading.Thread, SimpleQueue[Any]] = {}
+_over = threading.Event()
 
 
 @atexit.register
 def _end_all() -> None:
     """Before the interpreter takes itself down around the threads; one that waits for its data is left behind."""
-    for line in [*_lines]:
-        line.ended = True
-        line.requests.put(_END)
-        line.thread.join(1)
+    _over.set()
+    for thread, requests in list(_running.items()):
+        requests.put(_END)
+        thread.join(1)
