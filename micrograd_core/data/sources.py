@@ -127,7 +127,7 @@ def _leaves(data: Any, path: Path) -> Any:
         flat = comes_from(data, "pyarrow", "Array")
         return data.to_numpy(zero_copy_only=False) if flat else data.to_numpy()
     if isinstance(data, Tensor) or comes_from(data, "torch"):
-        return data.detach()
+        return data
     if hasattr(data, "__array_interface__"):
         return needed("numpy", "an array").asarray(data)
     if is_array(data):

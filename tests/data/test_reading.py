@@ -86,6 +86,8 @@ def test_the_last_row_counts_for_the_type_of_a_column(tmp_path: Path) -> None:
     path.write_text("a\n" + "1\n" * 600_000 + "x\n")
     table = read(path)
     assert (table.num_rows, table["a"][-1].as_py(), table["a"][0].as_py()) == (600_001, "x", "1")
+    path.write_text("a,b\n" + '"two\nlines",1\n' * 100_000)
+    assert read(path).num_rows == 100_000
 
 
 def test_text_stays_text_where_a_preparation_says_so(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_set_is_what_it_says(name: str) -> None:
         assert set(np.unique(found.y)) <= set(range(len(found.classes)))
         assert all(isinstance(each, str) for each in (*found.classes, *found.names, found.target))
     assert found.description.endswith(".")
+    assert name != "digits" or (found.x.min(), found.x.max()) == (0, 1)
     assert repr(found).startswith(f"<Dataset for {found.task}: {len(found):,} examples of ")
     again, other = sets.load(name, 0), sets.load(name, 1)
     assert (again.x.tobytes(), again.y.tobytes()) == (found.x.tobytes(), found.y.tobytes())
