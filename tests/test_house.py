@@ -249,7 +249,7 @@ def test_public_doors_stay_where_they_were() -> None:
     doors = (
         "adapters.array_api adapters.strided amp backend conformance device dtypes errors fft layout linalg nn optim"
     )
-    for name in [*doors.split(), "plugins", "random"]:
+    for name in [*doors.split(), "checkpoints", "plugins", "random"]:
         assert __import__(f"micrograd_core.{name}", fromlist=["*"]).__name__ == f"micrograd_core.{name}"
 
 

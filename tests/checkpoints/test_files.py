@@ -126,7 +126,7 @@ def test_a_checkpoint_says_what_is_in_it(tmp_path: Path) -> None:
         ({"meta": lambda: 1}, "save: meta has an object of type function"),
         ({"data": 3}, "data is an object with state_dict"),
         ({"optimizer": [optim.SGD([mg.ones(1, requires_grad=True)]), None]}, "optimizer is an object with state_dict"),
-        ({"random": 3}, "random is an object with a state"),
+        ({"random": 3}, "random is a generator"),
     ],
 )
 def test_what_a_file_cannot_hold_is_refused(tmp_path: Path, given: Any, sentence: str) -> None:
