@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.interrupts import EXHAUSTIVE, ROOT
 
 RULES: dict[str, Callable[[Any], Any]] = {
     **{
-        name: kind
+        name: partial(kind, lr=0.01)
         for name in optim.__all__
         if inspect.isclass(kind := getattr(optim, name))
         and issubclass(kind, optim.Optimizer)
