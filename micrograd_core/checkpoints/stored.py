@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random as python_random
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -95,8 +96,9 @@ class Checkpoint:
         if part not in self._told:
             raise self._absent(part)
         place = default_device() if device is None else Device(device)
+        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], place)
         with read_with_care(self.path):
-            return together(self._told[part], lambda name: self._tensor(name, place))
+            return together(self._told[part], own.__getitem__)
 
     def state_dict(self, device: str | Device | None = None) -> dict[str, Tensor]:
         """The numbers of the model by name: what `Module.load_state_dict` takes."""
@@ -107,11 +109,6 @@ class Checkpoint:
         with read_with_care(self.path):
             return found | {name: found[first] for name, first in self._tied.items()}
 
-    def _tensor(self, name: str, device: Device) -> Tensor:
-        if name not in self.tensors:
-            raise damaged(self.path, f"the tensor {name!r} is not there")
-        return self._contents.read([name], device)[name]
-
     def _absent(self, part: str) -> CheckpointError:
         return CheckpointError(
             f"{str(self.path)!r} has no {part}; it has {one_of(self.parts) if self.parts else 'nothing but meta'}. "
@@ -119,7 +116,7 @@ class Checkpoint:
         )
 
     def __repr__(self) -> str:
-        numbers = sum(_size(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
+        numbers = sum(math.prod(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
         facts = [
             f"{self._kind or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
             *(part for part in self.parts if part != "model"),
@@ -131,13 +128,6 @@ class Checkpoint:
 
 PARTS: Final = ("model", "optimizer", "schedule", "data", "random")
 _TOLD: Final = frozenset({"micrograd", "structure", "tied", "generators", "meta", *PARTS})
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def save(
@@ -370,13 +360,10 @@ def _mapped(state: Callable[[Any], Any], part: str, x: Any) -> Any:
         return [_mapped(state, part, each) for each in x]
     if isinstance(x, dict):
         return {key: _mapped(state, part, each) for key, each in x.items()}
-    try:
-        return state(x)
-    except AttributeError as error:
-        raise CheckpointError(
-            f"{part} is an object with {'a state' if part == 'random' else 'state_dict() and load_state_dict(state)'}, "
-            f"or a list or dict of such; got {type(x).__name__}"
-        ) from error
+    if not (_is_generator(x) if part == "random" else hasattr(x, "state_dict") or hasattr(x, "changing")):
+        what = "a generator" if part == "random" else "an object with state_dict() and load_state_dict(state)"
+        raise CheckpointError(f"{part} is {what}, or a list or dict of such; got {type(x).__name__}")
+    return state(x)
 
 
 def _each(restored: Callable[[Any, Any, str], None], x: Any, state: Any, what: str) -> None:
@@ -399,10 +386,10 @@ def _shape(x: Any) -> str:
 
 def _state(x: Any) -> dict[str, Any]:
     """What an object goes on from: its `state_dict`, and the numbers that it says to change at each step."""
-    changing = {name: vars(x)[name] for name in getattr(x, "changing", ()) if isinstance(vars(x).get(name), PLAIN)}
-    if not hasattr(x, "state_dict") and changing:
-        return {"changing": changing}
-    return {"state": x.state_dict(), **({"changing": changing} if changing else {})}
+    held = vars(x) if hasattr(x, "__dict__") else {}
+    changing = {name: held[name] for name in getattr(x, "changing", ()) if isinstance(held.get(name, ...), PLAIN)}
+    state = {"state": x.state_dict()} if hasattr(x, "state_dict") else {}
+    return state | ({"changing": changing} if changing else {})
 
 
 def _restored(x: Any, state: Any, what: str) -> None:
@@ -416,6 +403,10 @@ def _restored(x: Any, state: Any, what: str) -> None:
         raise
     except Exception as error:
         raise CheckpointError(f"{what} cannot go on from its state: {type(error).__name__}: {error}") from error
+
+
+def _is_generator(x: Any) -> bool:
+    return isinstance(x, (Generator, _Defaults)) or hasattr(x, "getstate") or hasattr(x, "bit_generator")
 
 
 def _position(x: Any) -> Any:

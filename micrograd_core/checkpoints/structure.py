@@ -118,7 +118,7 @@ class Built:
         The user's.
     device : Device
     fetch : function
-        From the name of a tensor to the tensor.
+        From the name of a tensor to the tensor, the same one each time.
     states : mapping from names to states
         Of generators.
     """
@@ -136,7 +136,6 @@ class Built:
         self._fetch, self._states = fetch, states
         self._made: dict[str, Module] = {}
         self._making: set[str] = set()
-        self._tensors: dict[str, Tensor] = {}
         self._generators: dict[str, Generator] = {}
 
     def model(self) -> Module:
@@ -231,11 +230,10 @@ class Built:
         if mark == "$module":
             return self._module(name, None)
         if mark in ("$parameter", "$buffer") and isinstance(name, str):
-            if name not in self._tensors:
-                self._tensors[name] = self._fetch(name)
-                if mark == "$parameter":
-                    self._tensors[name].requires_grad = True
-            return self._tensors[name]
+            x = self._fetch(name)  # the same one each time
+            if mark == "$parameter":
+                x.requires_grad = True
+            return x
         if mark == "$generator" and isinstance(name, str) and name in self._states:
             if name not in self._generators:
                 self._generators[name] = Generator(0)

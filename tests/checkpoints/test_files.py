@@ -126,7 +126,7 @@ def test_a_checkpoint_says_what_is_in_it(tmp_path: Path) -> None:
         ({"meta": lambda: 1}, "save: meta has an object of type function"),
         ({"data": 3}, "data is an object with state_dict"),
         ({"optimizer": [optim.SGD([mg.ones(1, requires_grad=True)]), None]}, "optimizer is an object with state_dict"),
-        ({"random": 3}, "random is an object with a state"),
+        ({"random": 3}, "random is a generator"),
     ],
 )
 def test_what_a_file_cannot_hold_is_refused(tmp_path: Path, given: Any, sentence: str) -> None:
@@ -545,7 +545,7 @@ def of_a_run(path: Path) -> bytes:
 
 def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
     data = of_a_run(tmp_path / "a")
-    for length in range(0, len(data), 1 if EXHAUSTIVE else 13):
+    for length in range(0, len(data), 1 if EXHAUSTIVE else 67):
         (tmp_path / "a").write_bytes(data[:length])
         with pytest.raises(CheckpointError, match="is cut off|is empty|is no checkpoint"):
             load(tmp_path / "a")
@@ -554,7 +554,7 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
 def test_a_flipped_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
     data, draw = of_a_run(tmp_path / "a"), random.Random(0)
     header = 8 + int.from_bytes(data[:8], "little")
-    for place in [*range(16), *(draw.randrange(header) for _ in range(20_000 if EXHAUSTIVE else 600))]:
+    for place in [*range(16), *(draw.randrange(header) for _ in range(20_000 if EXHAUSTIVE else 200))]:
         changed = bytearray(data)
         changed[place] ^= 1 << draw.randrange(8)
         (tmp_path / "a").write_bytes(changed)
@@ -583,19 +583,37 @@ def mutated(x: Any, draw: random.Random) -> Any:
     return draw.choice(others)
 
 
+def sealed(header: dict[str, Any], told: dict[str, Any], body: bytes) -> bytes:
+    """A file that says other things of itself, with a checksum that is right."""
+    strings = {key: json.dumps(x) for key, x in told.items()} | {"crc32": "00000000"}
+    text = json.dumps(header | {"__metadata__": strings}, separators=(",", ":")).encode()
+    return joined(text.replace(b'"crc32":"00000000"', f'"crc32":"{zlib.crc32(text):08x}"'.encode()), body)
+
+
+def test_a_file_assigns_to_no_method(tmp_path: Path) -> None:
+    save(tmp_path / "a", model=nn.Linear(2, 2))
+    header, body = parts(tmp_path / "a")
+    told = {name: json.loads(text) for name, text in header["__metadata__"].items() if name != "crc32"}
+    (tmp_path / "a").write_bytes(sealed(header, told, body))
+    load_model(tmp_path / "a")
+    for name in ("forward", "__call__", "state_dict"):
+        told["structure"][""]["attributes"][name] = {"$function": "relu"}
+        (tmp_path / "a").write_bytes(sealed(header, told, body))
+        with pytest.raises(CheckpointError, match=f"it assigns to {name}, a method of Linear"):
+            load_model(tmp_path / "a")
+        del told["structure"][""]["attributes"][name]
+
+
 def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
     of_a_run(tmp_path / "a")
     header, body = parts(tmp_path / "a")
     draw = random.Random(1)
     told = {name: json.loads(text) for name, text in header["__metadata__"].items() if name not in ("crc32",)}
     outcomes = {"refused": 0, "loaded": 0}
-    for _ in range(20_000 if EXHAUSTIVE else 600):
+    for _ in range(20_000 if EXHAUSTIVE else 200):
         name = draw.choice(["structure"] * 6 + sorted(told))
         changed = told | {name: mutated(told[name], draw)}
-        strings = {key: json.dumps(x) for key, x in changed.items()} | {"crc32": "00000000"}
-        text = json.dumps(header | {"__metadata__": strings}, separators=(",", ":")).encode()
-        text = text.replace(b'"crc32":"00000000"', f'"crc32":"{zlib.crc32(text):08x}"'.encode())
-        (tmp_path / "b").write_bytes(joined(text, body))
+        (tmp_path / "b").write_bytes(sealed(header, changed, body))
         model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(generator=mg.random.Generator(1)), nn.BatchNorm1d(2))
         for attempt in (
             lambda: load_model(tmp_path / "b"),
@@ -609,4 +627,4 @@ def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
                 outcomes["loaded"] += 1
             except MicrogradError:
                 outcomes["refused"] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > 60
