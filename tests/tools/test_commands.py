@@ -43,7 +43,9 @@ def test_what_is_learned_from_is_listed_for_completion() -> None:
 
 
 def test_python_m_is_the_command() -> None:
-    run = subprocess.run([sys.executable, "-m", "micrograd_core", "--version"], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "micrograd_core", "--version"], capture_output=True, text=True, check=True
+    )
     assert run.stdout.startswith("micrograd-core ")
 
 
@@ -113,7 +115,9 @@ def completed(*words: str) -> list[str]:
     """What bash offers for the last word."""
     script = completion.script("bash", cli._parser()[1])
     typed = " ".join(map(shlex.quote, words))
-    code = f'{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _micrograd; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    code = (
+        f'{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _micrograd; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
     run = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     return run.stdout.split()
 

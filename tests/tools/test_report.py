@@ -113,7 +113,10 @@ def test_a_folder_has_what_fits_the_task(folder: Path) -> None:
 
 def test_what_a_former_run_wrote_and_this_one_does_not_is_taken_away(tmp_path: Path) -> None:
     path = str(table(tmp_path))
-    for target, name, other in (("species", "confusion.png", "residuals.png"), ("length", "residuals.png", "confusion.png")):
+    for target, name, other in (
+        ("species", "confusion.png", "residuals.png"),
+        ("length", "residuals.png", "confusion.png"),
+    ):
         assert main(["train", path, "--target", target, *QUICK, "--out", str(tmp_path / "out")]) == 0
         assert (tmp_path / "out" / name).exists()
         assert not (tmp_path / "out" / other).exists()

@@ -124,9 +124,17 @@ WRONG: dict[str, tuple[dict[int, str], list[str], str]] = {
     "absent column": ({}, ["--target", "spcies"], "there is no column 'spcies' for target; there are"),
     "no target said": ({}, [], "which column of my.csv is to be learned? Say --target COLUMN; there are 'length'"),
     "text among numbers": ({7: "long,3.1,red,setosa"}, TARGET, "row 7 (line 8 of my.csv), column 'length'"),
-    "an infinite number": ({7: "inf,3.1,red,setosa"}, TARGET, "row 7 (line 8 of my.csv), column 'length': inf is no number"),
+    "an infinite number": (
+        {7: "inf,3.1,red,setosa"},
+        TARGET,
+        "row 7 (line 8 of my.csv), column 'length': inf is no number",
+    ),
     "no label": ({9: "1.2,3.1,red,"}, TARGET, "the target 'species' is missing in row 9"),
-    "a label that occurs once": ({90: "1,2,red,rose"}, TARGET, "the label 'rose' of the column 'species' occurs once, in row 90"),
+    "a label that occurs once": (
+        {90: "1,2,red,rose"},
+        TARGET,
+        "the label 'rose' of the column 'species' occurs once, in row 90",
+    ),
     "text to be predicted as a number": ({}, [*TARGET, "--task", "regression"], "column 'species'"),
     "a device that is not there": ({}, [*TARGET, "--device", "cpuu"], "Did you mean 'cpu'?"),
     "no such network": ({}, [*TARGET, "--model", "mpl"], "--model takes mlp, cnn, transformer"),
@@ -177,9 +185,7 @@ def test_missing_numbers_are_no_obstacle(tmp_path: Path) -> None:
 # ── stop and go on ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_seed_and_the_settings_of_a_run_repeat_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_and_the_settings_of_a_run_repeat_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     table(tmp_path)
     first = trained(tmp_path / "a", "my.csv", *TARGET, *QUICK, "--seed", "3", "--lr", "0.01")
