@@ -2,7 +2,8 @@
 
 ``python benchmarks/benchmark_learning.py tables``: perceptrons, convolutions and boosted trees on built-in sets.
 ``python benchmarks/benchmark_learning.py sequences``: a transformer that says sequences backwards.
-``python benchmarks/benchmark_learning.py text``: the losses of a small GPT on this repository's docs, and of torch's twin.
+``python benchmarks/benchmark_learning.py text``: the losses of a small GPT on this repository's docs, and of its twin
+in torch.
 """
 
 from __future__ import annotations

@@ -40,14 +40,12 @@ def figures(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_kind_of_file_is_the_same_table(tmp_path: Path) -> None:
-    np, pa = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
-    import pyarrow.csv
-    import pyarrow.parquet
-
+    np = pytest.importorskip("numpy")
+    csv, parquet = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
     path = table(tmp_path)
-    made = pa.csv.read_csv(path).drop_columns(["colour"])
-    pa.csv.write_csv(made, tmp_path / "t.csv")
-    pa.parquet.write_table(made, tmp_path / "t.parquet")
+    made = csv.read_csv(path).drop_columns(["colour"])
+    csv.write_csv(made, tmp_path / "t.csv")
+    parquet.write_table(made, tmp_path / "t.parquet")
     np.savez(tmp_path / "t.npz", **{name: np.array(made[name].to_pylist()) for name in made.column_names})
     found = [
         figures(trained(tmp_path / kind, str(tmp_path / f"t.{kind}"), "--target", "species", *QUICK))
