@@ -98,7 +98,7 @@ def _axes(across: Axis, up: Axis, names: tuple[str, str], shown: Any = number, s
 def lines(series: Sequence[Series], name: str, best: int = 0, log: bool = False, shown: Any = number) -> str:
     """Figures by epoch; `best` is marked."""
     every = [x for each in series for x in each.values if math.isfinite(x) and (x > 0 or not log)]
-    low, high = (min(every), max(every)) if every else (0.0, 1.0)
+    low, high = (min(every), max(every)) if every else (0.1, 1.0)
     if not log:
         margin = 0.06 * (high - low) or 0.1
         low, high = low - margin, high + margin

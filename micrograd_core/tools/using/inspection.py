@@ -29,7 +29,9 @@ def sample(inputs: Inputs, rows: int, device: Device, seed: int = 0) -> Tensor:
 def inspect(path: str, own: str | None = None) -> dict[str, Any]:
     """All that a file says: of a network that ``micrograd train`` wrote, its layers too."""
     checkpoint = found(path)
-    tensors: dict[str, Any] = {name: {"dtype": str(dtype), "shape": list(shape)} for name, (dtype, shape) in checkpoint.tensors.items()}
+    tensors: dict[str, Any] = {
+        name: {"dtype": str(dtype), "shape": list(shape)} for name, (dtype, shape) in checkpoint.tensors.items()
+    }
     result: dict[str, Any] = {
         "file": str(checkpoint.path),
         "version": checkpoint.version,

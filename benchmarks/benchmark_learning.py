@@ -1,0 +1,156 @@
+"""How good ``micrograd train`` is with its own settings: beside scikit-learn on the same rows, and beside torch.
+
+``python benchmarks/benchmark_learning.py tables``: perceptrons, convolutions and boosted trees on built-in sets.
+``python benchmarks/benchmark_learning.py sequences``: a transformer that says sequences backwards.
+``python benchmarks/benchmark_learning.py text``: the losses of a small GPT on this repository's docs, and of its twin
+in torch.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+import micrograd_core as mg
+from micrograd_core import optim
+from micrograd_core.data import batches, sets
+from micrograd_core.tools.learning.loop import losses
+from micrograd_core.tools.learning.networks import SequenceTransformer
+from micrograd_core.tools.learning.problems import problem
+from micrograd_core.tools.learning.settings import Settings
+from micrograd_core.tools.learning.training import train
+
+SEEDS = 5
+SETS = ("digits", "iris", "wine", "breast_cancer", "diabetes")
+
+
+def ours(name: str, **settings: Any) -> list[float]:
+    """Accuracy, or R², on the test rows, by seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [train(Settings(name, seed=seed, out=f"{folder}/{seed}", **settings)) for seed in range(SEEDS)]
+    return [run["test"]["r2" if run["task"] == "regression" else "accuracy"] for run in runs]
+
+
+def theirs(name: str) -> dict[str, list[float]]:
+    """The same of scikit-learn's, on the same rows, prepared in the same way. They also learn from validation rows."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    found: dict[str, list[float]] = {"MLP": [], "HistGradientBoosting": []}
+    for seed in range(SEEDS):
+        given = problem(Settings(name, seed=seed))
+        flat = {part: (x.reshape(len(x), -1), y) for part, (x, y) in given.parts.items()}
+        x, y = (np.concatenate([flat["train"][i], flat["validation"][i]]) for i in (0, 1))
+        regression = given.inputs.task == "regression"
+        made = (
+            (MLPRegressor, HistGradientBoostingRegressor)
+            if regression
+            else (MLPClassifier, HistGradientBoostingClassifier)
+        )
+        for scores, kind in zip(found.values(), made, strict=True):
+            scores.append(float(kind(random_state=seed).fit(x, y).score(*flat["test"])))
+    return found
+
+
+def tables() -> None:
+    """A row for each set."""
+    print("| set | `micrograd train` | scikit-learn's MLP | HistGradientBoosting |\n|---|---:|---:|---:|")
+    for name in SETS:
+        shown = [ours(name), *theirs(name).values()]
+        print(f"| {name} | {' | '.join(_told(each, name) for each in shown)} |", flush=True)
+    print(f"| digits, `--model cnn` | {_told(ours('digits', model='cnn'), 'digits')} | – | – |")
+
+
+def _told(scores: list[float], name: str) -> str:
+    if name == "diabetes":
+        return f"{mean(scores):.3f} ({min(scores):.3f})"
+    return f"{100 * mean(scores):.1f} % ({100 * min(scores):.1f})"
+
+
+def sequences() -> None:
+    """How many test sequences are said backwards without a mistake."""
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(SEEDS):
+            run = train(Settings("reverse", seed=seed, epochs=5, out=f"{folder}/{seed}"))
+            print(f"seed {seed}: {run['test']['whole_sequences']:.2%} of the sequences, {run['seconds']:.1f} s")
+
+
+def text(steps: int = 300, length: int = 64, features: int = 64) -> None:
+    """The losses of a GPT and its twin, on the same batches, from the same weights."""
+    import torch
+
+    pages = sorted(Path(__file__).parents[1].glob("docs/*.md"))
+    dataset = sets.characters("\n".join(page.read_text(encoding="utf-8") for page in pages), length=length)
+    tokens = len(dataset.classes)
+    model = SequenceTransformer(length, tokens, tokens, features, 4, 2, causal=True, generator=mg.random.Generator(0))
+    twin = _twin(torch, model, features)
+    rule, other = optim.Adam(model.parameters(), lr=1e-3), torch.optim.Adam(twin.parameters(), lr=1e-3)
+    data = batches(dataset, 16, seed=0, prefetch=0, drop_last=True)
+    curves: tuple[list[float], list[float]] = ([], [])
+    while len(curves[0]) < steps:
+        for x, y in data:
+            loss, _ = losses("sequence", model(x), y)
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+            out = twin(torch.tensor(x.numpy()))
+            expected = torch.nn.functional.cross_entropy(out.reshape(-1, tokens), torch.tensor(y.numpy()).reshape(-1))
+            other.zero_grad()
+            expected.backward()
+            other.step()
+            curves[0].append(loss.item())
+            curves[1].append(expected.item())
+            if len(curves[0]) == steps:
+                break
+    apart = [abs(a - b) / b for a, b in zip(*curves, strict=True)]
+    print(f"{dataset!r}; {sum(p.size for p in model.parameters()):,} parameters")
+    for step in (1, 10, 50, 100, 200, steps):
+        print(f"step {step:4}: micrograd {curves[0][step - 1]:.4f}, torch {curves[1][step - 1]:.4f}")
+    print(f"furthest apart: {max(apart):.4%} at step {apart.index(max(apart)) + 1}")
+
+
+def _twin(torch: Any, model: SequenceTransformer, features: int) -> Any:
+    """The same network of torch's own layers, with the same numbers."""
+
+    class Twin(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            tokens = model.embedding.weight.shape[0]
+            self.embedding = torch.nn.Embedding(tokens, features)
+            self.positions = torch.nn.Parameter(torch.zeros(tuple(model.positions.shape)))
+            self.blocks = torch.nn.ModuleList(
+                torch.nn.TransformerEncoderLayer(
+                    features, 4, 4 * features, 0.0, torch.nn.functional.gelu, batch_first=True, norm_first=True
+                )
+                for _ in model.blocks
+            )
+            self.norm, self.head = torch.nn.LayerNorm(features), torch.nn.Linear(features, tokens)
+
+        def forward(self, x: Any) -> Any:
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+            seen = self.embedding(x) + self.positions[: x.shape[1]]
+            for block in self.blocks:
+                seen = block(seen, src_mask=mask, is_causal=True)
+            return self.head(self.norm(seen))
+
+    names = {"attention.": "self_attn.", "perceptron.0.": "linear1.", "perceptron.2.": "linear2."}
+    state = {}
+    for name, x in model.state_dict().items():
+        for ours_, theirs_ in names.items():
+            name = name.replace(ours_, theirs_)
+        state[name] = torch.tensor(x.numpy())
+    twin = Twin()
+    twin.load_state_dict(state)
+    return twin
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")  # that scikit-learn's perceptron wants more iterations
+    for word in sys.argv[1:] or ["tables", "sequences", "text"]:
+        {"tables": tables, "sequences": sequences, "text": text}[word]()

@@ -1,0 +1,226 @@
+"""What is done with a trained network: predict, evaluate, inspect, compare, export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import micrograd_core as mg
+from micrograd_core import nn
+from micrograd_core.checkpoints import load_model, save
+from micrograd_core.tools.cli import main
+from micrograd_core.tools.using import comparison
+from tests.tools.flowers import table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``my.csv``, ``species`` that tells its rows apart, and ``length`` that predicts a number."""
+    folder = tmp_path_factory.mktemp("using")
+    path = str(table(folder))
+    words = ["--epochs", "30", "--hidden", "16", "--lr", "0.02"]
+    for target in ("species", "length"):
+        assert main(["train", path, "--target", target, *words, "--out", str(folder / target)]) == 0
+    return folder
+
+
+def said(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints."""
+    capsys.readouterr()
+    assert main([each.replace("FOLDER", str(folder)) for each in words]) == 0
+    return capsys.readouterr().out
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What it says, when it does nothing."""
+    before = sorted(path.name for path in folder.iterdir())
+    assert main([each.replace("FOLDER", str(folder)) for each in words]) == 2
+    assert sorted(path.name for path in folder.iterdir()) == before
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
+
+
+# ── predict ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_predictions_stand_beside_the_rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(folder, capsys, "predict", "FOLDER/species", "FOLDER/my.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 90
+    names = [f"probability of {name}" for name in ("setosa", "versicolor", "virginica")]
+    assert list(rows[0]) == ["length", "width", "colour", "species", "predicted species", *names]
+    for row in rows:
+        chances = {name: float(row[name]) for name in names}
+        assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
+        assert max(chances, key=lambda name: chances[name]) == f"probability of {row['predicted species']}"
+    assert sum(row["species"] == row["predicted species"] for row in rows) > 80
+
+
+def test_predictions_are_those_of_the_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from micrograd_core.checkpoints import load
+    from micrograd_core.data import Preparation, read
+
+    path = folder / "length" / "model.safetensors"
+    preparation = Preparation.from_json(load(path).meta["inputs"]["preparation"])
+    x, _ = preparation.apply(read(folder / "my.csv"))
+    expected = preparation.inverse(load_model(path)(mg.asarray(x)).reshape((-1,)))
+    rows = json.loads(said(folder, capsys, "predict", "FOLDER/length", "FOLDER/my.csv", "--json"))["predictions"]
+    assert [row["predicted length"] for row in rows] == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "json"])
+def test_predictions_are_written_as_the_suffix_says(
+    kind: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / f"p.{kind}"
+    told = said(folder, capsys, "predict", "FOLDER/length", "FOLDER/my.csv", "--out", str(out))
+    assert told == f"wrote 90 predictions to {out}\n"
+    if kind == "json":
+        found = json.loads(out.read_text())
+    else:
+        from micrograd_core.data import read
+
+        found = read(out).to_pylist()
+    assert len(found) == 90
+    assert found[0]["predicted length"] == pytest.approx(1.4, abs=0.8)
+
+
+def test_new_rows_need_no_target(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("width,colour,length\n3.4,red,1.4\n2.8,blue,4.3\n3.0,,5.6\n".replace("3.0,,", "3.0,red,"))
+    rows = list(csv.DictReader(io.StringIO(said(folder, capsys, "predict", "FOLDER/species", str(new)))))
+    assert [row["predicted species"] for row in rows] == ["setosa", "versicolor", "virginica"]
+
+
+def test_what_rows_get_wrong_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = tmp_path / "new.csv"
+    for text, words in (
+        (
+            "length,width,colour\n1,2,green\n",
+            "row 1 (line 2 of new.csv), column 'colour': the category 'green' was never",
+        ),
+        ("length,colour\n1,red\n", "the table lacks the column 'width'"),
+        (
+            "length,width,colour\n1,wide,red\n",
+            "row 1 (line 2 of new.csv), column 'width': the text 'wide' stands where",
+        ),
+        ("length,width,colour\n1,1e999,red\n", "row 1 (line 2 of new.csv), column 'width': inf is no number"),
+        ("", "'new.csv' is empty"),
+        ("length,width,colour\n", "without rows"),
+    ):
+        new.write_text(text)
+        out = tmp_path / "p.csv"
+        assert words in refused(folder, capsys, "predict", "FOLDER/species", str(new), "--out", str(out))
+        assert not out.exists()
+    new.write_text("length,width,colour\n1,2,green\n")
+    assert "predicted" in said(folder, capsys, "predict", "FOLDER/species", str(new), "--unseen", "missing")
+    for words, told in (
+        (["predict", "FOLDER/none", "FOLDER/my.csv"], "none"),
+        (["predict", "FOLDER/my.csv", "FOLDER/my.csv"], "is no checkpoint but text"),
+        (["predict", "FOLDER/species", "FOLDER/none.csv"], "there is no file"),
+        (["predict", "FOLDER/species", "FOLDER"], "is a folder, and this network was trained on a table"),
+        (["predict", "FOLDER/species", "FOLDER/my.csv", "--out", "p.xls"], "written as .csv, .tsv, .parquet, .json"),
+        (["predict", "FOLDER/species", "FOLDER/my.csv", "--out", "FOLDER/my.csv/p.csv"], "cannot write"),
+    ):
+        assert told in refused(folder, capsys, *words)
+
+
+# ── evaluate, inspect ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_evaluate_judges_by_what_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(folder, capsys, "evaluate", "FOLDER/species", "FOLDER/my.csv", "--json"))
+    rows = csv.DictReader(io.StringIO(said(folder, capsys, "predict", "FOLDER/species", "FOLDER/my.csv")))
+    right = [row["species"] == row["predicted species"] for row in rows]
+    assert found["accuracy"] == pytest.approx(sum(right) / 90)
+    assert sum(map(sum, found["confusion"])) == found["rows"] == 90
+    assert "accuracy" in said(folder, capsys, "evaluate", "FOLDER/species", "FOLDER/my.csv")
+    assert "R²" in said(folder, capsys, "evaluate", "FOLDER/length", "FOLDER/my.csv")
+
+
+def test_evaluate_needs_the_target(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("width,colour,length\n3.4,red,1.4\n")
+    words = refused(folder, capsys, "evaluate", "FOLDER/species", str(new))
+    assert "does not have the target 'species', which evaluate compares with; micrograd predict needs none" in words
+
+
+def test_inspect_shows_layers_columns_and_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(folder, capsys, "inspect", "FOLDER/species")
+    for words in (
+        "mlp for classification of 'species'",
+        "Linear(4, 16)",
+        "(1, 3)",
+        "classes: setosa",
+        "2 categories: blue",
+    ):
+        assert words in text
+    found = json.loads(said(folder, capsys, "inspect", "FOLDER/species", "--json"))
+    assert found["parameters"] == 4 * 16 + 16 + 16 * 3 + 3
+    assert found["tensors"]["0.weight"] == {"dtype": "float32", "shape": [16, 4]}
+
+
+def test_inspect_shows_any_file_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.safetensors"
+    save(path, model=nn.Linear(3, 2), meta={"by": "hand"})
+    text = said(tmp_path, capsys, "inspect", "FOLDER/other.safetensors")
+    assert "8 parameters" in text
+    assert '"by": "hand"' in text
+    assert main(["predict", str(path), str(path)]) == 2
+    assert "does not say how data become the network's numbers" in capsys.readouterr().err
+
+
+# ── other devices, other formats ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_compare_runs_the_network_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(said(folder, capsys, "compare", "FOLDER/species", "--rows", "4", "--json"))
+    by_device = {row["device"].partition(":")[0]: row for row in rows}
+    assert rows[0]["device"].startswith("cpu")
+    assert rows[0]["status"] == "reference"
+    assert by_device["rawbuffer"]["status"] == "agrees"
+    assert by_device["rawbuffer"]["gradient difference"] < 1e-5
+    assert "agrees" in said(
+        folder, capsys, "compare", "FOLDER/species", "--devices", "cpu", "rawbuffer:0", "--rows", "2"
+    )
+
+
+def test_a_device_that_computes_otherwise_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = comparison._computed
+
+    def wrong(path: str, device: str, *rest: Any) -> Any:
+        out, gradients, seconds = real(path, device, *rest)
+        return (
+            out,
+            {name: x * (1.01 if name == "3.bias" and device != "cpu" else 1) for name, x in gradients.items()},
+            seconds,
+        )
+
+    monkeypatch.setattr(comparison, "_computed", wrong)
+    assert main(["compare", str(folder / "species"), "--devices", "cpu", "rawbuffer:0", "--rows", "2"]) == 1
+    told = capsys.readouterr().out
+    assert "differs" in told
+    assert "3.bias" in told
+    assert main(["compare", str(folder / "species"), "--devices", "cpu", "cpuu"]) == 2
+
+
+def test_export_is_what_onnx_runs(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    np = pytest.importorskip("numpy")
+    out = tmp_path / "m.onnx"
+    assert "which takes" in said(folder, capsys, "export", "FOLDER/species", str(out))
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    x = np.random.RandomState(0).standard_normal((5, 4)).astype("float32")
+    (found,) = session.run(None, {session.get_inputs()[0].name: x})
+    expected = load_model(folder / "species" / "model.safetensors").eval()(mg.asarray(x))
+    assert np.abs(found - expected.numpy()).max() < 1e-5
+    assert "name a file that ends in .onnx" in refused(folder, capsys, "export", "FOLDER/species", "m.txt")
