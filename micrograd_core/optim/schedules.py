@@ -354,10 +354,7 @@ class OneCycle(Schedule):
         changes = super()._rates(count)
         if self.momentum:
             value: Any = self._between(self.momenta, count)
-            values = [
-                (value, rule.betas[1]) if self.momentum == "betas" else value
-                for rule in self.optimizer.parts
-            ]
+            values = [(value, rule.betas[1]) if self.momentum == "betas" else value for rule in self.optimizer.parts]
             changes += _assigned(self.optimizer, self.momentum, values)
         return changes
 
