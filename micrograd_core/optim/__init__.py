@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from micrograd_core.optim.adaptive import Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, Rprop
 from micrograd_core.optim.averages import EMA
+from micrograd_core.optim.base import Optimizer
 from micrograd_core.optim.clipping import clip_grad_norm, clip_grad_value
 from micrograd_core.optim.lbfgs import LBFGS
-from micrograd_core.optim.optimizers import SGD, Adam, AdamW, Optimizer, RMSprop
+from micrograd_core.optim.optimizers import SGD, Adam, AdamW, RMSprop
 from micrograd_core.optim.schedules import (
     ChainedScheduler,
     OneCycle,

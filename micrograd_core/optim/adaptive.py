@@ -1,10 +1,10 @@
-"""More update rules, each as in its paper and in torch's formulation: see `micrograd_core.optim.optimizers`."""
+"""More update rules, each as in its paper and in torch's formulation: see `micrograd_core.optim.base`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micrograd_core.optim.optimizers import Optimizer, Parameters, averaged, decayed
+from micrograd_core.optim.base import Optimizer, Parameters, averaged, decayed
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table

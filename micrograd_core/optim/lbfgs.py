@@ -12,7 +12,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TraceError
 from micrograd_core.ground.context import programs
-from micrograd_core.optim.optimizers import Optimizer
+from micrograd_core.optim.base import Optimizer
 
 KEPT = ("direction", "gradient", "steps", "changes")
 """Vectors of all parameters, and the last steps with what they changed of the gradient, as the rows of matrices."""
@@ -205,7 +205,8 @@ def _absolute(x: Tensor) -> float:
 
 def _through_history(gradient: Tensor, steps: list[Tensor], changes: list[Tensor], scale: float) -> Tensor:
     """Minus the gradient times the estimated inverse Hessian, by two loops over the steps (algorithm 7.4)."""
-    way, shares = -gradient, []
+    way: Tensor = -gradient
+    shares: list[float] = []
     inverses = [1 / _dot(change, step) for step, change in zip(steps, changes, strict=True)]
     for step, change, inverse in reversed(list(zip(steps, changes, inverses, strict=True))):
         shares.append(_dot(step, way) * inverse)

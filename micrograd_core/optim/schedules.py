@@ -13,7 +13,7 @@ from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import programs
 
 if TYPE_CHECKING:
-    from micrograd_core.optim.optimizers import Optimizer
+    from micrograd_core.optim.base import Optimizer
 
 
 Factor = Callable[[int], float]
@@ -52,13 +52,14 @@ class Schedule:
 
     def __init__(self, optimizer: Optimizer, factor: Factor | Sequence[Factor], start: int = 0) -> None:
         self.optimizer, self.factor, self.count = optimizer, factor, start
-        several = isinstance(factor, (list, tuple))
-        if several and len(factor) != len(optimizer.parts):  # type: ignore[arg-type]
+        if isinstance(factor, Sequence) and len(factor) != len(optimizer.parts):
             raise ValueError(
                 f"Schedule: there is a factor for each group of parameters, of which there are {len(optimizer.parts)}; "
-                f"got {len(factor)}"  # type: ignore[arg-type]
+                f"got {len(factor)}"
             )
-        self.bases = [getattr(rule, "initial_lr", rule.lr) if start else rule.lr for rule in optimizer.parts]
+        self.bases: list[float] = [
+            getattr(rule, "initial_lr", rule.lr) if start else rule.lr for rule in optimizer.parts
+        ]
         for rule, base in zip(optimizer.parts, self.bases, strict=True):
             vars(rule)["initial_lr"] = base
         assign_all(self._rates(self.count))
@@ -70,7 +71,7 @@ class Schedule:
 
     def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
         """What is to be assigned at a step."""
-        factors = self.factor if isinstance(self.factor, (list, tuple)) else [self.factor] * len(self.bases)
+        factors = self.factor if isinstance(self.factor, Sequence) else [self.factor] * len(self.bases)
         rates = [base * factor(count) for base, factor in zip(self.bases, factors, strict=True)]
         return _assigned(self.optimizer, "lr", rates)
 
@@ -208,7 +209,7 @@ class ReduceLROnPlateau:
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
         count = len(optimizer.parts)
-        self.least = [*min_lr] if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        self.least: list[float] = [min_lr] * count if isinstance(min_lr, (int, float)) else [*min_lr]
         if len(self.least) != count:
             raise ValueError(f"ReduceLROnPlateau: min_lr has one rate for each of {count} groups; got {min_lr}")
         self.best = math.inf if mode == "min" else -math.inf
@@ -308,7 +309,7 @@ class OneCycle(Schedule):
                 f"{anneal_strategy!r} and {pct_start}"
             )
         count = len(optimizer.parts)
-        greatest = [*max_lr] if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        greatest = [max_lr] * count if isinstance(max_lr, (int, float)) else [*max_lr]
         if len(greatest) != count:
             raise ValueError(f"OneCycle: max_lr has one rate for each of {count} groups; got {max_lr}")
         self.total_steps, self.cosine = total_steps, anneal_strategy == "cos"
@@ -354,7 +355,9 @@ class OneCycle(Schedule):
         changes = super()._rates(count)
         if self.momentum:
             value: Any = self._between(self.momenta, count)
-            values = [(value, rule.betas[1]) if self.momentum == "betas" else value for rule in self.optimizer.parts]
+            values = [
+                (value, vars(rule)["betas"][1]) if self.momentum == "betas" else value for rule in self.optimizer.parts
+            ]
             changes += _assigned(self.optimizer, self.momentum, values)
         return changes
 
@@ -449,7 +452,8 @@ def _multistep(milestones: tuple[int, ...], by: float, step: int) -> float:
 
 
 def _polynomial(steps: int, power: float, step: int) -> float:
-    return (1 - min(step, steps) / steps) ** power
+    left: float = (1 - min(step, steps) / steps) ** power
+    return left
 
 
 def _linear(steps: int, first: float, last: float, step: int) -> float:
