@@ -97,7 +97,7 @@ class MultiheadAttention(Module):
         key_padding_mask: Tensor | None = None,
         need_weights: bool = False,
         average_attn_weights: bool = True,
-    ) -> Any:
+    ) -> Tensor:
         """(batch, targets, features), and (batch, sources, features) twice, to (batch, targets, features).
 
         Parameters
@@ -121,7 +121,7 @@ class MultiheadAttention(Module):
             return self._plain(query, key, value, attn_mask, is_causal)
         hidden = self._hidden(query, key, attn_mask, is_causal)
         found, weights = self.attend(query, key, value, hidden, key_padding_mask, need_weights, average_attn_weights)
-        return (found, weights) if need_weights else found
+        return (found, weights) if need_weights else found  # type: ignore[return-value]
 
     def attend(
         self,

@@ -16,19 +16,16 @@ from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
 from micrograd_core.nn.initialization import Generator, parameter
 from micrograd_core.nn.module import Module
-
-
-def check_counts(layer: str, **counts: int) -> None:
-    """Refuse what is no count."""
-    for name, count in counts.items():
-        if count < 1:
-            raise ShapeError(f"{layer}: {name.replace('_', ' ')} must be at least 1; got {count}")
-
-
-def recording(x: Tensor) -> Tensor:
-    """The same tensor, as a parameter."""
-    x.requires_grad = True
-    return x
+from micrograd_core.nn.normalization import (  # noqa: F401 (norms stood here, as pickles say)
+    BatchNorm,
+    BatchNorm1d,
+    BatchNorm2d,
+    LayerNorm,
+    RMSNorm,
+    check_counts,
+    each_axis,
+    recording,
+)
 
 
 class Linear(Module):
@@ -235,11 +232,6 @@ class _Transposed(_Convolution):
         self.options["output_padding"] = output_padding
 
 
-def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
-    """One length for all axes, or one for each."""
-    return (lengths,) * rank if is_integer(lengths) else tuple(lengths)
-
-
 class Conv1d(_Convolution):
     """`conv1d` with weight (outputs, inputs / groups, length) and bias (outputs,), uniform by fan-in as `Linear`'s."""
 
@@ -404,6 +396,8 @@ class Dropout(Module):
     generator : Generator, optional
         Where masks come from; by default the default generator, which `micrograd_core.random.manual_seed` restarts.
     """
+
+    inplace: bool = False
 
     def __init__(self, p: float = 0.5, inplace: bool = False, *, generator: random.Generator | None = None) -> None:
         if not 0 <= p < 1:

@@ -11,9 +11,27 @@ from micrograd_core.device import Device
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.ground.context import computing_again
+from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
-from micrograd_core.nn.layers import check_counts, each_axis, recording
 from micrograd_core.nn.module import Module
+
+
+def check_counts(layer: str, **counts: int) -> None:
+    """Refuse what is no count."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ShapeError(f"{layer}: {name.replace('_', ' ')} must be at least 1; got {count}")
+
+
+def recording(x: Tensor) -> Tensor:
+    """The same tensor, as a parameter."""
+    x.requires_grad = True
+    return x
+
+
+def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
+    """One length for all axes, or one for each."""
+    return (lengths,) * rank if is_integer(lengths) else tuple(lengths)
 
 
 class LayerNorm(Module):
@@ -34,7 +52,7 @@ class LayerNorm(Module):
     ) -> None:
         made: dict[str, Any] = {"dtype": dtype, "device": device}
         self.normalized_shape = each_axis(normalized_shape, 1)
-        self.weight = recording(ones(self.normalized_shape, **made)) if elementwise_affine else None
+        self.weight: Any = recording(ones(self.normalized_shape, **made)) if elementwise_affine else None
         self.bias = recording(zeros(self.normalized_shape, **made)) if elementwise_affine and bias else None
         self.eps = eps
 
@@ -71,7 +89,7 @@ class RMSNorm(Module):
     ) -> None:
         self.normalized_shape = each_axis(normalized_shape, 1)
         made = ones(self.normalized_shape, dtype=dtype, device=device)
-        self.weight = recording(made) if elementwise_affine else None
+        self.weight: Any = recording(made) if elementwise_affine else None
         self.eps = eps
 
     def __setstate__(self, found: dict[str, Any]) -> None:

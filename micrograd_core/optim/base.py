@@ -59,7 +59,7 @@ class Optimizer:
 
     lr: float
     """The learning rate; of several groups, that which was set last for all."""
-    _given: tuple[tuple[Any, ...], dict[str, Any]]
+    _given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Keeps what it is made with, for further groups."""
