@@ -28,7 +28,7 @@ from typing import Any, get_origin
 
 import micrograd_core
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.nn.module import Call
+from micrograd_core.nn.call import Call
 from micrograd_core.ops import TABLE, Op, shared
 
 ROOT = Path(micrograd_core.__file__).parent.parent
@@ -286,7 +286,7 @@ class Stub:
 
     def take_class(self, node: ast.ClassDef, kind: type) -> None:
         """A class: its own source, or an operation as a module."""
-        if issubclass(kind, Call) and "operation" in vars(kind):
+        if issubclass(kind, Call) and not {"operation", "function"}.isdisjoint(vars(kind)) and kind is not Call:
             self.needed = True
             self.lines += ["", *of_call(kind)]
             return
@@ -440,7 +440,19 @@ def of_constant(value: Any) -> str:
 
 
 def of_call(kind: type[Call]) -> list[str]:
-    """An operation as a module: what it is made with, and what it is called with."""
+    """An operation or a function as a module: what it is made with, and what it is called with."""
+    if kind.function is not None:
+        known = [*inspect.signature(kind.function).parameters.values()]
+        called = [each.replace(kind=each.POSITIONAL_ONLY) for each in [SELF, *known[: kind.inputs]]]
+        more = Parameter("others", Parameter.VAR_KEYWORD, annotation="Any")
+        gives = str(inspect.signature(kind.function).return_annotation).replace("Any", "Tensor")  # unless one asks
+        return [
+            f"class {kind.__name__}(Call):",
+            documented(inspect.getdoc(kind) or ""),
+            "",
+            f"    def __init__{written([SELF, *inspect.signature(kind).parameters.values()], 'None')}: ...",
+            f"    def forward{written([*called, more], gives)}: ...",
+        ]
     op = TABLE[kind.operation]
     required = op.operands - len(op.optional)
     parameters = typed(op, inspect.signature(FUNCTIONS[op.name]).parameters.values())
@@ -451,7 +463,7 @@ def of_call(kind: type[Call]) -> list[str]:
         documented(op.doc),
         "",
         f"    def __init__{written([SELF, *made], 'None')}: ...",
-        f"    def forward{written(called, result(op))}: ...  # type: ignore[override]",
+        f"    def forward{written(called, result(op))}: ...",
     ]
 
 

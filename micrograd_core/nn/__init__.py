@@ -64,21 +64,11 @@ from micrograd_core.nn.arrangement import (  # fmt: skip
     ZeroPad2d,
     ZeroPad3d,
 )
-from micrograd_core.nn.attention import (  # fmt: skip
-    MultiheadAttention,
-    Transformer,
-    TransformerBlock,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from micrograd_core.nn.attention import MultiheadAttention, TransformerBlock  # fmt: skip
+from micrograd_core.nn.call import Call
 from micrograd_core.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList  # fmt: skip
 from micrograd_core.nn.initialization import parameter
 from micrograd_core.nn.layers import (  # fmt: skip
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
     Bilinear,
     Conv1d,
     Conv2d,
@@ -89,14 +79,8 @@ from micrograd_core.nn.layers import (  # fmt: skip
     Dropout,
     Embedding,
     EmbeddingBag,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
     Linear,
     PReLU,
-    RMSNorm,
 )
 from micrograd_core.nn.losses import (  # fmt: skip
     BCELoss,
@@ -124,7 +108,18 @@ from micrograd_core.nn.losses import (  # fmt: skip
     TripletMarginWithDistanceLoss,
 )
 from micrograd_core.nn.mlp import MLP, Layer, Neuron
-from micrograd_core.nn.module import Call, Flatten, Identity, Module, Sequential, Unflatten
+from micrograd_core.nn.module import Flatten, Identity, Module, Sequential, Unflatten
+from micrograd_core.nn.normalization import (  # fmt: skip
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    RMSNorm,
+)
 from micrograd_core.nn.pooling import (  # fmt: skip
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -150,6 +145,13 @@ from micrograd_core.nn.pooling import (  # fmt: skip
 from micrograd_core.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell  # fmt: skip
 from micrograd_core.nn.stateless import functional_call, stack_modules
 from micrograd_core.nn.summaries import summary
+from micrograd_core.nn.transformers import (  # fmt: skip
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 mse_loss = FUNCTIONS["mse_loss"]
 cross_entropy = FUNCTIONS["cross_entropy"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
-from micrograd_core.nn.module import Call
+from micrograd_core.nn.call import Call
 
 
 # fmt: off

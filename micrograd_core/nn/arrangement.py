@@ -11,7 +11,8 @@ from typing import ClassVar
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
-from micrograd_core.nn.module import Call, Module
+from micrograd_core.nn.call import Call
+from micrograd_core.nn.module import Module
 
 
 # fmt: off

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from micrograd_core.nn import functional
-from micrograd_core.nn.module import Call
+from micrograd_core.nn.call import Call
 
 
 # fmt: off

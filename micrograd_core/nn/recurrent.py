@@ -151,12 +151,12 @@ class _Layers(_Kind):
                 x = FUNCTIONS["where"](kept, x, 0)
             if self.dropout and self.training and layer + 1 < self.num_layers:
                 x = FUNCTIONS["dropout"](x, self.dropout) if self.dropout < 1 else x * 0
-        ends = [FUNCTIONS["stack"](each, axis=0) for each in last]
+        final = [FUNCTIONS["stack"](each, axis=0) for each in last]
         if single:
-            x, ends = x[:, 0], [each[:, 0] for each in ends]
+            x, final = x[:, 0], [each[:, 0] for each in final]
         elif self.batch_first:
             x = FUNCTIONS["permute_dims"](x, (1, 0, 2))
-        return x, tuple(ends) if self.cells else ends[0]
+        return x, tuple(final) if self.cells else final[0]
 
     def _initial(self, x: Tensor, state: Any, single: bool) -> list[Tensor]:
         """Initial states (layers * directions, batch, features), and cells."""
@@ -211,7 +211,9 @@ class _Layers(_Kind):
         contributed = FUNCTIONS["linear"](x, from_input, 0.0 if biases[0] is None else biases[0] + biases[1])
         for t in range(x.shape[0])[:: -1 if reverse else 1]:
             gates = contributed[t] + h @ from_state.mT
-            made = FUNCTIONS["lstm"](gates.expand_dims(0), zeros(c.shape, dtype=x.dtype, device=x.device), c, nothing)
+            made: Any = FUNCTIONS["lstm"](
+                gates.expand_dims(0), zeros(c.shape, dtype=x.dtype, device=x.device), c, nothing
+            )
             new, cell = made.states[0] @ projection.mT, made.cells[0]
             if lengths is not None:
                 here = (lengths > t).reshape(-1, 1)

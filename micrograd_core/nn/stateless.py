@@ -12,6 +12,7 @@ from micrograd_core.nn.module import Module
 
 HELD = ("_handle", "_kernels", "dtype", "_record", "_storage", "_origin")
 """What a tensor is made of, beside its gradient."""
+UNSET = object()
 
 
 def functional_call(
@@ -56,8 +57,8 @@ def functional_call(
                 "give one of them"
             )
     owners = [(vars(module), vars(module).copy()) for _, module in model.named_modules()]
-    kept = [(p, [getattr(p, name) for name in HELD]) for p, _, _ in wanted.values()]
-    new = [[getattr(x, name) for name in HELD] for _, x, _ in wanted.values()]
+    kept = [(p, _held(p)) for p, _, _ in wanted.values()]
+    new = [_held(x) for _, x, _ in wanted.values()]
     try:
         for (p, _), values in zip(kept, new, strict=True):
             _become(p, values)
@@ -71,9 +72,16 @@ def functional_call(
                     attributes[name] = value
 
 
+def _held(x: Tensor) -> list[Any]:
+    return [getattr(x, name, UNSET) for name in HELD]
+
+
 def _become(x: Tensor, values: list[Any]) -> None:
     for name, value in zip(HELD, values, strict=True):
-        object.__setattr__(x, name, value)
+        if value is not UNSET:
+            object.__setattr__(x, name, value)
+        elif hasattr(x, name):
+            object.__delattr__(x, name)
 
 
 def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from micrograd_core.optim.adaptive import Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, Rprop
 from micrograd_core.optim.averages import EMA
+from micrograd_core.optim.base import Optimizer
 from micrograd_core.optim.clipping import clip_grad_norm, clip_grad_value
-from micrograd_core.optim.lbfgs import LBFGS
-from micrograd_core.optim.optimizers import SGD, Adam, AdamW, Optimizer, RMSprop
-from micrograd_core.optim.schedules import (
-    ChainedScheduler,
-    OneCycle,
-    ReduceLROnPlateau,
-    Schedule,
-    SequentialLR,
+from micrograd_core.optim.factors import (
     chained,
     constant,
     cosine,
@@ -25,6 +19,9 @@ from micrograd_core.optim.schedules import (
     sequential,
     step_decay,
 )
+from micrograd_core.optim.lbfgs import LBFGS
+from micrograd_core.optim.optimizers import SGD, Adam, AdamW, RMSprop
+from micrograd_core.optim.schedules import ChainedScheduler, OneCycle, ReduceLROnPlateau, Schedule, SequentialLR
 
 __all__ = [
     "EMA", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ChainedScheduler", "Lion", "NAdam",

@@ -1,10 +1,10 @@
-"""More update rules, each as in its paper and in torch's formulation: see `micrograd_core.optim.optimizers`."""
+"""More update rules, each as in its paper and in torch's formulation: see `micrograd_core.optim.base`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micrograd_core.optim.optimizers import Optimizer, Parameters, averaged, decayed
+from micrograd_core.optim.base import Optimizer, Parameters, averaged, decayed
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
@@ -292,7 +292,10 @@ class Rprop(Optimizer):
     def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
         """By the sign of the gradient; where it changed, not at all."""
         before, size = state.get("before"), state.get("size")
-        before, size = _zeros(k, p) if before is None else before, _zeros(k, p, self.lr) if size is None else size
+        before, size = (
+            _zeros(k, p) if before is None else before,
+            k.multiply(_zeros(k, p, 1.0), self.lr) if size is None else size,
+        )
         agreement = k.multiply(before, g)
         turned = k.less(agreement, 0)
         factor = k.where(turned, self.etas[0], k.where(k.less(0, agreement), self.etas[1], _zeros(k, p, 1.0)))

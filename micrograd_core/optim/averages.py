@@ -58,7 +58,7 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within ``with``, the parameters are the averages; afterwards, also after an error, they are what they were."""
+        """Within ``with``, the parameters are the averages; afterwards, errors or not, they are what they were."""
         tensors = [p for _, p in self._named()]
         before = [p.detach() for p in tensors]
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from micrograd_core.array.functions import FUNCTIONS
@@ -11,7 +12,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TraceError
 from micrograd_core.ground.context import programs
-from micrograd_core.optim.optimizers import Optimizer
+from micrograd_core.optim.base import Optimizer
 
 KEPT = ("direction", "gradient", "steps", "changes")
 """Vectors of all parameters, and the last steps with what they changed of the gradient, as the rows of matrices."""
@@ -94,7 +95,7 @@ class LBFGS(Optimizer):
         steps, changes = [*kept.get("steps", [])], [*kept.get("changes", [])]
         direction, length, before = kept.get("direction"), kept["length"], kept.get("gradient")
         scale, previous = kept["scale"], kept["loss"]
-        for _ in range(self.max_iter):
+        for taken_before in range(self.max_iter):
             kept["count"] += 1
             if kept["count"] == 1:
                 direction = -gradient
@@ -115,15 +116,12 @@ class LBFGS(Optimizer):
             if self.line_search_fn is None:
                 calls = 0
                 self._put(start, direction, length)
-                if _ < self.max_iter - 1:
+                if taken_before < self.max_iter - 1:
                     loss, gradient, calls = float(closure()), self._gradient(), 1
             else:
-
-                def at(length: float) -> tuple[float, Tensor]:
-                    self._put(start, direction, length)
-                    return float(closure()), self._gradient()
-
-                found = _strong_wolfe(at, length, direction, Point(0.0, loss, gradient, slope), self.tolerance_change)
+                at = partial(self._evaluated, closure, start, direction)
+                now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
+                found = _strong_wolfe(at, length, direction, now, self.tolerance_change, most)
                 length, loss, gradient, calls = found.best.length, found.best.loss, found.best.gradient, found.calls
                 self._put(start, direction, length)
             evaluations += calls
@@ -143,6 +141,12 @@ class LBFGS(Optimizer):
         parts = [p.detach() * 0 if p.grad is None else p.grad.detach() for p in self.params]
         whole: Tensor = FUNCTIONS["concat"]([part.reshape(-1) for part in parts])
         return whole
+
+    def _evaluated(
+        self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, length: float
+    ) -> tuple[float, Tensor]:
+        self._put(start, direction, length)
+        return float(closure()), self._gradient()
 
     @no_grad()
     def _put(self, start: list[Tensor], direction: Tensor, length: float) -> None:
@@ -201,7 +205,8 @@ def _absolute(x: Tensor) -> float:
 
 def _through_history(gradient: Tensor, steps: list[Tensor], changes: list[Tensor], scale: float) -> Tensor:
     """Minus the gradient times the estimated inverse Hessian, by two loops over the steps (algorithm 7.4)."""
-    way, shares = -gradient, []
+    way: Tensor = -gradient
+    shares: list[float] = []
     inverses = [1 / _dot(change, step) for step, change in zip(steps, changes, strict=True)]
     for step, change, inverse in reversed(list(zip(steps, changes, inverses, strict=True))):
         shares.append(_dot(step, way) * inverse)
@@ -231,8 +236,8 @@ class Found(NamedTuple):
     calls: int
 
 
-DECREASE, CURVATURE, MOST = 1e-4, 0.9, 25
-"""The constants of the Wolfe conditions, and how many points are tried."""
+DECREASE, CURVATURE = 1e-4, 0.9
+"""The constants of the Wolfe conditions."""
 
 
 def _least_of_cubic(one: Point, other: Point, low: float, high: float) -> float:
@@ -249,9 +254,17 @@ def _least_of_cubic(one: Point, other: Point, low: float, high: float) -> float:
 
 
 def _strong_wolfe(
-    at: Callable[[float], tuple[float, Tensor]], length: float, direction: Tensor, start: Point, tolerance: float
+    at: Callable[[float], tuple[float, Tensor]],
+    length: float,
+    direction: Tensor,
+    start: Point,
+    tolerance: float,
+    most: int,
 ) -> Found:
-    """A point that fulfils both conditions: first an interval that has one, then ever smaller ones (3.5 and 3.6)."""
+    """A point that fulfils both conditions: first an interval that has one, then ever smaller ones (3.5 and 3.6).
+
+    After the first, at most so many points are tried.
+    """
     size, calls = _greatest(direction), 0
 
     def point(length: float) -> Point:
@@ -267,7 +280,7 @@ def _strong_wolfe(
     previous, ends = start, list[Point]()
     new = point(length)
     calls, tried = 1, 0
-    while tried < MOST:
+    while tried < most:
         if not falls(new) or (tried > 1 and new.loss >= previous.loss):
             ends = [previous, new]
             break
@@ -284,7 +297,7 @@ def _strong_wolfe(
         ends = [start, new]
     slow = False
     best, worst = (0, 1) if ends[0].loss <= ends[-1].loss else (1, 0)
-    while tried < MOST:
+    while tried < most:
         low, high = sorted(each.length for each in ends)
         if (high - low) * size < tolerance:
             break

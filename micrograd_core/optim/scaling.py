@@ -9,7 +9,7 @@ from micrograd_core.ground.assignments import assign_all
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
-    from micrograd_core.optim.optimizers import Optimizer
+    from micrograd_core.optim.base import Optimizer
 
 
 class GradScaler:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import programs
+from micrograd_core.optim.factors import Factor, _cosine, _linear_warmup, _step_decay, chained, check_steps, sequential  # noqa: F401 (factors stood here, as pickles say)
 
 if TYPE_CHECKING:
-    from micrograd_core.optim.optimizers import Optimizer
-
-
-Factor = Callable[[int], float]
+    from micrograd_core.optim.base import Optimizer
 
 
 class Schedule:
@@ -52,16 +48,23 @@ class Schedule:
 
     def __init__(self, optimizer: Optimizer, factor: Factor | Sequence[Factor], start: int = 0) -> None:
         self.optimizer, self.factor, self.count = optimizer, factor, start
-        several = isinstance(factor, (list, tuple))
-        if several and len(factor) != len(optimizer.parts):  # type: ignore[arg-type]
+        if isinstance(factor, Sequence) and len(factor) != len(optimizer.parts):
             raise ValueError(
                 f"Schedule: there is a factor for each group of parameters, of which there are {len(optimizer.parts)}; "
-                f"got {len(factor)}"  # type: ignore[arg-type]
+                f"got {len(factor)}"
             )
-        self.bases = [getattr(rule, "initial_lr", rule.lr) if start else rule.lr for rule in optimizer.parts]
+        self.bases: list[float] = [
+            getattr(rule, "initial_lr", rule.lr) if start else rule.lr for rule in optimizer.parts
+        ]
         for rule, base in zip(optimizer.parts, self.bases, strict=True):
             vars(rule)["initial_lr"] = base
         assign_all(self._rates(self.count))
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        if "base" in found:  # as it was kept before there were groups
+            found = {**found, "bases": [found["base"]]}
+            del found["base"]
+        vars(self).update(found)
 
     @property
     def base(self) -> float:
@@ -70,7 +73,7 @@ class Schedule:
 
     def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
         """What is to be assigned at a step."""
-        factors = self.factor if isinstance(self.factor, (list, tuple)) else [self.factor] * len(self.bases)
+        factors = self.factor if isinstance(self.factor, Sequence) else [self.factor] * len(self.bases)
         rates = [base * factor(count) for base, factor in zip(self.bases, factors, strict=True)]
         return _assigned(self.optimizer, "lr", rates)
 
@@ -208,7 +211,7 @@ class ReduceLROnPlateau:
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
         count = len(optimizer.parts)
-        self.least = [*min_lr] if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        self.least: list[float] = [min_lr] * count if isinstance(min_lr, (int, float)) else [*min_lr]
         if len(self.least) != count:
             raise ValueError(f"ReduceLROnPlateau: min_lr has one rate for each of {count} groups; got {min_lr}")
         self.best = math.inf if mode == "min" else -math.inf
@@ -301,14 +304,14 @@ class OneCycle(Schedule):
         three_phase: bool = False,
         start: int = 0,
     ) -> None:
-        _check_steps("OneCycle", total_steps)
+        check_steps("OneCycle", total_steps)
         if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
             raise ValueError(
                 f"OneCycle: anneal_strategy is 'cos' or 'linear', and pct_start between 0 and 1; got "
                 f"{anneal_strategy!r} and {pct_start}"
             )
         count = len(optimizer.parts)
-        greatest = [*max_lr] if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        greatest = [max_lr] * count if isinstance(max_lr, (int, float)) else [*max_lr]
         if len(greatest) != count:
             raise ValueError(f"OneCycle: max_lr has one rate for each of {count} groups; got {max_lr}")
         self.total_steps, self.cosine = total_steps, anneal_strategy == "cos"
@@ -355,8 +358,7 @@ class OneCycle(Schedule):
         if self.momentum:
             value: Any = self._between(self.momenta, count)
             values = [
-                (value, rule.betas[1]) if self.momentum == "betas" else value
-                for rule in self.optimizer.parts
+                (value, vars(rule)["betas"][1]) if self.momentum == "betas" else value for rule in self.optimizer.parts
             ]
             changes += _assigned(self.optimizer, self.momentum, values)
         return changes
@@ -369,131 +371,3 @@ class OneCycle(Schedule):
                 "step() outside, where each call traces anew"
             )
         super().step()
-
-
-# Factors are partial functions of the module's own, so that a schedule can be copied and pickled.
-
-
-def step_decay(every: int, by: float = 0.1) -> Callable[[int], float]:
-    """The factor becomes `by` times as large after `every` steps, again and again."""
-    _check_steps("step_decay", every)
-    return partial(_step_decay, every, by)
-
-
-def linear_warmup(steps: int, then: Callable[[int], float] | None = None) -> Callable[[int], float]:
-    """Rising evenly to 1 within `steps` steps (Goyal et al. 2017); after that what `then` says, counted from there.
-
-    Without `then` it stays 1.
-    """
-    return partial(_linear_warmup, steps, then)
-
-
-def cosine(steps: int, floor: float = 0.0) -> Callable[[int], float]:
-    """Half a cosine from 1 down to `floor` within `steps` steps, where it stays (Loshchilov & Hutter 2017)."""
-    _check_steps("cosine", steps)
-    return partial(_cosine, steps, floor)
-
-
-def exponential(by: float) -> Callable[[int], float]:
-    """The factor becomes `by` times as large at each step."""
-    return partial(_exponential, by)
-
-
-def multistep(milestones: Sequence[int], by: float = 0.1) -> Callable[[int], float]:
-    """The factor becomes `by` times as large at each of the milestones."""
-    return partial(_multistep, tuple(sorted(milestones)), by)
-
-
-def polynomial(steps: int, power: float = 1.0) -> Callable[[int], float]:
-    """From 1 to 0 within `steps` steps, as a power of what is left of them."""
-    _check_steps("polynomial", steps)
-    return partial(_polynomial, steps, power)
-
-
-def linear(steps: int, first: float = 1 / 3, last: float = 1.0) -> Callable[[int], float]:
-    """From `first` evenly to `last` within `steps` steps, where it stays."""
-    _check_steps("linear", steps)
-    return partial(_linear, steps, first, last)
-
-
-def constant(steps: int, factor: float = 1 / 3) -> Callable[[int], float]:
-    """`factor` for `steps` steps, then 1."""
-    return partial(_constant, steps, factor)
-
-
-def cosine_restarts(period: int, longer: int = 1, floor: float = 0.0) -> Callable[[int], float]:
-    """`cosine` again and again, each time `longer` times as long (Loshchilov & Hutter 2017)."""
-    _check_steps("cosine_restarts", period)
-    _check_steps("cosine_restarts", longer)
-    return partial(_cosine_restarts, period, longer, floor)
-
-
-def sequential(factors: Sequence[Factor], milestones: Sequence[int]) -> Callable[[int], float]:
-    """The first factor up to the first milestone, then the next, which counts its steps from there."""
-    if len(milestones) != len(factors) - 1 or list(milestones) != sorted(milestones):
-        raise ValueError(
-            f"sequential: there is a milestone for each of {len(factors)} factors but the first, in ascending order; "
-            f"got {list(milestones)}"
-        )
-    return partial(_sequential, tuple(factors), tuple(milestones))
-
-
-def chained(factors: Sequence[Factor]) -> Callable[[int], float]:
-    """The product of the factors."""
-    return partial(_chained, tuple(factors))
-
-
-def _exponential(by: float, step: int) -> float:
-    return by**step
-
-
-def _multistep(milestones: tuple[int, ...], by: float, step: int) -> float:
-    return by ** bisect_right(milestones, step)
-
-
-def _polynomial(steps: int, power: float, step: int) -> float:
-    return (1 - min(step, steps) / steps) ** power
-
-
-def _linear(steps: int, first: float, last: float, step: int) -> float:
-    return first + (last - first) * min(step, steps) / steps
-
-
-def _constant(steps: int, factor: float, step: int) -> float:
-    return factor if step < steps else 1.0
-
-
-def _cosine_restarts(period: int, longer: int, floor: float, step: int) -> float:
-    if longer == 1:
-        step %= period
-    while step >= period:
-        step, period = step - period, period * longer
-    return _cosine(period, floor, step)
-
-
-def _sequential(factors: tuple[Factor, ...], milestones: tuple[int, ...], step: int) -> float:
-    place = bisect_right(milestones, step)
-    return factors[place](step - (milestones[place - 1] if place else 0))
-
-
-def _chained(factors: tuple[Factor, ...], step: int) -> float:
-    return math.prod(factor(step) for factor in factors)
-
-
-def _step_decay(every: int, by: float, step: int) -> float:
-    return by ** (step // every)
-
-
-def _linear_warmup(steps: int, then: Callable[[int], float] | None, step: int) -> float:
-    if step < steps:
-        return (step + 1) / steps
-    return 1.0 if then is None else then(step - steps)
-
-
-def _cosine(steps: int, floor: float, step: int) -> float:
-    return floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
-
-
-def _check_steps(schedule: str, steps: int) -> None:
-    if not steps >= 1:
-        raise ValueError(f"{schedule}: the number of steps must be at least 1; got {steps}")

@@ -206,7 +206,9 @@ HIDDEN = N(given=np.triu(np.ones((5, 5), bool), 1))
 PADDED = N(given=[[False] * 5, [False, False, False, True, True]])
 layer = {"d_model": 8, "nhead": 2, "dim_feedforward": 12, "dropout": 0.0, "batch_first": True}
 CASES |= {
-    "MultiheadAttention": Case(lambda n: n.MultiheadAttention(8, 2, batch_first=True), D, A(2, 4, 8), A(2, 4, 8), need_weights=True),
+    "MultiheadAttention": Case(
+        lambda n: n.MultiheadAttention(8, 2, batch_first=True), D, A(2, 4, 8), A(2, 4, 8), need_weights=True
+    ),
     "MultiheadAttention, all": Case(
         lambda n: n.MultiheadAttention(8, 2, 0.0, True, True, True, 6, 7, False), A(5, 2, 8), A(4, 2, 6), A(4, 2, 7),
         key_padding_mask=N(given=[[False] * 4, [False, False, False, True]]), need_weights=True,

@@ -14,7 +14,15 @@ from micrograd_core.errors import GraphError
 from micrograd_core.optim import Optimizer
 from tests.interrupts import EXHAUSTIVE, interrupted
 
-WHOLE = ("optimizers.py", "assignments.py", "scaling.py", "schedules.py", "test_optimizer_interrupts.py")
+WHOLE = (
+    "base.py",
+    "optimizers.py",
+    "assignments.py",
+    "scaling.py",
+    "factors.py",
+    "schedules.py",
+    "test_optimizer_interrupts.py",
+)
 
 RULES: dict[str, Callable[[list[Tensor]], Optimizer]] = {
     "sgd": lambda params: optim.SGD(params, lr=0.1, weight_decay=0.01),

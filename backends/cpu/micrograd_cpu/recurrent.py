@@ -7,7 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.ops.network.recurrent import order
+
+def order(steps: int, reverse: bool) -> list[int]:
+    """The steps as they follow each other."""
+    return list(range(steps))[:: -1 if reverse else 1]
 
 
 def _covers(*operands: Any) -> bool:

@@ -8,13 +8,26 @@ first, so a state stays the initial one until its sequence begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
+from micrograd_core.ops.network.sequences import (  # fmt: skip
+    ALL,
+    gradient_reference,
+    gru_gradient_parameters,
+    gru_parameters,
+    gru_reference,
+    lstm_gradient_parameters,
+    lstm_parameters,
+    lstm_reference,
+    order,
+    rnn_gradient_parameters,
+    rnn_parameters,
+    rnn_reference,
+)
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, SAME, Array, Op, Sample
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.tangents import total
@@ -23,8 +36,6 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
-ALL = -1
-"""In the place of `lengths`: all sequences are as long as the time axis."""
 
 
 class RNNResult(NamedTuple):
@@ -72,94 +83,7 @@ class GRUGradient(NamedTuple):
     h: Any
 
 
-# ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _check(op: str, blocks: int, x: Any, states: Sequence[Any], weight: Any, lengths: Any) -> None:
-    """``x`` (time, batch, blocks * features), states (batch, features), a weight (blocks * features, features)."""
-    h, w = states[0].shape, weight.shape
-    fits = len(x.shape) == 3 and len(h) == 2 and all(state.shape == h for state in states)
-    if not fits or w != (blocks * h[1], h[1]) or x.shape[1:] != (h[0], w[0]):
-        raise ShapeError(
-            f"{op}: shapes {x.shape}, {', '.join(str(s.shape) for s in states)} and {w} do not fit (time, batch, "
-            f"{blocks} * features), {', '.join(['(batch, features)'] * len(states))} and ({blocks} * features, "
-            "features)"
-        )
-    if not x.shape[0]:
-        raise ShapeError(f"{op}: a sequence has at least one step; got shape {x.shape}")
-    if not is_scalar(lengths) and lengths.shape != h[:1]:
-        raise ShapeError(
-            f"{op}: there is one length for each of {h[0]} sequences; got lengths of shape {lengths.shape}"
-        )
-
-
-def _rnn_parameters(
-    x: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False, nonlinearity: str = "tanh"
-) -> dict[str, Any]:
-    _check("rnn", 1, x, (h,), weight, lengths)
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueError(f"rnn: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
-    return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
-
-
-def _lstm_parameters(
-    x: Any, h: Any, c: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
-) -> dict[str, Any]:
-    _check("lstm", 4, x, (h, c), weight, lengths)
-    return {"reverse": bool(reverse)}
-
-
-def _gru_parameters(
-    x: Any, h: Any, weight: Any, /, bias: Any = 0.0, lengths: Any = ALL, *, reverse: bool = False
-) -> dict[str, Any]:
-    _check("gru", 3, x, (h,), weight, lengths)
-    if not is_scalar(bias) and bias.shape != weight.shape[:1]:
-        raise ShapeError(f"gru: a bias has shape {weight.shape[:1]}, as many as the weight has rows; got {bias.shape}")
-    return {"reverse": bool(reverse)}
-
-
-def _check_gradient(op: str, rows: int, weight: Any, gates: Any, *others: Any) -> None:
-    """A weight (rows * features, features), gates (time, batch, blocks * features), and their cotangent; others too."""
-    features = weight.shape[-1] if weight.shape else 0
-    whole = (*gates.shape[:2], features)
-    fits = weight.shape == (rows * features, features) and len(gates.shape) == 3 and bool(gates.shape[0])
-    fits &= gates.shape[2:] == ((4 if rows > 1 else 1) * features,)
-    fits &= is_scalar(others[0]) or others[0].shape == gates.shape
-    fits &= all(is_scalar(x) or x.shape in (whole, whole[1:]) for x in others[1:])
-    if not fits:
-        shapes = ", ".join(str(getattr(x, "shape", x)) for x in (weight, gates, *others))
-        raise ShapeError(f"{op}: the shapes {shapes} are not those of one call of the operation it is the gradient of")
-
-
-def _rnn_gradient_parameters(
-    g: Any, g_gates: Any, gates: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False,
-    nonlinearity: str = "tanh",
-) -> dict[str, Any]:  # fmt: skip
-    _check_gradient("rnn_gradient", 1, weight, gates, g_gates, g)
-    return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
-
-
-def _lstm_gradient_parameters(
-    g: Any, g_cells: Any, g_gates: Any, cells: Any, gates: Any, c: Any, weight: Any, /, lengths: Any = ALL, *,
-    reverse: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    _check_gradient("lstm_gradient", 4, weight, gates, g_gates, g, g_cells, cells, c)
-    return {"reverse": bool(reverse)}
-
-
-def _gru_gradient_parameters(
-    g: Any, g_gates: Any, states: Any, gates: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
-) -> dict[str, Any]:
-    _check_gradient("gru_gradient", 3, weight, gates, g_gates, g, states, h)
-    return {"reverse": bool(reverse)}
-
-
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def order(steps: int, reverse: bool) -> list[int]:
-    """The steps as they follow each other."""
-    return list(range(steps))[:: -1 if reverse else 1]
 
 
 def _at(k: Table, x: Any, step: int) -> Any:
@@ -391,101 +315,7 @@ def _gru_rule(position: int) -> Any:
     return rule
 
 
-# ── references ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _stepped(np: Any, step: Any, x: Any, states: Any, lengths: Any, reverse: bool) -> Any:
-    found: list[Any] = [None] * x.shape[0]
-    for t in order(x.shape[0], reverse):
-        *new, gates = step(x[t], *states)
-        valid = (t < np.asarray(lengths)).reshape(-1, 1) if np.ndim(lengths) else np.ones((x.shape[1], 1), bool)
-        states = [np.where(valid, y, z) for y, z in zip(new, states, strict=True)]
-        found[t] = (*states, np.where(valid, gates, 0))
-    return [np.stack(column) for column in zip(*found, strict=True)]
-
-
-def _logistic(np: Any, x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-def _rnn_reference(
-    np: Any, x: Any, h: Any, weight: Any, lengths: Any, reverse: bool = False, nonlinearity: str = "tanh"
-) -> Any:
-    def step(x: Any, h: Any) -> Any:
-        y = x + h @ weight.T
-        return (np.tanh(y) if nonlinearity == "tanh" else np.maximum(y, 0),) * 2
-
-    return _stepped(np, step, x, [h], lengths, reverse)
-
-
-def _lstm_reference(np: Any, x: Any, h: Any, c: Any, weight: Any, lengths: Any, reverse: bool = False) -> Any:
-    def step(x: Any, h: Any, c: Any) -> Any:
-        i, f, g, o = np.split(x + h @ weight.T, 4, axis=1)
-        i, f, g, o = _logistic(np, i), _logistic(np, f), np.tanh(g), _logistic(np, o)
-        c = f * c + i * g
-        return o * np.tanh(c), c, np.concatenate([i, f, g, o], axis=1)
-
-    return _stepped(np, step, x, [h, c], lengths, reverse)
-
-
-def _gru_reference(np: Any, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, reverse: bool = False) -> Any:
-    def step(x: Any, h: Any) -> Any:
-        (xr, xz, xn), (hr, hz, hn) = (np.split(each, 3, axis=1) for each in (x, h @ weight.T + bias))
-        r, z = _logistic(np, xr + hr), _logistic(np, xz + hz)
-        n = np.tanh(xn + r * hn)
-        return (1 - z) * n + z * h, np.concatenate([r, z, n, hn], axis=1)
-
-    return _stepped(np, step, x, [h], lengths, reverse)
-
-
-def _gradient_reference(blocks: int, cells: int) -> Any:
-    """The chain rule step by step, of gates that are any numbers."""
-
-    def slope(np: Any, y: Any, tanh: bool) -> Any:
-        return 1 - y * y if tanh else y * (1 - y)
-
-    def reference(np: Any, g: Any, *others: Any, reverse: bool = False, nonlinearity: str = "tanh") -> Any:
-        *parts, weight, lengths = others
-        g_cells, parts = (parts[0], parts[1:]) if cells else (0.0, parts)
-        g_gates, *saved = parts
-        gates = saved[0] if blocks == 1 else saved[1]
-        shape = gates.shape[:2] + weight.shape[1:]
-        g, g_cells = np.broadcast_to(g, shape), np.broadcast_to(g_cells, shape)
-        g_gates = np.broadcast_to(g_gates, gates.shape)
-        dh, dc = np.zeros(shape[1:]), np.zeros(shape[1:])
-        made: list[Any] = [None] * shape[0]
-        steps = order(shape[0], reverse)
-        for at in range(shape[0] - 1, -1, -1):
-            t = steps[at]
-            valid = (t < np.asarray(lengths)).reshape(-1, 1) if np.ndim(lengths) else True
-            dh, dc = dh + g[t], dc + g_cells[t]
-            own = np.split(gates[t], gates.shape[2] // shape[2], axis=1)
-            beside = np.split(g_gates[t], len(own), axis=1)
-            before = None if blocks == 1 else saved[0][steps[at - 1]] if at else saved[2]
-            if blocks == 1:
-                dx = (dh + beside[0]) * (slope(np, own[0], True) if nonlinearity == "tanh" else own[0] > 0)
-                found, h_before, c_before = [dx], dx @ weight, dc
-            elif blocks == 4:
-                i, f, u, o = own
-                y = np.tanh(saved[0][t])
-                total = dc + dh * o * (1 - y * y)
-                by_gate = [total * u, total * before, total * i, dh * y]
-                dx = np.concatenate([(by_gate[n] + beside[n]) * slope(np, own[n], n == 2) for n in range(4)], axis=1)
-                found, h_before, c_before = [dx], dx @ weight, total * f
-            else:
-                r, z, n, inner = own
-                dn = (dh * (1 - z) + beside[2]) * (1 - n * n)
-                dz = (dh * (before - n) + beside[1]) * z * (1 - z)
-                dr = (dn * inner + beside[0]) * r * (1 - r)
-                d_inner = dn * r + beside[3]
-                h_before = dh * z + np.concatenate([dr, dz, d_inner], axis=1) @ weight
-                found, c_before = [np.concatenate([dr, dz, dn], axis=1), d_inner], dc
-            made[t] = [np.where(valid, each, 0) for each in found]
-            dh, dc = np.where(valid, h_before, dh), np.where(valid, c_before, dc)
-        return [*(np.stack(column) for column in zip(*made, strict=True)), dh, *([dc] if cells else [])]
-
-    return reference
-
+# ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LENGTHS = Array((2,), 1, 4, "int64")
 
@@ -527,7 +357,7 @@ OPS = (
         "them; `reverse` goes from the last step to the first.",
         operands=4,
         optional=(ALL,),
-        parameters=_rnn_parameters,
+        parameters=rnn_parameters,
         accepts=(REAL_FLOATING, REAL_FLOATING, REAL_FLOATING, INTEGER),
         separate=(3,),
         parts=RNNResult,
@@ -540,7 +370,7 @@ OPS = (
             Sample(*_sequence(1), Array((2, 2)), _LENGTHS, reverse=True),
             Sample(Array((2, 2, 2), 3, 5), Array((2, 2), 0), Array((2, 2), -0.5, 0.5), ALL, nonlinearity="relu"),
         ),
-        reference=_rnn_reference,
+        reference=rnn_reference,
     ),
     _GRADIENT(
         "rnn_gradient",
@@ -548,7 +378,7 @@ OPS = (
         "cotangents of states and gates, the gates, and the weight.",
         operands=5,
         optional=(ALL,),
-        parameters=_rnn_gradient_parameters,
+        parameters=rnn_gradient_parameters,
         accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
         separate=(4,),
         parts=RNNGradient,
@@ -559,7 +389,7 @@ OPS = (
             Sample(Array((3, 2, 2)), 0.0, Array((3, 2, 2)), Array((2, 2)), ALL),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((3, 2, 2)), Array((2, 2)), _LENGTHS, reverse=True),
         ),
-        reference=_gradient_reference(1, 0),
+        reference=gradient_reference(1, 0),
     ),
     _RECURRENT(
         "lstm",
@@ -569,7 +399,7 @@ OPS = (
         "`reverse` as of `rnn`.",
         operands=5,
         optional=(ALL,),
-        parameters=_lstm_parameters,
+        parameters=lstm_parameters,
         accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
         separate=(4,),
         parts=LSTMResult,
@@ -581,7 +411,7 @@ OPS = (
             Sample(*_sequence(4), Array((2, 2)), Array((8, 2)), ALL),
             Sample(*_sequence(4, 2), Array((2, 2)), Array((8, 2)), Array((2,), 1, 3, "int64"), reverse=True),
         ),
-        reference=_lstm_reference,
+        reference=lstm_reference,
     ),
     _GRADIENT(
         "lstm_gradient",
@@ -589,7 +419,7 @@ OPS = (
         "the cotangents of states, cells and gates, the cells and gates, the initial cells, and the weight.",
         operands=8,
         optional=(ALL,),
-        parameters=_lstm_gradient_parameters,
+        parameters=lstm_gradient_parameters,
         accepts=(REAL_FLOATING,) * 7 + (INTEGER,),
         separate=(7,),
         parts=LSTMGradient,
@@ -606,7 +436,7 @@ OPS = (
                 Array((2, 2)), Array((8, 2)), Array((2,), 1, 3, "int64"), reverse=True,
             ),
         ),
-        reference=_gradient_reference(4, 1),
+        reference=gradient_reference(4, 1),
     ),
     _RECURRENT(
         "gru",
@@ -615,7 +445,7 @@ OPS = (
         "n + sigmoid(z) * h``, from initial states (batch, features). `lengths` and `reverse` as of `rnn`.",
         operands=5,
         optional=(0.0, ALL),
-        parameters=_gru_parameters,
+        parameters=gru_parameters,
         accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
         separate=(4,),
         parts=GRUResult,
@@ -627,7 +457,7 @@ OPS = (
             Sample(*_sequence(3), Array((6, 2)), 0.0, ALL),
             Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), Array((2,), 1, 3, "int64"), reverse=True),
         ),
-        reference=_gru_reference,
+        reference=gru_reference,
     ),
     _GRADIENT(
         "gru_gradient",
@@ -635,7 +465,7 @@ OPS = (
         "by the initial states, from the cotangents of states and gates, both, the initial states, and the weight.",
         operands=7,
         optional=(ALL,),
-        parameters=_gru_gradient_parameters,
+        parameters=gru_gradient_parameters,
         accepts=(REAL_FLOATING,) * 6 + (INTEGER,),
         separate=(6,),
         parts=GRUGradient,
@@ -651,6 +481,6 @@ OPS = (
                 Array((6, 2)), Array((2,), 1, 3, "int64"), reverse=True,
             ),
         ),
-        reference=_gradient_reference(3, 0),
+        reference=gradient_reference(3, 0),
     ),
 )  # fmt: skip

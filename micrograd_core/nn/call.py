@@ -1,0 +1,108 @@
+"""`Call`: operations and functions as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.nn.module import Module
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.shared import respelled
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+NOT_KEPT = frozenset({"training", "out", "dtype"})
+"""Arguments of functions that their modules do not have."""
+
+
+def _arguments(kind: type[Call]) -> Signature:
+    """What a `Call` takes: what the operation or function takes beside its operands, in this order or its own."""
+    from inspect import Signature, signature
+
+    if kind.function is None:
+        op = TABLE[kind.operation]
+        required = op.operands - len(op.optional)
+        found = list(signature(FUNCTIONS[op.name]).parameters.values())[required:]
+    else:
+        found = list(signature(kind.function).parameters.values())[kind.inputs :]
+        found = [each for each in found if each.name not in NOT_KEPT and not each.name.startswith("_")]
+        found.sort(key=lambda each: kind.order.index(each.name) if each.name in kind.order else -1)
+    return Signature([each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in found])
+
+
+class _Signature:
+    """What `inspect` finds where a subclass of `Call` has no constructor of its own; only then is it imported."""
+
+    def __get__(self, instance: Call | None, owner: type[Call]) -> Signature:
+        if instance is not None or owner.__init__ is not Call.__init__ or owner is Call:
+            raise AttributeError("__signature__")
+        return _arguments(owner)
+
+
+class Call(Module):
+    """An operation of the op table, or a function of `nn.functional`, as a module, with its parameters.
+
+    They are given by name or in their order, and kept in ``arguments``; tensors among them, such as the weight of a
+    loss, are buffers. What a function takes as ``training`` is the module's mode. A subclass is one line, ``class
+    Sine(Call, operation="sin"): ...`` or ``class CELU(Call, function=functional.celu): ...``; documentation and
+    signature are those of the operation or function. A function of several tensors says how many (``inputs=2``).
+    """
+
+    operation: ClassVar[str]
+    function: ClassVar[Callable[..., Any] | None] = None
+    inputs: ClassVar[int] = 1
+    order: ClassVar[tuple[str, ...]] = ()
+    __signature__ = _Signature()
+
+    def __init_subclass__(
+        cls,
+        operation: str = "",
+        function: Callable[..., Any] | None = None,
+        inputs: int = 1,
+        order: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if operation:
+            cls.operation = operation
+            cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
+        elif function is not None:
+            cls.function, cls.inputs, cls.order = staticmethod(function), inputs, tuple(order.split())
+            name = f"nn.functional.{function.__name__}"
+            cls.__doc__ = cls.__doc__ or f"{function.__doc__}\n\nThe function `{name}` as a module."
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the arguments that the signature of the class shows."""
+        takes = _arguments(type(self))
+        if "axis" in takes.parameters:
+            kwargs = respelled(type(self).__name__, kwargs)
+        try:
+            self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            names = ", ".join(takes.parameters) or "no arguments"
+            raise TypeError(f"{type(self).__name__}: {error}; it takes {names}") from None
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        """Tensors among the arguments by their own names, as in PyTorch."""
+        others = [(name, value) for name, value in vars(self).items() if name != "arguments"]
+        return [*self.arguments.items(), *others]
+
+    def forward(self, *operands: Any, **others: Any) -> Any:
+        """The operation or function on its operands; a function may have further arguments at a call."""
+        if self.function is None:
+            return FUNCTIONS[self.operation](*operands, **self.arguments, **others)
+        if _has_modes(self.function):
+            others["training"] = self.training
+        return self.function(*operands, **{**self.arguments, **others})
+
+    def facts(self) -> str:
+        """The arguments that were given."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+
+
+def _has_modes(function: Any) -> bool:
+    """Whether a function takes `training`."""
+    code = function.__code__
+    return "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
