@@ -345,7 +345,7 @@ def _norm_reference(np: Any, x: Any, norm_type: float, kernel_size: Any, **param
 
 
 _LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
-_PARTS = {"parts": Pooled, "result": (SAME, to_int64), "accepts": REAL_FLOATING, "observe": _observe}
+_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": REAL_FLOATING, "observe": _observe}
 
 OPS = (
     Op(
