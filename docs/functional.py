@@ -59,6 +59,12 @@ AttributeError: micrograd_core.nn.functional has no np: use numpy itself
 
 ```
 
+Each is an operation of the [op table](operations.md) with PyTorch's arguments, or a few of them in a row. More than an
+operation, and so functions only: what draws (the dropouts, `rrelu`, `gumbel_softmax`, fractional poolings, which then are
+one), what takes a function (`triplet_margin_with_distance_loss`), what reads numbers to know how to compute (`ctc_loss`
+its lengths, `one_hot` the greatest class), what changes its arguments (`inplace`, running statistics, `max_norm`), and
+`multi_head_attention_forward`, which gives two results of some twenty operations.
+
 Where the two differ:
 
 - Elements tied for a maximum share its gradient evenly; PyTorch gives it to one of them. With `return_indices` the
@@ -113,7 +119,8 @@ TypeError: np.exp takes NumPy's arrays; write mg.exp(x), with mg for micrograd_c
 `x.size` is the number of elements and `x.shape` the shape, as the standard has it; `var` and `std` divide by the number
 of elements unless `correction=1` is given, as NumPy's do; `max`, `min` and `median` along an axis give values alone.
 
-Beside the [operations](operations.md) there are:
+Beside the [operations](operations.md) there are functions that give pieces, read elements (`histogram` the extremes,
+`masked_select` the mask, `allclose` the answer), or call an operation with PyTorch's arguments:
 """
 
 BESIDE = ("numeric", "selection", "shapes", "statistics", "composed")

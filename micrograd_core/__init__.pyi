@@ -33,6 +33,10 @@ class Extremes(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class Pooled(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Sum ``x1 + x2``."""
 
@@ -470,6 +474,12 @@ def conv2d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *,
 def conv_transpose2d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """The transpose of `conv2d` in its input, from (batch, channels, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input."""
 
+def conv3d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """Cross-correlation of (batch, channels, depth, height, width) with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and `dilation` are integers, or one for each spatial axis."""
+
+def conv_transpose3d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """The transpose of `conv3d` in its input, from (batch, channels, depth, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input."""
+
 def max_pool1d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
     """Maximum in each window of an input (batch, channels, length); windows are `stride` apart, by default their own size. Tied elements share the gradient evenly."""
 
@@ -481,6 +491,12 @@ def max_pool2d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding
 
 def avg_pool2d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> Tensor:
     """Mean of each window of an input (batch, channels, height, width); windows are `stride` apart, by default their own size. The zeros of the padding count."""
+
+def max_pool3d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
+    """Maximum in each window of an input (batch, channels, depth, height, width); windows are `stride` apart, by default their own size. Tied elements share the gradient evenly."""
+
+def avg_pool3d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> Tensor:
+    """Mean of each window of an input (batch, channels, depth, height, width); windows are `stride` apart, by default their own size. The zeros of the padding count."""
 
 def dropout(x: ArrayLike, /, p: float = 0.5, *, training: builtins.bool = True, generator: Any = None) -> Tensor:
     """Zeros with probability `p`, all else times ``1 / (1 - p)``, so that the mean stays (Srivastava et al. 2014). The mask comes from `generator`, by default the default one, or an integer: the seed of one for this call alone. It is the same on every device. Without `training` nothing is changed."""
@@ -643,6 +659,114 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: float = 1.0, axis
 def convolve(x1: ArrayLike, x2: ArrayLike, /, mode: str = 'full') -> Tensor:
     """The convolution of two vectors: ``'full'``, ``'same'`` as the longer, ``'valid'`` where they overlap whole."""
 
+def resample(x: ArrayLike, /, *, axis: int = ..., length: int, count: int, mode: str = 'linear', scale: float = 1.0, align_corners: builtins.bool = False, antialias: builtins.bool = False, dim: int = ..., dims: int = ...) -> Tensor:
+    """Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them: `interpolate` along one axis. `scale` is the distance of two of the result in the input."""
+
+def interpolate(x: ArrayLike, /, size: Any = None, scale_factor: Any = None, mode: str = 'nearest', align_corners: builtins.bool | None = None, recompute_scale_factor: builtins.bool | None = None, antialias: builtins.bool = False) -> Tensor:
+    """(batch, channels, *spatial) at another `size`, or `scale_factor` times as large. `mode` is ``'nearest'``, ``'nearest-exact'`` or ``'area'``; ``'linear'``, ``'bilinear'`` or ``'trilinear'`` by the number of spatial axes; ``'bicubic'``. `align_corners`: the first and last elements keep their places, rather than the edges of the image. `recompute_scale_factor`: elements are as far apart as the sizes say. `antialias`: of ``'bilinear'`` and ``'bicubic'`` all elements of a larger input count."""
+
+def adaptive_avg_pool(x: ArrayLike, /, output_size: Any) -> Tensor:
+    """The means of `output_size` windows that cover the spatial axes of (batch, channels, *spatial) evenly."""
+
+def affine_grid(theta: ArrayLike, /, size: Any, align_corners: builtins.bool | None = None) -> Tensor:
+    """Where the elements of an output of `size` come from: (batch, 2, 3) to (batch, height, width, 2), or in 3-d."""
+
+def grid_sample(x: ArrayLike, grid: ArrayLike, /, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: builtins.bool | None = None) -> Tensor:
+    """Elements of (batch, channels, *spatial) at the places of a grid (batch, *output, 2 or 3), between -1 and 1, whose last axis counts the last spatial axis first. `mode` is ``'bilinear'`` (of three axes too), ``'nearest'`` or, of two axes, ``'bicubic'``; `padding_mode`, what is outside, ``'zeros'``, ``'border'`` or ``'reflection'``. `align_corners`: -1 and 1 are the places of the first and last elements, rather than the edges of the image."""
+
+def pixel_shuffle(x: ArrayLike, /, upscale_factor: int) -> Tensor:
+    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016)."""
+
+def pixel_unshuffle(x: ArrayLike, /, downscale_factor: int) -> Tensor:
+    """The inverse of `pixel_shuffle`."""
+
+def channel_shuffle(x: ArrayLike, /, groups: int) -> Tensor:
+    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018)."""
+
+def max_pool_with_indices(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: builtins.bool = False) -> Pooled:
+    """The greatest element in each window, and where it is among the flattened spatial axes. With `ceil_mode` also of windows that reach beyond the padding."""
+
+def adaptive_max_pool_with_indices(x: ArrayLike, /, output_size: Any) -> Pooled:
+    """The greatest elements of `output_size` windows that cover the spatial axes evenly, and where they are."""
+
+def fractional_max_pool_with_indices(x: ArrayLike, samples: ArrayLike, /, kernel_size: Any, output_size: Any) -> Pooled:
+    """The greatest elements of windows whose distances vary between two whole numbers, as ``x2`` (batch, channels, spatial axes), between 0 and 1, has it (Graham 2014), and where they are."""
+
+def max_unpool(x: ArrayLike, indices: ArrayLike, /, size: Any) -> Tensor:
+    """Zeros of spatial shape `size` with the elements of ``x1`` where ``x2`` says: the other way round than `max_pool_with_indices`."""
+
+def padded_avg_pool(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: int | None = None) -> Tensor:
+    """Mean of each window of (batch, channels, *spatial). With `ceil_mode` also of windows that reach beyond the padding; without `count_include_pad` the zeros of the padding do not count; `divisor_override` is what sums are divided by."""
+
+def lp_pool(x: ArrayLike, /, norm_type: float, kernel_size: Any, *, stride: Any = None, ceil_mode: builtins.bool = False) -> Tensor:
+    """The p-norm of each window of (batch, channels, *spatial), `p` being `norm_type`."""
+
+def group_norm(x: ArrayLike, weight: ArrayLike | None = None, bias: ArrayLike | None = None, /, *, num_groups: int, eps: float = 1e-05) -> Tensor:
+    """Each of `num_groups` groups of channels (axis 1) of each example by its own mean and variance (Wu & He 2018), times ``weight``, plus ``bias``, of one number for each channel."""
+
+def instance_norm(x: ArrayLike, weight: ArrayLike | None = None, bias: ArrayLike | None = None, /, *, eps: float = 1e-05) -> Tensor:
+    """Each channel (axis 1) of each example by its own mean and variance (Ulyanov et al. 2016), times ``weight``, plus ``bias``."""
+
+def local_response_norm(x: ArrayLike, /, size: int, *, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012)."""
+
+def normalize(x: ArrayLike, /, axis: int = 1, *, p: float = 2.0, eps: float = 1e-12, dim: int = ..., dims: int = ...) -> Tensor:
+    """Over the p-norms along `axis`, or `eps` where they are less."""
+
+def cosine_similarity(x1: ArrayLike, x2: ArrayLike, /, axis: int = 1, *, eps: float = 1e-08, dim: int = ..., dims: int = ...) -> Tensor:
+    """``sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps))`` along `axis`."""
+
+def pairwise_distance(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0, eps: float = 1e-06, keepdims: builtins.bool = False, keepdim: builtins.bool = ...) -> Tensor:
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
+
+def pdist(x: ArrayLike, /, *, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows, by the p-norm, those of the first row first."""
+
+def cdist(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0) -> Tensor:
+    """The distances of all rows of ``x1`` from all of ``x2``, by the p-norm: (..., n, features) and (..., m, features) to (..., n, m)."""
+
+def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) -> Tensor:
+    """``x1 @ weight[o] @ x2 + bias[o]`` for each output feature `o`: the third operand and the fourth."""
+
+def smooth_l1_loss(x: ArrayLike, y: ArrayLike, /, *, beta: float = 1.0, reduction: str = 'mean') -> Tensor:
+    """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
+
+def binary_cross_entropy(p: ArrayLike, target: ArrayLike, /, weight: ArrayLike | None = None, *, reduction: str = 'mean') -> Tensor:
+    """``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`; logarithms are no less than -100, so that certain mistakes stay finite."""
+
+def poisson_nll_loss(x: ArrayLike, target: ArrayLike, /, *, log_input: builtins.bool = True, full: builtins.bool = False, eps: float = 1e-08, reduction: str = 'mean') -> Tensor:
+    """``exp(x) - y * x`` of the logarithm of a rate, or without `log_input` ``x - y * log(x + eps)`` of the rate; `full` adds Stirling's approximation of the logarithm of the factorial of the count."""
+
+def gaussian_nll_loss(x: ArrayLike, target: ArrayLike, var: ArrayLike, /, *, full: builtins.bool = False, reduction: str = 'mean') -> Tensor:
+    """``(log(x3) + (x1 - x2)**2 / x3) / 2`` of a mean, a target and a variance; `full` adds the constant."""
+
+def soft_margin_loss(x: ArrayLike, target: ArrayLike, /, *, reduction: str = 'mean') -> Tensor:
+    """``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1."""
+
+def hinge_embedding_loss(x: ArrayLike, target: ArrayLike, /, *, margin: float = 1.0, reduction: str = 'mean') -> Tensor:
+    """The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1."""
+
+def margin_ranking_loss(x1: ArrayLike, x2: ArrayLike, target: ArrayLike, /, *, margin: float = 0.0, reduction: str = 'mean') -> Tensor:
+    """How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1)."""
+
+def cosine_embedding_loss(x1: ArrayLike, x2: ArrayLike, target: ArrayLike, /, *, margin: float = 0.0, reduction: str = 'mean') -> Tensor:
+    """One less the cosine of ``x1`` and ``x2`` of target 1; how far it is above `margin` of target -1."""
+
+def triplet_margin_loss(anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, /, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: builtins.bool = False, reduction: str = 'mean') -> Tensor:
+    """How far the negative ``x3`` is short of being `margin` further from the anchor ``x1`` than the positive ``x2``, by `pairwise_distance`; with `swap` its distance from the positive counts where that is less."""
+
+def multi_margin_loss(x: ArrayLike, target: ArrayLike, /, weight: ArrayLike | None = None, *, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Tensor:
+    """Of each wrong class, to the power `p`, how far its score is short of being `margin` below that of the right one, which ``x2`` names, times the right one's `weight`; over the number of classes."""
+
+def multilabel_margin_loss(x: ArrayLike, target: ArrayLike, /, *, reduction: str = 'mean') -> Tensor:
+    """How far each wrong class is short of being 1 below each right one, over the number of classes. The right ones stand first in a row of ``x2``, up to the first -1."""
+
+def multilabel_soft_margin_loss(x: ArrayLike, target: ArrayLike, /, weight: ArrayLike | None = None, *, reduction: str = 'mean') -> Tensor:
+    """`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis."""
+
+def bags(rows: ArrayLike, starts: ArrayLike, counted: ArrayLike | None = None, /, *, mode: str = 'sum') -> Tensor:
+    """The sum, mean or maximum, by `mode`, of the rows of ``x1`` in each bag; ``x2`` says where bags start, and ``x3``, bools, which rows count."""
+
 def topk(x: Tensor, k: int, /, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: int = ..., dims: int = ...) -> TopK: ...
 
 def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
@@ -680,8 +804,11 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "adaptive_avg_pool",
+    "adaptive_max_pool_with_indices",
     "add",
     "add_along_axis",
+    "affine_grid",
     "all",
     "allclose",
     "amp",
@@ -701,8 +828,12 @@ __all__ = [
     "autocast",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
+    "bags",
     "batch_norm",
     "bfloat16",
+    "bilinear",
+    "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "bitwise_and",
     "bitwise_invert",
@@ -715,8 +846,10 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "can_cast",
+    "cdist",
     "ceil",
     "celu",
+    "channel_shuffle",
     "checkpoint",
     "checkpoints",
     "chunk",
@@ -728,14 +861,18 @@ __all__ = [
     "conj",
     "conv1d",
     "conv2d",
+    "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "convolve",
     "copy",
     "copysign",
     "corrcoef",
     "cos",
     "cosh",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cov",
     "cross",
@@ -785,10 +922,12 @@ __all__ = [
     "floor",
     "floor_divide",
     "fmod",
+    "fractional_max_pool_with_indices",
     "from_dlpack",
     "full",
     "full_like",
     "gather",
+    "gaussian_nll_loss",
     "gelu",
     "getitem",
     "glu",
@@ -797,11 +936,14 @@ __all__ = [
     "gradgradcheck",
     "greater",
     "greater_equal",
+    "grid_sample",
+    "group_norm",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
     "hessian",
+    "hinge_embedding_loss",
     "histogram",
     "huber_loss",
     "hvp",
@@ -818,11 +960,13 @@ __all__ = [
     "index_select",
     "index_set",
     "inf",
+    "instance_norm",
     "int16",
     "int32",
     "int64",
     "int8",
     "interp",
+    "interpolate",
     "is_grad_enabled",
     "isclose",
     "isdtype",
@@ -851,6 +995,7 @@ __all__ = [
     "linear_index",
     "linearize",
     "linspace",
+    "local_response_norm",
     "log",
     "log10",
     "log1p",
@@ -865,6 +1010,8 @@ __all__ = [
     "logical_xor",
     "logit",
     "logsumexp",
+    "lp_pool",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_select",
     "matmul",
@@ -872,6 +1019,9 @@ __all__ = [
     "max",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
+    "max_pool_with_indices",
+    "max_unpool",
     "maximum",
     "mean",
     "median",
@@ -881,6 +1031,9 @@ __all__ = [
     "mish",
     "moveaxis",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "multiply",
     "nan",
     "nan_to_num",
@@ -892,6 +1045,7 @@ __all__ = [
     "no_grad",
     "nonzero",
     "norm",
+    "normalize",
     "not_equal",
     "one_hot",
     "ones",
@@ -899,9 +1053,15 @@ __all__ = [
     "optim",
     "outer",
     "pad",
+    "padded_avg_pool",
+    "pairwise_distance",
     "patches",
+    "pdist",
     "permute_dims",
     "pi",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
     "polygamma",
     "positive",
     "pow",
@@ -916,6 +1076,7 @@ __all__ = [
     "remainder",
     "repeat",
     "repeat_interleave",
+    "resample",
     "reshape",
     "result_type",
     "rms_norm",
@@ -939,6 +1100,8 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -967,6 +1130,7 @@ __all__ = [
     "trace",
     "trapezoid",
     "tril",
+    "triplet_margin_loss",
     "triu",
     "trunc",
     "uint16",

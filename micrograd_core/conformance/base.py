@@ -95,13 +95,14 @@ class Suite:
 
         Cases by the device's dtypes; operations, dtypes and words of the vocabulary one by one.
         """
-        dtypes, capabilities = Device(cls.device).kernels.backend.dtypes, Device(cls.device).capabilities
+        kernels, capabilities = Device(cls.device).kernels, Device(cls.device).capabilities
+        dtypes = kernels.backend.dtypes
         gradient = "gradient" in test
         compiled = "jit" in test
         tables: dict[str, Callable[[], dict[str, Any]]] = {
             "case": lambda: {
                 each.id: each
-                for each in cases(dtypes, capabilities, floating_only=gradient)
+                for each in cases(dtypes, capabilities, floating_only=gradient, native=kernels.is_native)
                 if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, gradient))
             },
             "dtype": lambda: {name: name for name in dtypes if name in DTYPES},

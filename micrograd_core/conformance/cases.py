@@ -190,9 +190,18 @@ def symmetric(x: Tensor) -> Tensor:
 
 
 def cases(
-    dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = ""
+    dtypes: Collection[str],
+    capabilities: Collection[str],
+    *,
+    floating_only: bool = False,
+    only: str = "",
+    native: Callable[[str], bool] | None = None,
 ) -> Iterator[Case]:
-    """All cases for a device with these dtypes and capabilities, or those of one operation."""
+    """All cases for a device with these dtypes and capabilities, or those of one operation.
+
+    Operations that are not `native` to the device go through two layouts in each dtype, which change from sample to
+    sample: the kernels that they are composed of go through all.
+    """
     for op in [TABLE[only]] if only else TABLE.values():
         if op.capability and op.capability not in capabilities:
             continue
@@ -206,6 +215,7 @@ def cases(
                 if floating_only and sample.params.get("dtype", dtype) not in dtypes:
                     continue
                 full = dtype in (WIDEST & set(dtypes) or IN_FULL) if floating_only else dtype in IN_FULL
+                full = full and (native is None or native(op.name))
                 tied = floating_only and dtype in ROUNDING  # a definition has no derivative where max finds equals
                 own = {operand.dtype for i, operand in enumerate(sample.operands) if isinstance(operand, Array)}
                 for place, layout in enumerate(layouts):

@@ -15,6 +15,7 @@ from micrograd_core.ops.linalg import matrices, norms, products
 from micrograd_core.ops.network import (  # fmt: skip
     activations,
     attention,
+    bags,
     classification,
     convolution,
     dropout,
@@ -55,7 +56,7 @@ FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
     products, matrices, norms, fft, random, matmul, activations, softmax, normalization, patches, convolution, pooling,
     dropout, attention, recurrent, losses, classification, creation, special, elementary, scans, piecewise,
-    selection, construction, statistics, resampling, shuffling, windows, groups, margins,
+    selection, construction, statistics, resampling, shuffling, windows, groups, margins, bags,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}

@@ -62,8 +62,14 @@ def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
         Sample(0.5, b),
         Sample(Array((0, 3), low), b),
     )
-    usual = {"samples": samples, "tangent": symmetric, "kind": "elementwise", "standard": True}
-    return Op(name, doc, operands=2, check=broadcast_shapes, **{**usual, **facts})
+    usual = {
+        "samples": samples,
+        "tangent": symmetric,
+        "kind": "elementwise",
+        "standard": True,
+        "check": broadcast_shapes,
+    }
+    return Op(name, doc, operands=2, **{**usual, **facts})
 
 
 def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:

@@ -15,6 +15,7 @@ import pytest
 
 from micrograd_core import Device, asarray, layer_norm
 from micrograd_core.errors import ShapeError
+from micrograd_core.ops import TABLE
 from micrograd_core.tables.raw import compose
 
 pytest.importorskip("llvmlite")
@@ -69,7 +70,9 @@ def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[st
         if not vectors and "weight" not in name:
             yield full, 0, {"axis": (0,), "eps": 1e-5}
     else:
-        yield 1 + ("gradient" in name), 0, {}
+        op = TABLE[name]
+        x = np.zeros(shape)
+        yield op.operands, 0, {} if op.parameters is None else op.parameters(x, **op.samples[0].params)
 
 
 def tolerance(x: Any, dtype: str, kind: str) -> Any:

@@ -72,7 +72,7 @@ def multi_margin_loss(
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Of each wrong class, to the power `p`, how far it is short of being `margin` below the right one."""
-    given = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
+    given: dict[str, Any] = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
     return _of_classes("multi_margin_loss", 1, input, target, weight, p=p, margin=margin, **given)
 
 
@@ -81,7 +81,7 @@ def multilabel_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Each wrong class against each right one. The right ones stand first in a row of `target`, up to the first -1."""
-    given = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
+    given: dict[str, Any] = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
     return _of_classes("multilabel_margin_loss", 2, input, target, **given)
 
 

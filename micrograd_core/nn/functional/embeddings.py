@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from micrograd_core.array.composed import diff, searchsorted
-from micrograd_core.array.creation import arange, full, zeros
+from micrograd_core.array.creation import zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
@@ -121,26 +119,11 @@ def embedding_bag(
         raise ShapeError(
             f"embedding_bag: the input is 2-d, or 1-d with offsets; got shape {indices.shape} and offsets {offsets}"
         )
-    bags, flat = starts.shape[0], indices.reshape(-1)
+    flat = indices.reshape(-1)
     padding = _padding("embedding_bag", padding_idx, table)
     if max_norm is not None:
         _shorten(flat, table, max_norm, norm_type)
     rows = _rows("embedding_bag", flat, table, padding, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
-    if not bags:
-        return zeros((0, table.shape[1]), dtype=table.dtype, device=table.device)
-    place = searchsorted(starts, arange(flat.size, dtype="int64", device=flat.device), side="right") - 1
-    counts = diff(starts, append=asarray([flat.size], dtype="int64", device=flat.device)).astype(rows.dtype)
-    if padding is not None:
-        counted = flat != padding
-        outside = -math.inf if mode == "max" else 0
-        rows = T["where"](counted.expand_dims(-1), rows, outside)
-        nothing = zeros(bags, dtype=rows.dtype, device=rows.device)
-        counts = T["index_add"](nothing, place, counted.astype(rows.dtype), axis=0)
-    filled = (counts > 0).expand_dims(-1)
-    if mode == "max":
-        lowest = full((bags, table.shape[1]), -math.inf, dtype=rows.dtype, device=rows.device)
-        return T["where"](filled, T["index_max"](lowest, place, rows, axis=0), 0)
-    out = T["index_add"](zeros((bags, table.shape[1]), dtype=rows.dtype, device=rows.device), place, rows, axis=0)
-    return out if mode == "sum" else out / T["where"](filled, counts.expand_dims(-1), 1)
+    return T["bags"](rows, starts, None if padding is None else flat != padding, mode=mode)

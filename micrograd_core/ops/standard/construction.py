@@ -25,7 +25,7 @@ def _diag_parameters(x: Any, /, k: int = 0) -> dict[str, Any]:
 
 def _diag(k: Table, x: Any, *, offset: int) -> Any:
     if len(x.shape) == 2:
-        return k.diagonal(x, offset=offset)
+        return k.copy(k.diagonal(x, offset=offset))
     count, n = x.shape[0], x.shape[0] + abs(offset)
     rows = k.add(k.arange(count, dtype=int64), max(-offset, 0))
     places = k.add(k.multiply(rows, n + 1), offset)

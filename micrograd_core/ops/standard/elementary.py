@@ -219,6 +219,7 @@ OPS = (
         "Whether ``|x1 - x2| <= atol + rtol * |x2|``, or both are the same infinity, or with `equal_nan` both NaN.",
         standard=False,
         parameters=_closeness,
+        check=lambda name, *shapes, **_: broadcast_shapes(name, *shapes),
         accepts=ANY,
         result=to_bool,
         samples=(

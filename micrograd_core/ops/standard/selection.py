@@ -122,7 +122,8 @@ def _scatter_reference(
         combined = {"sum": old + value, "mean": old + value, "prod": old * value, "amax": max(old, value)}
         out[at] = value if first else combined.get(reduce, min(old, value))
         seen[at] += 1
-    return out / np.maximum(seen, 1) if reduce == "mean" else out
+    counts = np.maximum(seen, 1)
+    return out if reduce != "mean" else out // counts if out.dtype.kind in "iu" else out / counts
 
 
 # ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
