@@ -256,21 +256,32 @@ def is_lenient(op: Op) -> bool:
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
 
-    def either(*operands: Any) -> Tensor:
-        try:
-            return function(*operands)
-        except DTypeError:
-            given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
-            kinds = [x.dtype for x in given if isinstance(x, Tensor)]
-            if bool_ not in kinds and op.accepts != BOOLEAN and not any(isinstance(x, bool) for x in given):
-                raise
+    def converted(operands: tuple[Any, ...]) -> Tensor:
+        given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
+        kinds = [x.dtype for x in given if isinstance(x, Tensor)]
+        if bool_ not in kinds and op.accepts != BOOLEAN and not any(isinstance(x, bool) for x in given):
+            return function(*operands)  # refuses as before
         if op.accepts == BOOLEAN:
             return function(*map(_truth, given))
         floats = float32 if any(isinstance(x, float) for x in given) else int64
         dtype = next((each for each in kinds if each is not bool_), floats)
         return function(*(_number(x, dtype) for x in given))
 
-    return wraps(function)(either)
+    def of_one(x: Any, /) -> Tensor:
+        try:
+            return function(x)
+        except DTypeError:
+            pass
+        return converted((x,))
+
+    def of_two(x: Any, y: Any, /) -> Tensor:  # a pack of operands costs a tenth of a small comparison
+        try:
+            return function(x, y)
+        except DTypeError:
+            pass
+        return converted((x, y))
+
+    return wraps(function)(of_one if op.operands == 1 else of_two)
 
 
 def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import copysign, prod
+from types import MappingProxyType
 from typing import Any, Final
 
 from micrograd_core.compiler.outlines import Outline
@@ -49,13 +50,22 @@ CALLED: Final[dict[str, frozenset[str]]] = {"linear": frozenset({"matmul"}), "dr
 """Operations that are composed of primitives and a kernel call, which are better apart: what comes next fuses."""
 
 
-def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:
+Compositions = Mapping[str, Callable[..., Any]]
+
+
+def expand(
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool] | None = None,
+    compositions: Compositions = MappingProxyType({}),
+) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
     Parameters
     ----------
     covers : function, optional
         Whether a device computes a primitive, ``(name, operands)``, in a nest. By default it does all.
+    compositions : mapping, optional
+        A device's own ones, ``(k, *operands, **params)``, in place of the op table's.
     """
 
     def real(operands: Sequence[Any]) -> bool:
@@ -84,7 +94,8 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | No
 
         k.kept = kept
         try:
-            found = k.composed(name, operands, step.params)
+            own = compositions.get(name)
+            found = own(k, *operands, **step.params) if own else k.composed(name, operands, step.params)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
             return None
         return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
@@ -257,9 +268,13 @@ def _is_view(program: Program, number: int) -> bool:
 PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
 
 
-def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool] | None = None) -> Program:
-    """A typed program after all passes, for a device whose nests compute what it `covers`."""
-    found = expand(program, covers)
+def optimized(
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool] | None = None,
+    compositions: Compositions = MappingProxyType({}),
+) -> Program:
+    """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
+    found = expand(program, covers, compositions)
     after = {"as traced": program, "expand": found}
     for each in PASSES:
         found = after[each.__name__] = each(found)

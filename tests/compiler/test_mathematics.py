@@ -18,7 +18,6 @@ from micrograd_cpu import objects  # noqa: E402
 from micrograd_cpu.mathematics import FUNCTIONS, definition  # noqa: E402
 
 DTYPES = {"float": np.float32, "double": np.float64}
-ULPS = {"erfc": 5.0}
 INF, NAN = math.inf, math.nan
 
 
@@ -103,7 +102,7 @@ def assert_near(found: Any, exact: Any, x: Any, op: str, type: str) -> None:
             rounded = dtype(float(e))
             if np.isfinite(rounded) and rounded != 0:
                 ulps = abs(mpmath.mpf(float(got)) - e) / mpmath.mpf(float(np.spacing(np.abs(rounded))))
-                assert ulps < ULPS.get(op, 2.0), f"{op}({at}) is {got}, not {rounded}: {float(ulps)} ulp"
+                assert ulps < 2.0, f"{op}({at}) is {got}, not {rounded}: {float(ulps)} ulp"
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,7 @@ from micrograd_cpu import blas, entries
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, units
+from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments, types_of
 
@@ -68,7 +69,7 @@ class Compiled:
 
     def __init__(self, program: Program, backend: Any) -> None:
         self.backend, self.inputs = backend, program.inputs
-        self.program = optimized(program, covers)
+        self.program = optimized(program, covers, COMPOSED)
         self.runs: list[Callable[..., Any]] = []
         self.plans: dict[Any, Callable[..., Any]] = {}  # the same by layout
         self._lock = threading.Lock()

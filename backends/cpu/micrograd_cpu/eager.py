@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from micrograd_core.compiler import program
 from micrograd_core.dtypes import DTYPES
 
 Kernel = Callable[..., Any]
@@ -60,17 +62,20 @@ def declines(*operands: Any, **params: Any) -> Any:
     return NotImplemented
 
 
-def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
-    """A kernel that computes a composition in nests, and leaves to another what these do not cover."""
+def compiled(compose: Compose, otherwise: Kernel, like: Any = None) -> Kernel:
+    """A kernel that computes a composition in nests, and leaves to another what these do not cover.
+
+    Parameters
+    ----------
+    like : function, optional
+        A composition that has the kernel's operands and parameters, after ``k``; where `otherwise` has not.
+    """
     if not COMPILES:
         return otherwise
     runs: dict[Any, Kernel] = {}
-    array, left = np.ndarray, otherwise is declines
+    array = np.ndarray
 
-    def kernel(*operands: Any, **params: Any) -> Any:
-        x = operands[0]
-        if x.__class__ is not array or x.size < SMALL:
-            return NotImplemented if left else otherwise(*operands, **params)
+    def large(operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         key = (
             *params.values(),
             *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
@@ -84,13 +89,39 @@ def compiled(compose: Compose, otherwise: Kernel) -> Kernel:
                 return otherwise(*operands, **params)
         return run(*operands, **params)
 
-    return kernel
+    # With names of its own a kernel takes half as long to decide, which small arrays would notice.
+    plain: Any = _within(otherwise)
+    code = (plain if like is None else _within(like)).__code__
+    names = code.co_varnames[like is not None : code.co_argcount + code.co_kwonlyargcount]
+    positional, named = names[: code.co_argcount - (like is not None)], names[code.co_argcount - (like is not None) :]
+    given = ", ".join([*positional, *(f"{name}={name}" for name in named)])
+    x = positional[0]
+    text = f"""
+def kernel({", ".join([*positional, *(["*"] if named else []), *named])}):
+    if {x}.__class__ is array and {x}.size >= module.SMALL:
+        return large(({", ".join(positional)},), {{{", ".join(f"{name!r}: {name}" for name in named)}}})
+    return {f"(plain if {x}.__class__ is array and {x}.itemsize > 2 else otherwise)({given})" * (like is None)}
+"""
+    scope = {"array": array, "module": sys.modules[__name__], "large": large, "plain": plain, "otherwise": otherwise}
+    exec(text.replace("return \n", "return NotImplemented\n"), scope)
+    return scope["kernel"]  # type: ignore[no-any-return]
+
+
+def _within(function: Any) -> Any:
+    """What decorators wrap."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
     """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
     return {
-        name: compiled(compositions.get(name) or operation(name), others.get(name, declines))
+        name: compiled(
+            compositions.get(name) or operation(name),
+            others.get(name, declines),
+            None if name in others else program.operation(name).compose,
+        )
         for name in OPERATIONS
         if name in others or COMPILES
     }
@@ -172,10 +203,10 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
             layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
         else:
             given.append(x)
-    program = written(compose, given, params)
-    if program is None:
+    found = written(compose, given, params)
+    if found is None:
         return None
-    planned = plan(optimized(program, covers), layouts, covers)
+    planned = plan(optimized(found, covers), layouts, covers)
     runs = [step for step in planned.steps if isinstance(step, Run)]
     if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
         return None

@@ -102,6 +102,7 @@ def rounding_once(kernel: Any) -> Any:
                 return once(kernel, *operands, **params)
         return kernel(*operands, **params)
 
+    either.__wrapped__ = kernel  # type: ignore[attr-defined]
     return either
 
 

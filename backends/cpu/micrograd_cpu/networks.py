@@ -292,7 +292,7 @@ def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
     return k.where(k.less(drawn, p), 0, k.multiply(x, 1 / (1 - p)))
 
 
-_dropout = compiled(_dropout_composed, declines)
+_dropout = compiled(_dropout_composed, declines, _dropout_composed)
 
 
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
