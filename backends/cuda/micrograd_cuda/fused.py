@@ -1,7 +1,7 @@
-"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them; two pairs have one of their own.
+"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them; two pairs have their own.
 
-Steps that lead from one to the next are computed in registers, rounded after each as the kernels of single steps round. What
-is computed alike for several sizes, as an optimiser's rule is for each parameter, is one launch for all of them.
+Steps that lead from one to the next are computed in registers, rounded after each as the kernels of single steps round.
+What is computed alike for several sizes, as an optimiser's rule is for each parameter, is one launch for all of them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def chains(program: Program, run: Sequence[tuple[int, Step]], later: Callable[[i
 
 def _chain(program: Program, steps: list[tuple[int, Step]], later: Callable[[int], bool]) -> Chain:
     types, inputs, names = program.types, dict[int, None](), dict[int, str]()
-    lines, outputs, whole = [], [], types[steps[0][0]]
+    lines, outputs, whole = list[str](), list[int](), types[steps[0][0]]
     for place, (made, step) in enumerate(steps):
         given = []
         for x in step.operands:
@@ -113,7 +113,7 @@ KERNEL: Final = """
     Wide<T> name[V]; \\
     fetch<T, V, {width}>(reinterpret_cast<const T*>(table.in[t][k]) + at, false, count, name);
 #define WRITE(name, k) put(reinterpret_cast<T*>(table.out[t][k]) + at, count, name);
-#define STEP for (Long at = start + static_cast<Long>(threadIdx.x) * V; at < end; at += static_cast<Long>(blockDim.x) * V)
+#define STEP for (Long at = start + Long(threadIdx.x) * V; at < end; at += Long(blockDim.x) * V)
 #define EACH _Pragma("unroll") for (int v = 0; v < V; ++v)
 struct Table {{ Long first[{count} + 1], size[{count}], in[{count}][{inputs}], out[{count}][{outputs}]; }};
 extern "C" __global__ void __launch_bounds__({block}) {name}(const Table table) {{
@@ -188,6 +188,15 @@ def grouped(backend: Any, program: Program, found: list[Chain]) -> list[Group]:
     return groups
 
 
+def _called(single: tuple[Any, ...], operands: Sequence[Any]) -> Any:
+    """One step, by the device's kernel or composed of others."""
+    function, composed, step, params, _ = single
+    result = NotImplemented if function is None else function(*operands, **params)
+    if result is NotImplemented and composed is not None:
+        result = composed(*operands, **step.params)
+    return result
+
+
 class Executor:
     """A program as a function of its input handles. `before` is told of each value that is about to be made."""
 
@@ -197,13 +206,19 @@ class Executor:
         self.uses.update(x.number for x in program.outputs if isinstance(x, Ref))
         self.plan: list[tuple[list[Group], list[Any]]] = []
         run: list[tuple[int, Step]] = []
-        for step, made in program.numbered():
-            if program.types and len(made) == 1 and fusable(step, made[0], program):
+        steps, done = list(program.numbered()), set[int]()
+        for place, (step, made) in enumerate(steps):
+            if made[0] in done:
+                continue
+            second = self._second(step, made, steps[place + 1 :]) if program.types else None
+            if second is None and program.types and len(made) == 1 and fusable(step, made[0], program):
                 run.append((made[0], step))
                 continue
             self._close(run)
             run = []
-            self.plan.append(([], [self._single(step, made)]))
+            single = self._single(step, made) if second is None else self._pair(step, made[0], *second)
+            self.plan.append(([], [single]))
+            done |= {second[1]} if second else set()
         self._close(run)
 
     def _close(self, run: list[tuple[int, Step]]) -> None:
@@ -216,7 +231,33 @@ class Executor:
         else:
             self.plan.append((grouped(self.backend, self.program, found), singles))
 
-    def _single(self, step: Step, made: range) -> tuple[Any, Any, Step, dict[str, Any], range]:
+    def _second(self, step: Step, made: range, rest: list[tuple[Step, range]]) -> tuple[Step, int] | None:
+        """The step that has one kernel with this one, and what it makes."""
+        number, types = made[0], self.program.types
+        if step.op == "linear" and rest and isinstance(step.operands[2], Ref) and self.uses[number] == 1:
+            after, value = rest[0]
+            if after.op == "relu" and after.operands == (Ref(number),) and types[number].dtype.name in ELEMENT:
+                return after, value[0]
+        if step.op == "relu_gradient" and len(types[number].shape) == 2:
+            for after, value in rest:
+                if after.op == "sum" and after.operands == (Ref(number),) and after.params["axis"] == (0,):
+                    return None if after.params["keepdims"] else (after, value[0])
+        return None
+
+    def _pair(self, step: Step, number: int, after: Step, second: int) -> tuple[Any, Any, Step, dict[str, Any], Any]:
+        """Two steps by one kernel; by two, where it declines."""
+        name = {"relu": "linear_relu", "sum": "relu_gradient_sum"}[after.op]
+        singles = [self._single(each, range(at, at + 1)) for each, at in ((step, number), (after, second))]
+
+        def composed(*operands: Any, **params: Any) -> Any:
+            first = _called(singles[0], operands)
+            last = _called(singles[1], (first,))
+            return last if name == "linear_relu" else (first, last)
+
+        made = [second] if name == "linear_relu" else [number, second]
+        return self.backend.kernel(name), composed, step, {}, made
+
+    def _single(self, step: Step, made: range) -> tuple[Any, Any, Step, dict[str, Any], Any]:
         function, op = self.backend.kernel(step.op), TABLE[step.op]
         composed = compose(step.op, self.backend) if op.compose is not None else None
         if function is None and composed is None:
@@ -229,17 +270,16 @@ class Executor:
             raise TypeError(f"the program takes {self.program.inputs} handles; got {len(handles)}")
         values: list[Any] = [*handles, *[None] * (sum(len(made) for _, made in self.program.numbered()))]
         for groups, singles in self.plan:
-            if groups and all([group(values, self.before) for group in groups]):
+            if groups and all(group(values, self.before) for group in groups):
                 continue
             for function, composed, step, params, made in singles:
                 operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
                 if len(made) == 1:
                     self.before(made[0])
-                result = NotImplemented if function is None else function(*operands, **params)
-                if result is NotImplemented and composed is not None:
-                    result = composed(*operands, **step.params)
-                if TABLE[step.op].parts is None:
+                result = _called((function, composed, step, params, made), operands)
+                if TABLE[step.op].parts is None and len(made) == 1:
                     values[made[0]] = result
                 else:
-                    values[made.start : made.stop] = result
+                    for number, part in zip(made, result, strict=True):
+                        values[number] = part
         return tuple([values[x.number] if isinstance(x, Ref) else x for x in self.program.outputs])
