@@ -1,4 +1,4 @@
-"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them; two pairs have their own.
+"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them; two pairs have one.
 
 Steps that lead from one to the next are computed in registers, rounded after each as the kernels of single steps round.
 What is computed alike for several sizes, as an optimiser's rule is for each parameter, is one launch for all of them.

@@ -73,9 +73,7 @@ class Reductions:
         launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
         kept, several = empty(g.shape, dtype), launch.bands > 1
         to = empty((launch.bands, columns), wide(self.xp, dtype)) if several else empty((columns,), dtype)
-        element, result = ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)]
-        unit = geometry.column_unit(launch, element, result, "Sum")._replace(family="relu_gradient_columns")
-        unit = unit._replace(arguments=unit.arguments[1:])
+        unit = geometry.relu_gradient_unit(launch, ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)])
         self.runtime.bind(unit)(launch.grid, (to, kept, g, out, rows, columns, launch.band))
         return kept, self.columns(to, launch.bands, columns, dtype) if several else to
 
