@@ -232,6 +232,12 @@ def column_unit(launch: ColumnLaunch, element: str, result: str, functor: str = 
     return Unit("reduce_columns", arguments, 32 * launch.height, element, "", (("Result", result),))
 
 
+def relu_gradient_unit(launch: ColumnLaunch, element: str, result: str) -> Unit:
+    """The same of the gradient of relu, which is kept as it is added up."""
+    unit = column_unit(launch, element, result)
+    return unit._replace(family="relu_gradient_columns", arguments=unit.arguments[1:])
+
+
 @lru_cache(maxsize=4096)
 def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> ColumnLaunch:
     """Enough bands that some 2000 blocks are under way, each of at least 256 rows; the same for a shape on every GPU.

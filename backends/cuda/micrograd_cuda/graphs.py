@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from micrograd_core.compiler.program import Program, Ref, straight_line
-from micrograd_core.tables.raw import compose
+from micrograd_core.compiler.program import Program, Ref
+from micrograd_cuda.fused import Executor
 from micrograd_cuda.runtime import CapturedProducts
 
 GRAPHS: Final = "MICROGRAD_CUDA_GRAPHS"
@@ -70,17 +69,8 @@ class Graphed:
 
     def __init__(self, backend: Any, program: Program) -> None:
         self.backend, self.program, self.cupy = backend, program, backend.cupy
-        steps = [made for _, made in program.numbered()]
-        wanted = {x.number: j for j, x in enumerate(program.outputs) if isinstance(x, Ref)}
-        self._bound = 0  # steps of which the kernels are known
-
-        def kernel(op: str) -> Callable[..., Any] | None:
-            found, made = backend.kernel(op), steps[self._bound]
-            self._bound += 1
-            target = wanted.get(made[0]) if len(made) == 1 else None
-            return found if found is None or target is None else partial(self._aimed, target, found)
-
-        self._plain = straight_line(program, kernel, partial(compose, backend=backend), backend.dtypes)
+        self._wanted = {x.number: j for j, x in enumerate(program.outputs) if isinstance(x, Ref)}
+        self._plain = Executor(backend, program, self._aim)
         self._lock = Lock()
         self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
         self._given: list[list[int]] = []  # addresses of the inputs of the calls so far
@@ -183,13 +173,9 @@ class Graphed:
 
     # capture
 
-    def _aimed(self, target: int, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
-        """A step whose result is an output: while a graph is captured, it gets the memory that it has to have."""
-        self._target = self._targets.get(target)
-        try:
-            return kernel(*operands, **params)
-        finally:
-            self._target = None
+    def _aim(self, number: int) -> None:
+        """A value is about to be made: if it is an output, while a graph is captured, it has a place to be in."""
+        self._target = self._targets.get(self._wanted.get(number, -1)) if self._targets else None
 
     def _allocate(self, size: int) -> Any:
         """What CuPy takes memory from meanwhile: the graphs' own, which nobody else gets."""
@@ -233,7 +219,7 @@ class Graphed:
                     stream.end_capture()
                 raise
             finally:
-                self._targets = {}
+                self._targets, self._target = {}, None
         self._captures += 1
         owned = {x.data.mem.ptr for x in places}
         for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep

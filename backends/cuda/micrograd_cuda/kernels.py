@@ -75,6 +75,8 @@ def table(
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
+    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"))
+    found["relu_gradient_sum"] = reductions.relu_gradient_sum
     found |= reductions.table()
     double = xp.empty(0, dtype=xp.float64).dtype
     found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}

@@ -63,6 +63,20 @@ class Reductions:
         out = self.runtime.empty((columns,), dtype)
         return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
 
+    def relu_gradient_sum(self, g: Any, out: Any) -> Any:
+        """Of a matrix: the gradient of relu, and the sums of its columns, which are that of a bias."""
+        if g.shape != out.shape or len(g.shape) != 2 or g.dtype != out.dtype or not g.size:
+            return NotImplemented
+        if name_of(g.dtype) not in ELEMENT or not (g.flags.c_contiguous and out.flags.c_contiguous):
+            return NotImplemented
+        (rows, columns), empty, dtype = g.shape, self.runtime.empty, g.dtype
+        launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
+        kept, several = empty(g.shape, dtype), launch.bands > 1
+        to = empty((launch.bands, columns), wide(self.xp, dtype)) if several else empty((columns,), dtype)
+        unit = geometry.relu_gradient_unit(launch, ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)])
+        self.runtime.bind(unit)(launch.grid, (to, kept, g, out, rows, columns, launch.band))
+        return kept, self.columns(to, launch.bands, columns, dtype) if several else to
+
     def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
         """Of the rows of a (rows, columns) matrix, in one launch or two."""
         launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))

@@ -168,13 +168,16 @@ class CuPyRuntime:
         """Compiled for the current device, which is that of all its launches."""
         launch = self._units.get(unit)
         if launch is None:
-            function = self.compiled(text(unit)).get_function(name_of_kernel(unit))
-            block = (unit.block,)
+            launch = self._units[unit] = self.bind_source(name_of_kernel(unit), text(unit), unit.block)
+        return launch
 
-            def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-                function(grid, block, arguments)
+    def bind_source(self, name: str, source: str, threads: int) -> Launch:
+        """The same of a kernel that is no unit."""
+        function, block = self.compiled(source).get_function(name), (threads,)
 
-            self._units[unit] = launch
+        def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
+            function(grid, block, arguments)
+
         return launch
 
     def compiled(self, source: str) -> Any:

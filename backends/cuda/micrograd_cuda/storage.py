@@ -19,6 +19,7 @@ from micrograd_core.compiler.program import Program
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_cuda import linalg, transfer
+from micrograd_cuda.fused import Executor
 from micrograd_cuda.geometry import spans_overlap
 from micrograd_cuda.graphs import GRAPHS, Graphed
 from micrograd_cuda.kernels import table
@@ -123,13 +124,12 @@ class CUDABackend(Guarded):
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         self._upload, self._download = self.guarded(self.uploads.upload), self.guarded(self.uploads.download)
-        if os.environ.get(GRAPHS) == "1":
-            self.compile = self._captured
+        self.graphs = os.environ.get(GRAPHS) == "1"
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
 
-    def _captured(self, program: Program) -> Callable[..., Any]:
-        """A program that is captured as a graph."""
-        return self.guarded(Graphed(self, program))
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """With fewer launches; as a graph if that is asked for."""
+        return self.guarded(Graphed(self, program) if self.graphs else Executor(self, program))
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:

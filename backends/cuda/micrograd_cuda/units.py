@@ -52,6 +52,9 @@ FAMILIES: Final = {
     "norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
     "norm_weight_gradient": Family("rows", f"Wide<T>* to, const T* g, const T* x, double eps, {_ROW}"),
     "reduce_columns": Family("reductions", f"{{Result}}* to, const T* x, double divisor, {_ROW}, Long band"),
+    "relu_gradient_columns": Family(
+        "reductions", f"{{Result}}* to, T* kept, const T* g, const T* out, {_ROW}, Long band"
+    ),
     "reduce_rows": Family("reductions", f"{{Result}}* to, const T* x, double divisor, {_ROW}, Long piece"),
     "sgd": Family(
         "optimizer",

@@ -91,6 +91,23 @@ def test_sums_over_rows_in_one_launch_or_two(rows: int, columns: int, dtype: str
     assert launched.are(*["reduce_columns"] * (1 if rows <= 256 else 2))
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("rows", "columns"), [(1, 5), (3, 128), (257, 7), (1030, 36)])
+def test_the_gradient_of_relu_is_added_up_as_it_is_computed(rows: int, columns: int, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    g, out = (rng.normal(size=(rows, columns)).astype(dtype) for _ in range(2))
+    handles = [Tensor(each, device=DEVICE, requires_grad=False)._handle for each in (g, out)]
+    launched = Launches()
+    kept, total = Device(DEVICE).kernels.backend.kernel("relu_gradient_sum")(*handles)
+    kept, total = (each.get() if hasattr(each, "get") else np.asarray(each) for each in (kept, total))
+    expected = np.where(out > 0, g, 0)
+    np.testing.assert_array_equal(kept, expected)
+    np.testing.assert_allclose(
+        total.astype("float64"), expected.sum(axis=0, dtype="float64"), rtol=TOLERANCE[dtype] * 40, atol=1e-2
+    )
+    assert launched.are("relu_gradient_columns", *["reduce_columns"] * (rows > 256))
+
+
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -21,7 +21,7 @@ REPORT: list[str] = []
 
 FUNCTIONS = [  # functor, operands, dtype of the result
     *((functor, 1, "") for functor in (*kernels.UNARY.values(), "Gelu", "GeluTanh")),
-    *((functor, 2, "") for functor in (*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient")),
+    *((functor, 2, "") for functor in (*kernels.BINARY.values(), "Pow", "AddRelu", "GeluGradient", "GeluTanhGradient")),
     *((functor, 1, "bool") for functor in kernels.PREDICATES.values()),
     *((functor, 2, "bool") for functor in kernels.RELATIONS.values()),
 ]
@@ -89,6 +89,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
         ):
             launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
             yield geometry.column_unit(launch, ELEMENT[kind], ELEMENT[result])
+            yield geometry.relu_gradient_unit(launch, ELEMENT[kind], ELEMENT[result])
             pieces = geometry.piece_launch(100, rows, geometry.ITEMSIZE[kind], 16, whole=whole)
             yield geometry.piece_unit(pieces, ELEMENT[kind], ELEMENT[result], "Max" if columns == 4096 else "Product")
 

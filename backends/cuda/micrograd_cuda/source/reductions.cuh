@@ -3,9 +3,9 @@
 // depends on the shape only. At the end comes the division that makes a sum a mean.
 #include "common.cuh"
 
-// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours.
-template <class R, class T, class O, int V, int HEIGHT>
-__device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
+// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours. `read` gives the pack at a place.
+template <class R, class T, class O, int V, int HEIGHT, class F>
+__device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Long columns, Long band, F read) {
     typedef Wide<T> A;
     __shared__ A partial[HEIGHT][32][V];
     const int lane = static_cast<int>(threadIdx.x % 32), y = static_cast<int>(threadIdx.x / 32);
@@ -17,7 +17,7 @@ __device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor
     if (column < columns) {
 #pragma unroll 4
         for (Long row = first + y; row < last; row += HEIGHT) {
-            const Pack<T, V> pack = load<T, V>(x + row * columns + column);
+            const Pack<T, V> pack = read(row * columns + column);
 #pragma unroll
             for (int v = 0; v < V; ++v) total[v] = R::of(total[v], widen(pack.at[v]));
         }
@@ -34,6 +34,25 @@ __device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor
         found.at[v] = narrowed<O>(total[v] / static_cast<A>(divisor));
     }
     store<O, V>(to + static_cast<Long>(blockIdx.y) * columns + column, found);
+}
+
+template <class R, class T, class O, int V, int HEIGHT>
+__device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
+    columns_of<R, T, O, V, HEIGHT>(to, divisor, rows, columns, band, [&](Long at) { return load<T, V>(x + at); });
+}
+
+// The gradient of relu is kept, and summed: g where it gave more than 0.
+template <class T, class O, int V, int HEIGHT>
+__device__ __forceinline__ void relu_gradient_columns(
+    O* to, T* kept, const T* g, const T* out, Long rows, Long columns, Long band) {
+    columns_of<Sum, T, O, V, HEIGHT>(to, 1, rows, columns, band, [&](Long at) {
+        Pack<T, V> pack = load<T, V>(g + at);
+        const Pack<T, V> given = load<T, V>(out + at);
+#pragma unroll
+        for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(widen(given.at[v]) > 0 ? widen(pack.at[v]) : Wide<T>(0));
+        store<T, V>(kept + at, pack);
+        return pack;
+    });
 }
 
 // G threads take a piece of a row, so many columns from blockIdx.y * piece on.

@@ -1,0 +1,128 @@
+"""Elementwise steps in a row as one kernel, on the emulated GPU: the same numbers as one kernel for each."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random as choices
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device, Tensor, asarray, jit, nn, no_grad
+from micrograd_core.array.functions import FUNCTIONS
+
+pytestmark = pytest.mark.skipif(
+    find_spec("emulated_cuda") is None, reason="there is no emulated GPU: python backends/cuda/tests/emulated/build.py"
+)
+EXACT = ["add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "relu", "square", "sign", "floor"]
+
+
+@pytest.fixture
+def gpu() -> Device:
+    return Device("cuda")
+
+
+@pytest.fixture
+def recorded() -> Any:
+    return importlib.import_module("emulated_cuda.boot").recorded
+
+
+def kernels(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines if line.startswith(("micrograd", "cupy"))]
+
+
+def laid(a: Any, how: str, gpu: Device) -> Tensor:
+    """The same numbers in memory that starts anywhere, or in another order."""
+    if how == "unaligned":
+        x = asarray(np.concatenate([np.zeros(1, a.dtype), a.ravel()]), device=gpu)
+        return x[1:].reshape(*a.shape)
+    return asarray(np.ascontiguousarray(a.T), device=gpu).mT if how == "turned" else asarray(a, device=gpu)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("seed", range(8 if os.environ.get("MICROGRAD_EXHAUSTIVE") == "1" else 1))
+def test_chains_compute_what_their_steps_do(seed: int, dtype: str, gpu: Device, recorded: Any) -> None:
+    """Over small integers, of which every dtype knows all that come up; several shapes, numbers and 0-d operands."""
+    pick, rng = choices.Random(f"{seed} {dtype}"), np.random.default_rng(seed)
+    shapes = pick.sample([(5,), (3, 4), (4097,), (1, 70), (64, 70)], 2)
+    inputs = [(i, rng.integers(-2, 3, shapes[i % 2]).astype("float32")) for i in range(5)]
+    plan = []
+    for _ in range(14):
+        side = pick.randrange(2)
+        plan.append((pick.choice(EXACT), side, pick.random(), pick.random(), pick.choice(["tensor", "number", "0-d"])))
+
+    def f(one: Any, *tensors: Any) -> list[Any]:
+        known: list[list[Any]] = [[x for i, x in enumerate(tensors) if i % 2 == side] for side in range(2)]
+        for name, side, first, second, kind in plan:
+            x = known[side][int(first * len(known[side]))]
+            y = {"number": 2.0, "0-d": one, "tensor": known[side][int(second * len(known[side]))]}[kind]
+            one_operand = name in ("negative", "abs", "relu", "square", "sign", "floor")
+            found = FUNCTIONS[name](x) if one_operand else FUNCTIONS[name](x, y)
+            known[side].append(FUNCTIONS["maximum"](FUNCTIONS["minimum"](found, 5.0), -5.0))
+        made = [x for side, given in zip(known, (3, 2), strict=True) for x in side[given:]]
+        return made[::3]
+
+    jitted = jit(f)
+    with no_grad():
+        one = asarray(1.0, device=gpu).astype(dtype)
+        tensors = [laid(a, pick.choice(["plain", "plain", "plain", "unaligned"]), gpu).astype(dtype) for _, a in inputs]
+        if pick.random() < 0.5:
+            tensors = [laid(x.numpy(), "unaligned", gpu) if dtype != "bfloat16" else x for x in tensors]
+        expected = [x.astype("float64").tolist() for x in f(one, *tensors)]
+        assert [x.astype("float64").tolist() for x in jitted(one, *tensors)] == expected
+        lines = kernels(recorded(lambda: jitted(one, *tensors)))
+        assert len(lines) <= 8  # of 42 steps
+
+
+def test_what_lies_otherwise_is_computed_step_by_step(gpu: Device, recorded: Any) -> None:
+    a = np.arange(12.0, dtype="float32").reshape(3, 4)
+    f = jit(lambda x: (x + 1.0) * x)
+    with no_grad():
+        plain, turned = asarray(a, device=gpu), laid(a, "turned", gpu)
+        for x in (plain, turned, plain):
+            assert f(x).tolist() == ((a + 1) * a).tolist()
+        assert len(kernels(recorded(lambda: f(plain)))) == 1
+        assert len(kernels(recorded(lambda: f(turned)))) == 2
+
+
+def test_many_parameters_take_as_many_launches_as_tables(gpu: Device, recorded: Any) -> None:
+    xs = [asarray(np.full((i % 7 + 1,), i, "float32"), device=gpu) for i in range(300)]
+    f = jit(lambda *xs: [x * 2.0 + 1.0 for x in xs])
+    with no_grad():
+        assert [x.tolist() for x in f(*xs)] == [[2.0 * i + 1] * (i % 7 + 1) for i in range(300)]
+        assert len(kernels(recorded(lambda: f(*xs)))) == 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (300, 33), (1000, 8)])
+def test_relu_takes_the_bias_on_the_way_and_its_gradient_the_sum(
+    rows: int, columns: int, dtype: str, gpu: Device, recorded: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    a, w, b = (rng.integers(-2, 3, shape).astype(dtype) for shape in ((rows, 6), (columns, 6), (columns,)))
+    x, weight, bias = (Tensor(each, device=gpu) for each in (a, w, b))
+
+    def gradients(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        y = nn.functional.linear(x, weight, bias).relu()
+        for each in (x, weight, bias):
+            each.grad = None
+        (y * y).sum().backward()
+        return y.detach(), x.grad.detach(), weight.grad.detach(), bias.grad.detach()
+
+    wide = a.astype("float64") @ w.astype("float64").T + b
+    y = np.maximum(wide, 0)
+    g = 2 * y
+    limit = np.finfo(dtype).max
+    expected = [each.tolist() for each in (y, g @ w, g.T @ a, g.sum(axis=0)) if np.abs(each).max() < limit]
+    jitted = jit(lambda: gradients(x, weight, bias))
+    jitted()
+    found = jitted()
+    for each, wanted in zip(found, expected, strict=False):
+        np.testing.assert_allclose(each.numpy().astype("float64"), wanted, rtol=2e-3 if dtype == "float16" else 1e-6)
+    names = kernels(recorded(jitted))
+    assert sum("AddRelu" in name for name in names) == 1
+    assert sum("relu_gradient_columns" in name for name in names) == 1
+    assert not any("unary_Relu" in name or "ReluGradient" in name for name in names)
