@@ -29,6 +29,19 @@ from micrograd_core.transforms.jit import jit as jit
 from micrograd_core.transforms.vmap import vmap as vmap
 from typing import Any, NamedTuple
 
+class RNNResult(NamedTuple):
+    states: Tensor
+    gates: Tensor
+
+class LSTMResult(NamedTuple):
+    states: Tensor
+    cells: Tensor
+    gates: Tensor
+
+class GRUResult(NamedTuple):
+    states: Tensor
+    gates: Tensor
+
 class Extremes(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -405,6 +418,9 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., d
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """All products of the elements of two 1-d tensors."""
 
+def random_uniform_from(place: ArrayLike, /, shape: int | Shape, *, dtype: Any = ...) -> Tensor:
+    """Fractions, uniform in [0, 1), from a place in a stream on: its counter's four words and its key's two, lowest first. What `random.uniform` draws inside a program."""
+
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Matrix product of the last two axes, broadcast over the others; 1-d operands are a row and a column."""
 
@@ -506,6 +522,15 @@ def embedding(indices: ArrayLike, weight: ArrayLike, /) -> Tensor:
 
 def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, /, attn_mask: ArrayLike | None = None, *, is_causal: builtins.bool = False, scale: float | None = None) -> Tensor:
     """``softmax(scale * query @ key.T + attn_mask) @ value`` over the last two axes (Vaswani et al. 2017): query (..., targets, features), key (..., sources, features), value (..., sources, outputs). `scale` is by default ``features ** -0.5``. A boolean mask is true where a target may look; with `is_causal` it looks at no later source. A target that may look nowhere gets 0, with gradient 0."""
+
+def rnn(x: ArrayLike, h: ArrayLike, weight: ArrayLike, /, lengths: ArrayLike | None = -1, *, reverse: builtins.bool = False, nonlinearity: str = 'tanh') -> RNNResult:
+    """``h = tanh(x + h @ weight.T)``, or of `relu`, at each step of sequences (time, batch, features), from initial states (batch, features) (Elman 1990). `lengths` are those of the sequences, by default all that there is of them; `reverse` goes from the last step to the first."""
+
+def lstm(x: ArrayLike, h: ArrayLike, c: ArrayLike, weight: ArrayLike, /, lengths: ArrayLike | None = -1, *, reverse: builtins.bool = False) -> LSTMResult:
+    """Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000) over sequences (time, batch, 4 * features): of ``x + h @ weight.T`` the blocks are i, f, g, o, and ``c = sigmoid(f) * c + sigmoid(i) * tanh(g)``, ``h = sigmoid(o) * tanh(c)``, from initial states and cells (batch, features). `lengths` and `reverse` as of `rnn`."""
+
+def gru(x: ArrayLike, h: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = 0.0, lengths: ArrayLike | None = -1, *, reverse: builtins.bool = False) -> GRUResult:
+    """Gated recurrent units (Cho et al. 2014) over sequences (time, batch, 3 * features): of ``x`` and ``h @ weight.T + bias`` the blocks are r, z, n, and ``n = tanh(x_n + sigmoid(r) * h_n)``, ``h = (1 - sigmoid(z)) * n + sigmoid(z) * h``, from initial states (batch, features). `lengths` and `reverse` as of `rnn`."""
 
 def mse_loss(x: ArrayLike, y: ArrayLike, /, *, reduction: str = 'mean') -> Tensor:
     """Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``."""
@@ -938,6 +963,7 @@ __all__ = [
     "greater_equal",
     "grid_sample",
     "group_norm",
+    "gru",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -1011,6 +1037,7 @@ __all__ = [
     "logit",
     "logsumexp",
     "lp_pool",
+    "lstm",
     "margin_ranking_loss",
     "masked_fill",
     "masked_select",
@@ -1069,6 +1096,7 @@ __all__ = [
     "prod",
     "quantile",
     "random",
+    "random_uniform_from",
     "real",
     "reciprocal",
     "relu",
@@ -1080,6 +1108,7 @@ __all__ = [
     "reshape",
     "result_type",
     "rms_norm",
+    "rnn",
     "roll",
     "rot90",
     "round",
