@@ -60,10 +60,10 @@ AttributeError: micrograd_core.nn.functional has no np: use numpy itself
 ```
 
 Each is an operation of the [op table](operations.md) with PyTorch's arguments, or a few of them in a row. More than an
-operation, and so functions only: what draws (the dropouts, `rrelu`, `gumbel_softmax`, fractional poolings, which then
-are one), what takes a function (`triplet_margin_with_distance_loss`), what reads numbers to know how to compute
-(`ctc_loss` its lengths, `one_hot` the greatest class), what changes its arguments (`inplace`, running statistics,
-`max_norm`), and `multi_head_attention_forward`, which gives two results of some twenty operations.
+operation, and so functions only: what draws (the dropouts, `rrelu`, `gumbel_softmax`; fractional poolings, once they
+have drawn, are one), what takes a function (`triplet_margin_with_distance_loss`), what reads numbers to know how to
+compute (`ctc_loss` its lengths, `one_hot` the greatest class), what changes its arguments (`inplace`, running
+statistics, `max_norm`), and `multi_head_attention_forward`, which gives two results of some twenty operations.
 
 Where the two differ:
 

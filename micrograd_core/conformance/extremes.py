@@ -124,7 +124,7 @@ def pairs(op: Op, dtype: str) -> list[Any]:
             return [x[keep], y[keep]]
         if op.name == "pow" and DTYPES[dtype].is_complex:  # greater exponents magnify the rounding of the logarithm
             return [x[np.abs(y) <= 5], y[np.abs(y) <= 5]]
-        if op.name not in ("floor_divide", "remainder"):
+        if op.name not in ("floor_divide", "remainder", "fmod"):
             return [x, y]
         with np.errstate(all="ignore"):  # a quotient of more digits than the dtype has need not be exact
             quotient = np.abs(x.astype("float64") / y)
@@ -133,7 +133,7 @@ def pairs(op: Op, dtype: str) -> list[Any]:
             keep &= ~(np.isinf(x) | np.isinf(y))
         return [x[keep], y[keep]]
     bits, keep = DTYPES[dtype].bits, np.ones(x.shape, "bool")
-    if op.name in ("floor_divide", "remainder"):
+    if op.name in ("floor_divide", "remainder", "fmod"):
         keep = ~((x == integer_range(DTYPES[dtype])[0]) & (y.astype("float64") == -1))
     if op.name in ("bitwise_left_shift", "bitwise_right_shift"):
         keep = (y >= 0) & (y < bits)
