@@ -34,7 +34,7 @@ for name, options in OPTIONS.items():
     for option in options:
         for decay in decays:
             for up in ({}, {"maximize": True}):
-                rate = 0.005 if name == "NAdam" else 0.02  # which magnifies rounding where it has arrived
+                rate = 0.002 if name == "NAdam" else 0.02  # which magnifies rounding where it has arrived
                 hyper = {"lr": rate, **decay, **option, **up}
                 RULES[f"{name} {hyper}"] = (name, hyper)
 
