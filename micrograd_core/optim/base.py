@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 
-Parameters = Iterable[Tensor] | Iterable[dict[str, Any]]
+Parameters = Iterable[Tensor | Mapping[str, Any]]
 
 
 class Optimizer:

@@ -18,6 +18,7 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.nn import functional
 from micrograd_core.ops import TABLE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
@@ -207,7 +208,7 @@ def a_method(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TABLE["leaky_relu"].parameters, "__kwdefaults__", {"negative_slope": 0.5})
+    monkeypatch.setattr(functional.leaky_relu, "__defaults__", (0.5, False))
 
 
 @pytest.mark.usefixtures("_restored")

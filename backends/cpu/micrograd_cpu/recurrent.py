@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+
+from micrograd_cpu.products import alone
+
+SMALL: Final = 1 << 22
+"""Multiplications of a step up to which one thread computes it: two would wait for each other at every step."""
 
 
 def order(steps: int, reverse: bool) -> list[int]:
@@ -260,11 +266,24 @@ def gru_gradient(
     return found, inner, dh
 
 
+def _stepping(kernel: Callable[..., Any], array: int, weight: int) -> Callable[..., Any]:
+    """A kernel that computes its products with one thread of OpenBLAS, by the places of an array and of the weight."""
+
+    @functools.wraps(kernel)
+    def stepping(*operands: Any, **params: Any) -> Any:
+        single = alone() if operands[array].shape[1] * operands[weight].size <= SMALL else None
+        if single is None:
+            return kernel(*operands, **params)
+        return single(lambda lengths: kernel(*operands[:-1], lengths, **params), operands[-1])
+
+    return stepping
+
+
 RECURRENT: Final[dict[str, Callable[..., Any]]] = {
-    "rnn": rnn,
-    "rnn_gradient": rnn_gradient,
-    "lstm": lstm,
-    "lstm_gradient": lstm_gradient,
-    "gru": gru,
-    "gru_gradient": gru_gradient,
+    "rnn": _stepping(rnn, 0, 2),
+    "rnn_gradient": _stepping(rnn_gradient, 2, 3),
+    "lstm": _stepping(lstm, 0, 3),
+    "lstm_gradient": _stepping(lstm_gradient, 4, 6),
+    "gru": _stepping(gru, 0, 2),
+    "gru_gradient": _stepping(gru_gradient, 3, 5),
 }
