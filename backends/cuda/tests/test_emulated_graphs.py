@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import random as choices
@@ -117,6 +118,7 @@ def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, bo
         e = np.exp(c.T - c.T.max(axis=1, keepdims=True))
         return d, (b + 1) * np.float32(0.25), e / e.sum(axis=1, keepdims=True), d.sum(), (d * d).T
 
+    gc.collect()  # programs of other seeds, with their memory
     pick, rng, jitted = choices.Random(seed), np.random.default_rng(seed), jit(f)
     fresh = lambda: rng.integers(-4, 5, (8, 8)).astype("float32")  # noqa: E731
     held: list[tuple[Tensor, Any]] = []
