@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.program import Program, Ref, Step, native
-from micrograd_core.ops import TABLE
+from micrograd_core.compiler.program import Program, Ref, Step, native, operation
 from micrograd_core.tables.raw import compose
 from micrograd_cuda.geometry import BLOCK, ceil_div
 from micrograd_cuda.kernels import BINARY, UNARY
@@ -258,7 +257,7 @@ class Executor:
         return self.backend.kernel(name), composed, step, {}, made
 
     def _single(self, step: Step, made: range) -> tuple[Any, Any, Step, dict[str, Any], Any]:
-        function, op = self.backend.kernel(step.op), TABLE[step.op]
+        function, op = self.backend.kernel(step.op), operation(step.op)
         composed = compose(step.op, self.backend) if op.compose is not None else None
         if function is None and composed is None:
             raise KeyError(f"the program needs a kernel for {step.op!r}")
@@ -277,7 +276,7 @@ class Executor:
                 if len(made) == 1:
                     self.before(made[0])
                 result = _called((function, composed, step, params, made), operands)
-                if TABLE[step.op].parts is None and len(made) == 1:
+                if operation(step.op).parts is None and len(made) == 1:
                     values[made[0]] = result
                 else:
                     for number, part in zip(made, result, strict=True):

@@ -81,6 +81,7 @@ class Graphed:
         self._stream: Any = None
         self._targets: dict[int, Any] = {}  # while a graph is captured: where outputs are to be
         self._target: Any = None  # of the step that runs
+        self._workspace: Any = None
         self._forget()
 
     def _forget(self) -> None:
@@ -88,7 +89,6 @@ class Graphed:
         self._next = 0
         self._twins: dict[int, Output] = {}  # where the first graph reads what the second will write
         self._staged: dict[int, Any] = {}
-        self._workspace: Any = None
         self._pool = self.cupy.cuda.MemoryPool()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -156,9 +156,10 @@ class Graphed:
 
     def _fits(self, k: int, addresses: list[int]) -> bool:
         """Whether a graph can be launched for such inputs: nobody holds what it writes, or what is copied first."""
-        captured = self._graphs[k]
-        if captured is None:
-            return True
+        captured, other = self._graphs[k], self._graphs[1 - k]
+        if captured is None:  # it will read what the other wrote
+            read = {i: other.outputs[j] for i, j in self._pairs.items()} if other else {}
+            return not any(x.held and x.array.data.ptr != addresses[i] for i, x in read.items())
         held = {j for j, x in enumerate(captured.outputs) if x.held}
         moved = {i for i, at in enumerate(addresses) if at != captured.inputs[i].data.ptr}
         fixed = {i for i in moved if i not in self._pairs and i not in self._moving}
@@ -167,7 +168,6 @@ class Graphed:
             self._copied |= held - set(self._pairs.values())
             self._again()
             return True
-        other = self._graphs[1 - k]
         written = other.outputs if other else self._twins
         return not held and not any(written[self._pairs[i]].held for i in moved if i in self._pairs)
 

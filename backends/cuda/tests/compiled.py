@@ -37,17 +37,21 @@ def rows() -> list[Row]:
             launch = geometry.elementwise(functor, dtype, scalar, (matrix,) * operands)
             assert launch is not None
             found.append(Row(f"{functor}, {dtype}", launch.unit, launch.walk.pack))
-        for family, resident in (("softmax", 1), ("softmax_gradient", 2), ("cross_entropy_gradient", 1), ("norm", 1)):
+        for family, resident in (("softmax", 1), ("softmax_gradient", 2), ("cross_entropy_gradient", 1), ("norm", 1),
+                                 ("norm_gradient", 2)):  # fmt: skip
             for columns in (4096, 50_257) if family == "softmax" else (4096,):
                 shape = geometry.row_launch(4096, columns, dtype, resident, 16)
                 index = "Long" if "cross_entropy" in family else ""
-                more = ["true"] if family == "norm" else []
+                more = ["true"] if family.startswith("norm") else []
                 unit = geometry.row_unit(shape, family, ELEMENT[dtype], index, *more)
                 found.append(Row(f"{family} of {columns}, {dtype}", unit, shape.pack * max(shape.items, 1)))
         pieces = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
         found.append(
             Row(f"sum of all, {dtype}", geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum"), pieces.pack)
         )
+        bands = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
+        columns_unit = geometry.relu_gradient_unit(bands, ELEMENT[dtype], "float")
+        found.append(Row(f"relu_gradient_columns, {dtype}", columns_unit, bands.pack))
         adam = Unit("adam", (ELEMENT[dtype], str(16 // geometry.ITEMSIZE[dtype])), 256, ELEMENT[dtype])
         found.append(Row(f"Adam, {dtype}", adam, 16 // geometry.ITEMSIZE[dtype]))
     return found

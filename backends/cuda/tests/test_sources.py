@@ -140,6 +140,18 @@ def test_packs_travel_in_16_bytes(dtype: str) -> None:
     assert not re.findall(r"st\.global\.[a-u]", ptx)  # loads of an element that a whole pack repeats remain
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", ["norm", "norm_gradient"])
+def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> None:
+    """A load behind a store waits for its turn, and each costs the time of a way to memory and back."""
+    launch = geometry.row_launch(4096, 4096, dtype, RESIDENT.get(family, 1), 16)
+    unit = geometry.row_unit(launch, family, ELEMENT[dtype], "", "true")
+    ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
+    order = re.findall(r"\b(ld|st)\.global\b", ptx)
+    assert order.count("st") == launch.items
+    assert "ld" not in order[order.index("st") :]
+
+
 def test_a_mistake_in_a_source_is_seen() -> None:
     unit = Unit("marked", (), 256)
     with pytest.raises(RuntimeError, match="undefined"):

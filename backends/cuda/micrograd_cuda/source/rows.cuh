@@ -53,6 +53,19 @@ template <class T, int G, int ITEMS, int V, int N> struct Share {
             }
         }
     }
+    // f(column, operands) gives the pack that is stored there. Of what is kept all are made before the first is stored: no
+    // load goes past a store, and what f loads would come one after the other.
+    template <class F> __device__ __forceinline__ void store_each(T* to, F f) const {
+        if constexpr (ITEMS > 0) {
+            Pack<T, V> made[ITEMS];
+            each_item([&](int item, Long column, const auto& values) { made[item] = f(column, values); });
+#pragma unroll
+            for (int item = 0; item < ITEMS; ++item)
+                if (column(item) < columns) store<T, V>(to + column(item), made[item]);
+        } else {
+            each_item([&](int, Long column, const auto& values) { store<T, V>(to + column, f(column, values)); });
+        }
+    }
     template <class F> __device__ __forceinline__ void each(F f) const {
         each_item([&](int, Long column, const auto& values) { f(column, values); });
     }
@@ -288,7 +301,7 @@ __device__ __forceinline__ void norm(
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
-        share.each([&](Long column, const auto& values) {
+        share.store_each(out + row * columns, [&](Long column, const auto& values) {
             A w[V], b[V];
             fetch_or<T, V>(weight, column, A(1), w);
             fetch_or<T, V>(bias, column, A(-0.0), b);  // which leaves a zero its sign
@@ -296,7 +309,7 @@ __device__ __forceinline__ void norm(
 #pragma unroll
             for (int v = 0; v < V; ++v)
                 pack.at[v] = narrowed<T>((values[0][v] - m.mean) * m.scale * w[v] + b[v]);
-            store<T, V>(out + row * columns + column, pack);
+            return pack;
         });
     });
 }
@@ -321,7 +334,7 @@ __device__ __forceinline__ void norm_gradient(
         });
         if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
         weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
-        share.each([&](Long column, const auto& values) {
+        share.store_each(to + row * columns, [&](Long column, const auto& values) {
             A w[V];
             fetch_or<T, V>(weight, column, A(1), w);
             Pack<T, V> pack;
@@ -330,7 +343,7 @@ __device__ __forceinline__ void norm_gradient(
                 const A h = (values[0][v] - m.mean) * m.scale;
                 pack.at[v] = narrowed<T>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
             }
-            store<T, V>(to + row * columns + column, pack);
+            return pack;
         });
     });
 }
