@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,12 +32,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 }
 for name, options in OPTIONS.items():
     decays = [{}] if name == "Rprop" else [{}, {"weight_decay": 0.05}]
-    for option in options:
-        for decay in decays:
-            for up in ({}, {"maximize": True}):
-                rate = 0.002 if name == "NAdam" else 0.02  # which magnifies rounding where it has arrived
-                hyper = {"lr": rate, **decay, **option, **up}
-                RULES[f"{name} {hyper}"] = (name, hyper)
+    ways = [{**decay, **up} for decay in decays for up in ({}, {"maximize": True})]
+    for i, option in enumerate(options):
+        sampled = ways if "MICROGRAD_EXHAUSTIVE" in os.environ or len(ways) < 4 else (ways[:3:2], ways[1::2])[i % 2]
+        for way in sampled:
+            rate = 0.002 if name == "NAdam" else 0.02  # which magnifies rounding where it has arrived
+            hyper = {"lr": rate, **way, **option}
+            RULES[f"{name} {hyper}"] = (name, hyper)
 
 RNG = np.random.default_rng(0)
 START, TARGET = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(3, 4))
