@@ -26,7 +26,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import Array, Op, Sample
+from micrograd_core.ops.record import Op
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
@@ -169,13 +169,6 @@ def _uniform_from(k: Table, place: Any, *, shape: Shape, dtype: DType) -> Any:
     return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
 
 
-def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "float32") -> Any:
-    start, bits, count = start_at(place), _FRACTION[str(dtype)], math.prod(shape)
-    raw = np.random.Philox(key=start["key"], counter=(start["block"] - 1) % (1 << COUNTER_BITS)).random_raw(count)
-    found = raw >> np.uint64(11) if bits == 53 else raw.view("uint32")[:count] >> np.uint32(32 - bits)
-    return (found * 0.5**bits).reshape(shape)
-
-
 OPS = (
     Op(
         "random_uniform_from",
@@ -187,11 +180,6 @@ OPS = (
         shape=lambda place, *, shape, dtype: shape,
         gradient="random numbers have no gradient",
         compose=_uniform_from,
-        samples=(
-            Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),
-            Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(5,), dtype="float64"),
-        ),
-        reference=_uniform_from_reference,
     ),
     *_MADE,
 )
