@@ -43,7 +43,9 @@ def ops(holds: Callable[[Op], Any]) -> list[Any]:
 
 def of(op: Op, dtype: str = "") -> Iterator[tuple[Case, list[Any], dict[str, Any]]]:
     """Cases of an operation as they are laid out first, with the operands and parameters that its kernel gets."""
-    for case in cases(("float64", "int64", "bool", "complex128"), CAPABILITIES, only=op.name):
+    unsigned = op.accepts == frozenset({"unsigned integer"})
+    dtypes = ("uint64",) if unsigned else ("float64", "int64", "bool", "complex128")
+    for case in cases(dtypes, CAPABILITIES, only=op.name):
         if case.layout == "contiguous" and dtype in ("", case.dtype):
             operands: list[Any] = case.tensors(Device("cpu"))
             params = {} if op.parameters is None else op.parameters(*operands, **case.sample.params)
