@@ -26,6 +26,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.movement import requested
+from micrograd_core.ops.batching import one_by_one
 from micrograd_core.ops.record import Array, Op, Sample
 
 if TYPE_CHECKING:
@@ -169,12 +170,6 @@ def _uniform_from(k: Table, place: Any, *, shape: Shape, dtype: DType) -> Any:
     return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
 
 
-def _each_place(op: Op, k: Table, batched: Any, size: int, places: Any, **params: Any) -> Any:
-    """Each example has a stream of its own."""
-    rows = [k.random_uniform_from(k.getitem(places, key=(i, slice(0, PLACE, 1))), **params) for i in range(size)]
-    return k.stack(*rows, axis=0)
-
-
 def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "float32") -> Any:
     start, bits, count = start_at(place), _FRACTION[str(dtype)], math.prod(shape)
     raw = np.random.Philox(key=start["key"], counter=(start["block"] - 1) % (1 << COUNTER_BITS)).random_raw(count)
@@ -193,7 +188,7 @@ OPS = (
         shape=lambda place, *, shape, dtype: shape,
         gradient="random numbers have no gradient",
         compose=_uniform_from,
-        batching=_each_place,
+        batching=one_by_one,
         samples=(
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(5,), dtype="float64"),
