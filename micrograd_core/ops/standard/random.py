@@ -25,8 +25,8 @@ from micrograd_core.dtypes import DType, float32, pack, uint64, unpack
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.batching import one_by_one
+from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.record import Array, Op, Sample
 
 if TYPE_CHECKING:
