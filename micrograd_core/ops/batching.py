@@ -30,6 +30,12 @@ def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Any, **par
     return getattr(k, op.name)(*operands, **params)
 
 
+def one_by_one(op: Op, k: Table, batched: Any, size: int, x: Any, **params: Any) -> Any:
+    """Each example for itself: of one operand, all of whose elements count for all of the result."""
+    whole = tuple(slice(0, length, 1) for length in x.shape[1:])
+    return k.stack(*(getattr(k, op.name)(k.getitem(x, key=(i, *whole)), **params) for i in range(size)), axis=0)
+
+
 def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, **params: Any) -> Any:
     """The axes it works along are one further back."""
     if axis is None and op.compose is not None:

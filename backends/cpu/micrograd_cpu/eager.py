@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from micrograd_core.compiler import program
+from micrograd_core.compiler.program import operation as record_of
 from micrograd_core.dtypes import DTYPES
 
 Kernel = Callable[..., Any]
@@ -120,7 +120,7 @@ def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -
         name: compiled(
             compositions.get(name) or operation(name),
             others.get(name, declines),
-            None if name in others else program.operation(name).compose,
+            None if name in others else record_of(name).compose,
         )
         for name in OPERATIONS
         if name in others or COMPILES

@@ -6,7 +6,7 @@ Both are ``-sum(shares * weight * log_p)`` over classes, with the `shares` that 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
@@ -74,23 +74,33 @@ def _nll_parameters(
     return {"ignore_index": int(ignore_index), "reduction": reduction}
 
 
-class Aim(NamedTuple):
-    """Class indices as the formulas want them: int64, with an axis of length 1 for the classes."""
+class Aim:
+    """Class indices as the formulas want them: int64, with an axis of length 1 for the classes.
 
-    indices: Any
+    What follows from them is computed when it is first asked for, and once.
+    """
+
+    def __init__(self, indices: Any) -> None:
+        self.indices = indices
+        self._own: Any = None
+        self._nowhere: Any = None
 
     def own(self, k: Table, logits: Any) -> Any:
         """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
-        axis = _class_axis(logits.shape)
-        classes = k.arange(logits.shape[axis], dtype=int64)
-        if after := len(logits.shape) - axis - 1:
-            classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
-        return k.astype(k.equal(self.indices, classes), dtype=logits.dtype)
+        if self._own is None:
+            axis = _class_axis(logits.shape)
+            classes = k.arange(logits.shape[axis], dtype=int64)
+            if after := len(logits.shape) - axis - 1:
+                classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
+            self._own = k.astype(k.equal(self.indices, classes), dtype=logits.dtype)
+        return self._own
 
     def nowhere(self, k: Table, logits: Any) -> Any:
         """Where they name no class."""
-        count = logits.shape[_class_axis(logits.shape)]
-        return k.bitwise_or(k.less(self.indices, 0), k.greater_equal(self.indices, count))
+        if self._nowhere is None:
+            count = logits.shape[_class_axis(logits.shape)]
+            self._nowhere = k.bitwise_or(k.less(self.indices, 0), k.greater_equal(self.indices, count))
+        return self._nowhere
 
 
 def _aim(k: Table, logits: Any, targets: Any) -> Any:

@@ -25,6 +25,7 @@ from micrograd_core.dtypes import DType, float32, pack, uint64, unpack
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
+from micrograd_core.ops.batching import one_by_one
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.record import Array, Op, Sample
 
@@ -187,6 +188,7 @@ OPS = (
         shape=lambda place, *, shape, dtype: shape,
         gradient="random numbers have no gradient",
         compose=_uniform_from,
+        batching=one_by_one,
         samples=(
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(5,), dtype="float64"),
