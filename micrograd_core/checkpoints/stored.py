@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random as python_random
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,7 @@ from micrograd_core.nn import Module
 from micrograd_core.random import Generator, default_generator
 
 FORMAT: Final = 1
-"""The version of what is in the strings of a file."""
+"""The version of what a file says of itself."""
 
 
 class HasState(Protocol):
@@ -63,11 +62,10 @@ class Checkpoint:
         self._contents = contents = container.Contents(path)
         self.path, self.tensors = contents.path, contents.tensors
         with read_with_care(self.path):
-            self._take(contents.strings)
+            self._take(contents.told)
 
-    def _take(self, strings: dict[str, str]) -> None:
-        """What is said in the strings of the file."""
-        told = {name: container.decoded(self.path, text) for name, text in strings.items() if name in _TOLD}
+    def _take(self, told: dict[str, Any]) -> None:
+        """What the file says of itself."""
         facts = told.get("micrograd", {})
         if facts.get("format", FORMAT) != FORMAT:
             raise CheckpointError(
@@ -127,7 +125,6 @@ class Checkpoint:
 
 
 PARTS: Final = ("model", "optimizer", "schedule", "data", "random")
-_TOLD: Final = frozenset({"micrograd", "structure", "tied", "generators", "meta", *PARTS})
 
 
 def save(
@@ -166,11 +163,9 @@ def save(
         When there is something in a state that a file cannot hold.
     """
     try:
-        tensors, told = _taken_apart(model, optimizer, schedule, data, random, meta)
-        strings = {name: json.dumps(x) for name, x in told.items()}
+        container.write(Path(path), *_taken_apart(model, optimizer, schedule, data, random, meta))
     except RecursionError as error:
         raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
-    container.write(Path(path), tensors, strings)
 
 
 def _taken_apart(
