@@ -84,6 +84,7 @@ class Aim:
         self.indices = indices
         self._own: Any = None
         self._nowhere: Any = None
+        self._counted: Any = None
 
     def own(self, k: Table, logits: Any) -> Any:
         """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
@@ -101,6 +102,14 @@ class Aim:
             count = logits.shape[_class_axis(logits.shape)]
             self._nowhere = k.bitwise_or(k.less(self.indices, 0), k.greater_equal(self.indices, count))
         return self._nowhere
+
+    def counted(self, k: Table, logits: Any, ignore_index: int) -> Any:
+        """0 where a position is ignored, NaN where its index names no class, else 1."""
+        if self._counted is None:
+            one = k.full(shape=(), fill_value=1, dtype=logits.dtype)
+            named = k.where(self.nowhere(k, logits), math.nan, one)
+            self._counted = k.where(k.equal(self.indices, ignore_index), 0, named)
+        return self._counted
 
 
 def _aim(k: Table, logits: Any, targets: Any) -> Any:
@@ -120,22 +129,13 @@ def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing:
     if not isinstance(aim, Aim):
         return _smoothed(k, k.astype(aim, dtype=logits.dtype), label_smoothing, logits.shape[axis])
     shares = _smoothed(k, aim.own(k, logits), label_smoothing, logits.shape[axis])
-    return _where_aimed(k, logits, aim, ignore_index, shares)
-
-
-def _where_aimed(k: Table, logits: Any, aim: Aim, ignore_index: int, x: Any) -> Any:
-    """0 where a position is ignored, NaN where its index names no class, else `x`."""
-    return k.where(k.equal(aim.indices, ignore_index), 0, k.where(aim.nowhere(k, logits), math.nan, x))
-
-
-def _one(k: Table, logits: Any) -> Any:
-    return k.full(shape=(), fill_value=1, dtype=logits.dtype)
+    return k.multiply(shares, aim.counted(k, logits, ignore_index))
 
 
 def _sum_of_shares(k: Table, shares: Any, logits: Any, aim: Any, weight: Any, ignore_index: int) -> Any:
     """Over the classes. Without weights of classes that is known."""
     if isinstance(aim, Aim) and is_scalar(weight):
-        return times(k, _where_aimed(k, logits, aim, ignore_index, _one(k, logits)), weight)
+        return times(k, aim.counted(k, logits, ignore_index), weight)
     return k.sum(shares, axis=(_class_axis(logits.shape),), keepdims=True)
 
 
@@ -167,8 +167,8 @@ def _total(k: Table, logits: Any, aim: Any, weight: Any, ignore_index: int, redu
     if not isinstance(aim, Aim):
         return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
     if is_scalar(weight):
-        left_out = k.bitwise_or(aim.nowhere(k, logits), k.equal(aim.indices, ignore_index))
-        return times(k, k.sum(k.where(left_out, 0, _one(k, logits)), axis=None, keepdims=False), weight)
+        counted = k.where(aim.nowhere(k, logits), 0, aim.counted(k, logits, ignore_index))
+        return times(k, k.sum(counted, axis=None, keepdims=False), weight)
     own = times(k, _own_shares(k, logits, aim, ignore_index), _by_class(k, weight, logits))
     return k.sum(own, axis=None, keepdims=False)
 
