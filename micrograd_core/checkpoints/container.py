@@ -116,8 +116,6 @@ class Contents:
                 raise CheckpointError(
                     f"{str(self.path)!r} is damaged or cut off: {error}. Take another copy, or save it anew"
                 ) from error
-            except OSError as error:
-                raise CannotRead(self.path, error) from error
         with _opened(self.path) as file:
             length = file.read(8)
             self._header: bytes = length + file.read(int.from_bytes(length, "little"))

@@ -595,9 +595,18 @@ def test_a_file_that_changes_after_it_was_looked_at_is_not_read(tmp_path: Path) 
     (tmp_path / "a").write_bytes(data[:-1])
     with pytest.raises(CheckpointError, match="was written to since it was opened; load it again"):
         found.state_dict()
-    save(tmp_path / "a", model=nn.Linear(3, 4))
+    for shape in ((2, 3), (3, 2)):  # of one size, with headers of one size
+        save(tmp_path / "a", model=Holder({"x": mg.ones(shape)}))
+        found = load(tmp_path / "a") if shape == (2, 3) else found
     with pytest.raises(CheckpointError, match="was written to since it was opened; load it again"):
         found.state_dict()
+
+
+def test_only_what_can_be_complex_is_taken_for_it(tmp_path: Path) -> None:
+    header = {"a": entry("F64", [2, 2], [0, 32]), "b": entry("F64", [3], [32, 56]), "c": entry("F32", [2], [56, 64])}
+    tensors = {"a": ("complex128", (2,)), "b": ("float64", (3,)), "c": ("float32", (2,))}
+    (tmp_path / "a").write_bytes(sealed(header, {"complex128": ["a", "b", "c", "d"]}, bytes(64), tensors))
+    assert load(tmp_path / "a").tensors == tensors
 
 
 def test_only_what_is_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
