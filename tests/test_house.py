@@ -247,7 +247,7 @@ def test_modules_that_moved_are_one_with_what_they_became() -> None:
 
 def test_public_doors_stay_where_they_were() -> None:
     doors = "adapters.array_api adapters.strided amp backend conformance data device dtypes errors fft layout linalg nn"
-    for name in [*doors.split(), "optim", "plugins", "random"]:
+    for name in [*doors.split(), "checkpoints", "optim", "plugins", "random"]:
         assert __import__(f"micrograd_core.{name}", fromlist=["*"]).__name__ == f"micrograd_core.{name}"
 
 

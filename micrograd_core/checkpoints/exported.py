@@ -17,18 +17,19 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.checkpoints.spellings import OPSET, Fixed, Graph, Rows, Value, spelled, spelling
 from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.writer import Unwritten, Writer
 from micrograd_core.device import default_device
+from micrograd_core.dtypes import unpack
 from micrograd_core.engine.ingest import read
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import MicrogradError, MissingExtra, TraceError
-from micrograd_core.ground import files, trees
+from micrograd_core.ground import files
 from micrograd_core.nn import Module
-from micrograd_core.ops import Op
+from micrograd_core.ops import TABLE, Op
 from micrograd_core.transforms.jit import Lowered, jit
 
 MOST_BYTES: Final = (1 << 31) - (1 << 20)
@@ -129,26 +130,25 @@ def _repeated(x: Tensor, rows: int) -> Tensor:
     return FUNCTIONS["take"](x, places, axis=0)
 
 
+class _Given(NamedTuple):
+    """A result that was there before: the position of an argument, or a tensor."""
+
+    owner: Any
+
+
 class _Trace(NamedTuple):
     """A program, and what its inputs are."""
 
     program: Program
     sources: list[tuple[Any, ...]]
-    outputs: list[int]  # positions of the results among those of the program, and their names
+    outputs: list[Any]  # positions of the results among those of the program, or `_Given`; and their names
     names: list[str]
     kernels: Any
 
 
 def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
-    names: list[str] = []
-
-    def call(*xs: Tensor) -> tuple[Any, ...]:
-        leaves, _ = trees.flatten(out := model(*xs))
-        names[:] = list(out) if isinstance(out, dict) and len(out) == len(leaves) else []
-        return tuple(leaves)
-
     try:
-        lowered: Lowered = jit(call).lower(*arguments)
+        lowered: Lowered = jit(lambda *xs: model(*xs)).lower(*arguments)
     except TraceError as error:
         raise ExportError(f"export_onnx: {str(error).removeprefix('jit: ')}") from error
     replay = lowered._replay
@@ -157,20 +157,21 @@ def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
             "export_onnx: the model changes a tensor or an attribute of its own when it is called in eval mode; ONNX "
             "computes only"
         )
-    outputs: list[int] = []
+    outputs: list[Any] = []
     made = count()
     for each in replay.results:
         if each.kind == "tensor":
             outputs.append(next(made))
         elif each.kind == "again":
-            outputs.append(outputs[each.what])
+            outputs.append(each.what)
         elif each.kind == "given":
-            raise ExportError("export_onnx: the model returns an argument or a parameter as it is; return x + 0 for it")
+            outputs.append(_Given(each.what))
         else:
             raise ExportError("export_onnx: the model returns something that is no tensor")
-    named = [str(name) for name in names] or (
-        ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
-    )
+    shown = replay.rebuild(list(range(len(outputs))))
+    named = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+    if isinstance(shown, dict) and list(shown.values()) == list(range(len(outputs))):
+        named = list(map(str, shown))
     for source in replay.sources:
         if source[0] not in ("argument", "tensor", "constant"):
             why = "draws random numbers" if source[0] == "draw" else "depends on more than its arguments"
@@ -203,16 +204,24 @@ def _expanded(model: Module, arguments: list[Tensor], program: Program) -> Progr
             values.append(k.step(step.op, operands, step.params, types))
             continue
         try:
-            if len(made) > 1:
-                raise Unwritten(step.op)
-            found = k.composed(step.op, operands, step.params)
+            found = _composed(k, step, operands)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError) as error:
             raise ExportError(
                 f"export_onnx: ONNX has no counterpart of {step.op}{_where(model, arguments, step.op)}; compute it "
                 "outside of the model, or of other operations"
             ) from error
-        values.append(found)
+        values += found
     return k.program([values[x.number] if isinstance(x, Ref) else x for x in program.outputs])
+
+
+def _composed(k: _Speller, step: Step, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a step makes, from operations that have a spelling."""
+    op = TABLE[step.op]
+    if op.parts is None:
+        return (k.composed(step.op, operands, step.params),)
+    if op.compose is None:
+        raise Unwritten(step.op)
+    return tuple(op.compose(k, *operands, **step.params))
 
 
 def _where(model: Module, arguments: list[Tensor], wanted: str) -> str:
@@ -272,27 +281,35 @@ def _written(onnx: Any, model: Module, arguments: list[Tensor], others: list[lis
     tensors = {id(x): name for name, x in reversed(list(model.named_tensors()))}
     given: dict[int, Value] = {}
     for i, x in enumerate(arguments):
-        shape: tuple[int | Rows, ...] = (Rows(1), *x.shape[1:]) if others else x.shape
-        given[i] = graph.input(taken[i], x.dtype, shape)
+        given[i] = graph.input(taken[i], x.dtype, (Rows(1), *x.shape[1:]) if others else x.shape)
     values: list[Value] = []
+
+    def parameter(x: Tensor) -> Value:
+        return graph.tensor(tensors.get(id(x), ""), bytes(read(x._kernels, x._handle, x.dtype)), x.shape, x.dtype)
+
+    def result(each: Any) -> Value:
+        if isinstance(each, _Given):
+            return given[each.owner] if isinstance(each.owner, int) else parameter(each.owner)
+        number: int = program.outputs[each].number
+        return values[number]
+
     sources = zip(trace.sources, twin.sources, program.types, other.types, strict=False)
     for (kind, what), (_, whats), here, there in list(sources)[: program.inputs]:
         if kind == "argument":
             values.append(given[what])
         elif kind == "tensor":
             same.check(here, there, "a parameter")
-            values.append(graph.tensor(tensors.get(id(what), ""), _bytes(what._kernels, what._handle, here), *here))
+            values.append(parameter(what))
         else:
             values.append(_constant(graph, same, trace.kernels, (what, whats), (here, there)))
-    for (step, made), twin_step in zip(program.numbered(), other.steps, strict=True):
-        out = Outline(
-            same(program.types[made.start].shape, other.types[made.start].shape), program.types[made.start].dtype
-        )
-        operands = [values[x.number] if isinstance(x, Ref) else x for x in same(step.operands, twin_step.operands)]
-        name = spelling(step.op)(graph, operands, same(step.params, twin_step.params), out)
-        values.append(Value(name, out.dtype, out.shape))
-    for name, position in zip(trace.names, trace.outputs, strict=True):
-        graph.output(name, values[program.outputs[position].number])
+    for (step, made), other_step in zip(program.numbered(), other.steps, strict=True):
+        operands, params = same.of(step, other_step)
+        shape: Any = same(program.types[made.start].shape, other.types[made.start].shape)
+        out = Outline(shape, program.types[made.start].dtype)
+        operands = [values[x.number] if isinstance(x, Ref) else x for x in operands]
+        values.append(Value(spelling(step.op)(graph, operands, params, out), out.dtype, shape))
+    for name, each in zip(trace.names, trace.outputs, strict=True):
+        graph.output(name, result(each))
     return graph
 
 
@@ -307,11 +324,15 @@ def _constant(graph: Graph, same: _Merged, kernels: Any, handles: tuple[Any, Any
     if here == there:
         same.check(data, others, "a constant")
         return graph.tensor("", data, *here)
+    counted = [unpack(each, here.dtype) == list(range(len(each) // here.dtype.itemsize)) for each in (data, others)]
+    shape = same(here.shape, there.shape)
+    if all(counted) and len(shape) == 1:
+        name = spelling("arange")(graph, [], {"stop": shape[0]}, Outline(shape, here.dtype))
+        return Value(name, here.dtype, shape)
     one = data[: here.dtype.itemsize]
     if data != one * (len(data) // len(one)) or others != one * (len(others) // len(one)):
         raise Fixed(f"a constant of shape {here.shape} depends on it")
     single = graph.tensor("", one, (), here.dtype)
-    shape = same(here.shape, there.shape)
     return Value(graph.node("Expand", single.name, graph.shape(shape)), here.dtype, shape)
 
 
@@ -325,6 +346,13 @@ class _Merged:
         """Refuse what is not the same."""
         if x != y:
             raise Fixed(f"{what} depend on it")
+
+    def of(self, step: Step, other: Step) -> tuple[Any, Any]:
+        """Operands and parameters."""
+        try:
+            return self(step.operands, other.operands), self(step.params, other.params)
+        except Fixed as error:
+            raise Fixed(f"{step.op}: {error}") from error
 
     def __call__(self, x: Any, y: Any) -> Any:
         if isinstance(x, slice) and isinstance(y, slice):
@@ -340,7 +368,7 @@ class _Merged:
             return x
         if type(x) is int and x % self.rows == 0 and x // self.rows * self.others == y:
             return Rows(x // self.rows)
-        raise Fixed(f"a number of an operation depends on it ({x} for {self.rows} rows, {y} for {self.others})")
+        raise Fixed(f"a number depends on it ({x} for {self.rows} rows, {y} for {self.others})")
 
 
 def _names_of(model: Module, count: int) -> list[str]:

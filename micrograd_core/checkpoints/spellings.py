@@ -101,7 +101,9 @@ class Graph:
         return self.tensor("", pack(list(values), int64), (len(values),), int64).name
 
     def scalar(self, value: Any, dtype: DType) -> str:
-        """A single number."""
+        """A single number, which may be a number of rows."""
+        if isinstance(value, Rows):
+            return self.cast(Value(self.node("Squeeze", self.rows(value), self.ints([0])), int64, ()), dtype)
         return self.tensor("", pack([value], dtype), (), dtype).name
 
     def shape(self, dims: Sequence[Dim]) -> str:
@@ -231,8 +233,8 @@ def _arange(g: Graph, x: list[Any], p: dict[str, Any], out: Any) -> str:
     if isinstance(start, Rows) or isinstance(step, Rows) or (isinstance(stop, Rows) and (start, step) != (0, 1)):
         raise Fixed("a row of numbers depends on it")
     if isinstance(stop, Rows):
-        rows = g.node("Squeeze", g.rows(stop), g.ints([0]))
-        return g.cast(Value(g.node("Range", g.scalar(0, int64), rows, g.scalar(1, int64)), int64, ()), out.dtype)
+        counted = g.node("Range", g.scalar(0, int64), g.scalar(stop, int64), g.scalar(1, int64))
+        return g.cast(Value(counted, int64, ()), out.dtype)
     return g.tensor("", pack([start + i * step for i in range(out.shape[0])], out.dtype), out.shape, out.dtype).name
 
 

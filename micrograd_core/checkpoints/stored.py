@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import random as python_random
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import container
-from micrograd_core.checkpoints.foreign import CheckpointError, damaged, read_with_care
+from micrograd_core.checkpoints.refusals import CheckpointError, damaged, read_with_care
 from micrograd_core.checkpoints.structure import Built, Described, generators, restore
 from micrograd_core.checkpoints.trees import PLAIN, Apart, together
 from micrograd_core.device import Device, default_device
@@ -21,7 +21,7 @@ from micrograd_core.nn import Module
 from micrograd_core.random import Generator, default_generator
 
 FORMAT: Final = 1
-"""The version of what is in the strings of a file."""
+"""The version of what a file says of itself."""
 
 
 class HasState(Protocol):
@@ -62,11 +62,10 @@ class Checkpoint:
         self._contents = contents = container.Contents(path)
         self.path, self.tensors = contents.path, contents.tensors
         with read_with_care(self.path):
-            self._take(contents.strings)
+            self._take(contents.told)
 
-    def _take(self, strings: dict[str, str]) -> None:
-        """What is said in the strings of the file."""
-        told = {name: container.decoded(self.path, text) for name, text in strings.items() if name in _TOLD}
+    def _take(self, told: dict[str, Any]) -> None:
+        """What the file says of itself."""
         facts = told.get("micrograd", {})
         if facts.get("format", FORMAT) != FORMAT:
             raise CheckpointError(
@@ -95,8 +94,9 @@ class Checkpoint:
         if part not in self._told:
             raise self._absent(part)
         place = default_device() if device is None else Device(device)
+        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], place)
         with read_with_care(self.path):
-            return together(self._told[part], lambda name: self._tensor(name, place))
+            return together(self._told[part], own.__getitem__)
 
     def state_dict(self, device: str | Device | None = None) -> dict[str, Tensor]:
         """The numbers of the model by name: what `Module.load_state_dict` takes."""
@@ -107,11 +107,6 @@ class Checkpoint:
         with read_with_care(self.path):
             return found | {name: found[first] for name, first in self._tied.items()}
 
-    def _tensor(self, name: str, device: Device) -> Tensor:
-        if name not in self.tensors:
-            raise damaged(self.path, f"the tensor {name!r} is not there")
-        return self._contents.read([name], device)[name]
-
     def _absent(self, part: str) -> CheckpointError:
         return CheckpointError(
             f"{str(self.path)!r} has no {part}; it has {one_of(self.parts) if self.parts else 'nothing but meta'}. "
@@ -119,7 +114,7 @@ class Checkpoint:
         )
 
     def __repr__(self) -> str:
-        numbers = sum(_size(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
+        numbers = sum(math.prod(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
         facts = [
             f"{self._kind or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
             *(part for part in self.parts if part != "model"),
@@ -130,14 +125,6 @@ class Checkpoint:
 
 
 PARTS: Final = ("model", "optimizer", "schedule", "data", "random")
-_TOLD: Final = frozenset({"micrograd", "structure", "tied", "generators", "meta", *PARTS})
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def save(
@@ -176,11 +163,9 @@ def save(
         When there is something in a state that a file cannot hold.
     """
     try:
-        tensors, told = _taken_apart(model, optimizer, schedule, data, random, meta)
-        strings = {name: json.dumps(x) for name, x in told.items()}
+        container.write(Path(path), *_taken_apart(model, optimizer, schedule, data, random, meta))
     except RecursionError as error:
         raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
-    container.write(Path(path), tensors, strings)
 
 
 def _taken_apart(
@@ -370,13 +355,10 @@ def _mapped(state: Callable[[Any], Any], part: str, x: Any) -> Any:
         return [_mapped(state, part, each) for each in x]
     if isinstance(x, dict):
         return {key: _mapped(state, part, each) for key, each in x.items()}
-    try:
-        return state(x)
-    except AttributeError as error:
-        raise CheckpointError(
-            f"{part} is an object with {'a state' if part == 'random' else 'state_dict() and load_state_dict(state)'}, "
-            f"or a list or dict of such; got {type(x).__name__}"
-        ) from error
+    if not (_is_generator(x) if part == "random" else hasattr(x, "state_dict") or hasattr(x, "changing")):
+        what = "a generator" if part == "random" else "an object with state_dict() and load_state_dict(state)"
+        raise CheckpointError(f"{part} is {what}, or a list or dict of such; got {type(x).__name__}")
+    return state(x)
 
 
 def _each(restored: Callable[[Any, Any, str], None], x: Any, state: Any, what: str) -> None:
@@ -399,10 +381,10 @@ def _shape(x: Any) -> str:
 
 def _state(x: Any) -> dict[str, Any]:
     """What an object goes on from: its `state_dict`, and the numbers that it says to change at each step."""
-    changing = {name: vars(x)[name] for name in getattr(x, "changing", ()) if isinstance(vars(x).get(name), PLAIN)}
-    if not hasattr(x, "state_dict") and changing:
-        return {"changing": changing}
-    return {"state": x.state_dict(), **({"changing": changing} if changing else {})}
+    held = vars(x) if hasattr(x, "__dict__") else {}
+    changing = {name: held[name] for name in getattr(x, "changing", ()) if isinstance(held.get(name, ...), PLAIN)}
+    state = {"state": x.state_dict()} if hasattr(x, "state_dict") else {}
+    return state | ({"changing": changing} if changing else {})
 
 
 def _restored(x: Any, state: Any, what: str) -> None:
@@ -416,6 +398,10 @@ def _restored(x: Any, state: Any, what: str) -> None:
         raise
     except Exception as error:
         raise CheckpointError(f"{what} cannot go on from its state: {type(error).__name__}: {error}") from error
+
+
+def _is_generator(x: Any) -> bool:
+    return isinstance(x, (Generator, _Defaults)) or hasattr(x, "getstate") or hasattr(x, "bit_generator")
 
 
 def _position(x: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Each module in a network has a name, `modules` says of each its ``class`` (``nn.Linear`` for those that this package
 has, else the name alone), its ``arguments``, and its ``attributes``. To build it, the class is called with the
-arguments; then the attributes are put back, so that what was changed after a module was made is so again. Modules,
+arguments; then the attributes are put back, so that what was changed after a module was made is so again. Where the
+arguments cannot be told, as those of a list of modules, and all attributes can, these make the ``whole``. Modules,
 tensors and generators are referred to by name: what two places hold in common they have in common again.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from micrograd_core import nn
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import trees
-from micrograd_core.checkpoints.foreign import CheckpointError, damaged
+from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
 from micrograd_core.ground.made import Other, again, arguments
 from micrograd_core.nn import Module
@@ -49,12 +50,15 @@ class Described:
             self.modules[name] = self._module(module)
 
     def _module(self, module: Module) -> dict[str, Any]:
-        kind = type(module)
         attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}
-        told: dict[str, Any] = {"class": class_name(kind)}
-        if (given := self._arguments(module)) is not None:
-            told["arguments"] = given
         kept = {name: x for name, x in attributes.items() if not _has_unknown(x)}
+        told: dict[str, Any] = {"class": class_name(type(module))}
+        given = self._arguments(module)
+        if len(kept) == len(attributes) and (given is None or _has_unknown(given)):
+            told["whole"] = True
+            given = None
+        elif given is not None:
+            told["arguments"] = given
         same = {name for name, x in (given or {}).items() if isinstance(x, trees.PLAIN) and kept.get(name) == x}
         told["attributes"] = {name: x for name, x in kept.items() if name not in same}
         return told
@@ -114,7 +118,7 @@ class Built:
         The user's.
     device : Device
     fetch : function
-        From the name of a tensor to the tensor.
+        From the name of a tensor to the tensor, the same one each time.
     states : mapping from names to states
         Of generators.
     """
@@ -132,7 +136,6 @@ class Built:
         self._fetch, self._states = fetch, states
         self._made: dict[str, Module] = {}
         self._making: set[str] = set()
-        self._tensors: dict[str, Tensor] = {}
         self._generators: dict[str, Generator] = {}
 
     def model(self) -> Module:
@@ -159,7 +162,10 @@ class Built:
         given, attributes = told.get("arguments"), told.get("attributes", {})
         if not (isinstance(given, dict | None) and isinstance(attributes, dict)):
             raise self._damaged(f"it does not say how the module {name!r} is made")
-        if not (type(present) is kind and Described(present)._arguments(present) == given):
+        if told.get("whole") is True:
+            present = kind.__new__(kind)
+            vars(present).clear()  # that it was made with nothing is not so
+        elif not (type(present) is kind and Described(present)._arguments(present) == given):
             present = self._called(name, kind, given)
         module: Module = present
         self._made[name] = module
@@ -224,11 +230,10 @@ class Built:
         if mark == "$module":
             return self._module(name, None)
         if mark in ("$parameter", "$buffer") and isinstance(name, str):
-            if name not in self._tensors:
-                self._tensors[name] = self._fetch(name)
-                if mark == "$parameter":
-                    self._tensors[name].requires_grad = True
-            return self._tensors[name]
+            x = self._fetch(name)  # the same one each time
+            if mark == "$parameter":
+                x.requires_grad = True
+            return x
         if mark == "$generator" and isinstance(name, str) and name in self._states:
             if name not in self._generators:
                 self._generators[name] = Generator(0)

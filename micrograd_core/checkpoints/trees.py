@@ -7,10 +7,11 @@ from typing import Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.checkpoints.foreign import CheckpointError
+from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.nn import functional
 
 PLAIN = (type(None), bool, int, float, str)
 MARK = "$"
@@ -36,9 +37,19 @@ def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any
     if isinstance(tree, Device):
         return {"$device": str(tree)}
     name = getattr(tree, "__name__", None)
-    if isinstance(name, str) and FUNCTIONS.get(name) is tree:
-        return {"$function": name}
+    if isinstance(name, str):
+        for room in ("", "nn.functional."):
+            if _function(f"{room}{name}") is tree:
+                return {"$function": f"{room}{name}"}
     return other(tree, place)
+
+
+def _function(name: str) -> Any:
+    """What is called so among the functions of `micrograd_core`, or of ``nn.functional``."""
+    room, _, own = name.rpartition(".")
+    if room == "nn.functional" and own in functional.__all__:
+        return getattr(functional, own)
+    return FUNCTIONS.get(name)
 
 
 def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
@@ -61,8 +72,8 @@ def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
             return as_dtype(inner)
         if mark == "$device":
             return Device(inner)
-        if mark == "$function":
-            return FUNCTIONS[inner]
+        if mark == "$function" and (found := _function(inner)) is not None:
+            return found
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint is damaged: it has {mark} {inner!r}") from error
     return other(mark, inner)

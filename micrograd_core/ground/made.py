@@ -32,8 +32,21 @@ class Made:
         self.kwargs = {name: x if x.__class__ in _PLAIN else _kept(x) for name, x in kwargs.items()}
 
 
+class _Signature:
+    """What `inspect` finds where there is no constructor: it would take ``__new__`` for one."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        if instance is not None or owner.__init__ is not object.__init__:
+            raise AttributeError("__signature__")
+        from inspect import Signature
+
+        return Signature()
+
+
 class Remembered:
     """An object that knows what it was made with."""
+
+    __signature__ = _Signature()
 
     if not TYPE_CHECKING:  # to checkers it would say that any arguments will do
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import asarray, nn, optim
-from micrograd_core.checkpoints import Checkpoint, CheckpointError, load, load_model, save
+from micrograd_core.checkpoints import Checkpoint, CheckpointError, container, load, load_model, save
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.errors import MicrogradError, ShapeError
+from micrograd_core.errors import MicrogradError, MissingExtra, ShapeError
 from micrograd_core.ground.files import CannotWrite
 from tests.interrupts import EXHAUSTIVE, ROOT
 
@@ -79,8 +78,8 @@ def test_other_libraries_read_them(tmp_path: Path) -> None:
         name: x.tolist() for name, x in model.state_dict().items()
     }
     with safe_open(tmp_path / "a.safetensors", "numpy") as file:
-        assert json.loads(file.metadata()["meta"]) == {"epoch": 3}
-        assert json.loads(file.metadata()["micrograd"])["parts"] == ["model", "optimizer"]
+        told = json.loads(file.metadata()["micrograd"])
+        assert (told["meta"], told["micrograd"]["parts"]) == ({"epoch": 3}, ["model", "optimizer"])
     for name in NUMBERS:
         if name not in ("bfloat16", "complex64", "complex128"):  # which safetensors.numpy has not
             save(tmp_path / "b", model=Holder({"x": asarray(NUMBERS[name], dtype=name)}))
@@ -126,7 +125,7 @@ def test_a_checkpoint_says_what_is_in_it(tmp_path: Path) -> None:
         ({"meta": lambda: 1}, "save: meta has an object of type function"),
         ({"data": 3}, "data is an object with state_dict"),
         ({"optimizer": [optim.SGD([mg.ones(1, requires_grad=True)]), None]}, "optimizer is an object with state_dict"),
-        ({"random": 3}, "random is an object with a state"),
+        ({"random": 3}, "random is a generator"),
     ],
 )
 def test_what_a_file_cannot_hold_is_refused(tmp_path: Path, given: Any, sentence: str) -> None:
@@ -217,7 +216,7 @@ folder = sys.argv[1]
 path = os.path.join(folder, "model.safetensors")
 old, new = nn.Linear(90, 90), nn.Linear(90, 90)
 save(path, model=old)
-LAST = ("write", "fsync", "replace", "close")
+order, opened_, order_file = [], open, sys.argv[2]
 
 
 def numbers():
@@ -246,6 +245,8 @@ def happens(fault, at):
         def wrapped(*args, **kwargs):
             nonlocal seen
             seen += 1
+            if at == 0:
+                order.append(name)
             if seen == at:
                 if half is not None:
                     half(*args)
@@ -256,7 +257,8 @@ def happens(fault, at):
     class Raw(io.FileIO):
         def write(self, data):
             plain = super().write
-            return counted("write", plain, lambda data: plain(memoryview(data)[: len(data) // 2]))(data)
+            piece = memoryview(data)[:8192]  # as a system may: the rest comes in further calls
+            return counted("write", plain, lambda piece: plain(piece[: len(piece) // 2]))(piece)
 
     opened = io.open
 
@@ -266,6 +268,14 @@ def happens(fault, at):
     io.open = open_
     os.fsync = counted("fsync", os.fsync)
     os.replace = os.rename = counted("replace", os.replace)
+
+
+def in_order():
+    happens(None, 0)
+    save(path, model=new)
+    with opened_(order_file, "w") as file:
+        file.write(" ".join(name for i, name in enumerate(order) if order[i - 1 : i] != [name]))
+    os._exit(0)
 
 
 def killed(at):
@@ -302,6 +312,9 @@ def limited(size):
     return work
 
 
+assert os.waitstatus_to_exitcode(in_child(in_order)) == 0
+save(path, model=old)
+print(open(order_file).read())
 before, after = old.weight.tolist(), new.weight.tolist()
 size = os.path.getsize(path)
 for fault, ends in ((killed, {-9}), (full, {7})):
@@ -334,14 +347,18 @@ print("limited", *outcomes)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks, and sets limits of the system")
 def test_a_former_file_outlives_a_kill_and_a_full_disk_at_every_write(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
     run = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(tmp_path)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(folder), str(tmp_path / "order")],
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
     assert run.returncode == 0, run.stderr
-    killed, full, limited = (line.split()[1:] for line in run.stdout.splitlines())
+    order, killed, full, limited = (line.split() for line in run.stdout.splitlines())
+    assert order == ["write", "fsync", "replace", "fsync"]  # the file is on the disk before it has its name
+    killed, full, limited = killed[1:], full[1:], limited[1:]
     assert killed[-1:] == ["new"]  # as the folder is waited for
     assert set(killed[:-1]) == {"old"}
     assert len(killed) > 5
@@ -359,6 +376,27 @@ def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
     if Path("/dev/full").exists():
         with pytest.raises(CannotWrite, match="no space left on device"):
             save("/dev/full", model=model)
+
+
+def test_names_and_strings_that_the_format_has_no_room_for_are_refused(tmp_path: Path) -> None:
+    for held in ({"__metadata__": mg.ones(1)}, {"\ud800": mg.ones(1)}):
+        with pytest.raises(CheckpointError, match=r"cannot write .*(called __metadata__|surrogates not allowed)"):
+            container.write(tmp_path / "a", held, {})
+    with pytest.raises(CheckpointError, match=r"header too large.*keep large things as tensors"):
+        save(tmp_path / "a", meta="x" * 100_000_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("package", ["safetensors", "numpy"])
+def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    save(tmp_path / "a", model=small())
+    monkeypatch.setitem(sys.modules, package, None)
+    wanted = rf"needs {package}; install it with: pip install 'micrograd-core\[checkpoints\]'"
+    with pytest.raises(MissingExtra, match=wanted):
+        load(tmp_path / "a")
+    if package == "safetensors":
+        with pytest.raises(MissingExtra, match=wanted):
+            save(tmp_path / "b", model=small())
 
 
 # ── what is no checkpoint ────────────────────────────────────────────────────────────────────────────────────
@@ -398,7 +436,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
     "tar": (written(in_tar), "a tar archive"),
     "csv": (b"a,b,c\n1,2,3\n", "is no checkpoint but text"),
     "text with accents": ("größe,länge\n".encode() * 60, "is no checkpoint but text"),
-    "a letter": (b"a", "is no checkpoint|is cut off"),
+    "a letter": (b"a", "is damaged or cut off: .* header too small"),
     "JSON": (b'{"a": 1}', "is no checkpoint but text"),
     "Parquet": (b"PAR1" + bytes(range(100)), "a table in Parquet"),
     "GGUF": (b"GGUF\3\0\0\0" + bytes(100), "GGUF"),
@@ -477,35 +515,41 @@ def entry(dtype: Any = "F32", shape: Any = (2,), place: Any = (0, 8)) -> dict[st
 
 EIGHT = bytes(8)
 DAMAGED: dict[str, tuple[bytes, str]] = {
-    "a header longer than the file": ((1000).to_bytes(8, "little") + b"{}", "is cut off: its header takes 1,000 bytes"),
-    "a header longer than any": ((1 << 62).to_bytes(8, "little") + b"{}", "at most 100,000,000"),
-    "no JSON": (joined(b"{]", b""), "is not JSON"),
+    "a header longer than the file": ((1000).to_bytes(8, "little") + b"{}", "cut off: .* invalid header length"),
+    "a header longer than any": ((1 << 62).to_bytes(8, "little") + b"{}", "header too large"),
+    "no JSON": (joined(b"{]", b""), "invalid JSON"),
     "no table": (joined(b"{}", b"")[:8] + b"[]", "does not begin|is no checkpoint"),
-    "a deep one": (joined(b'{"a":' + b"[" * 99_999, b""), "is not JSON"),
-    "a long number": (joined(b'{"a":' + b"9" * 9_999 + b"}", b""), "is not JSON"),
-    "no letters": (joined(b'{"\xff": 1}', b""), "is not JSON"),
-    "a name twice": (joined(b'{"a":1,"a":1}', b""), "a name comes twice"),
-    "tensors that are none": (joined({"a": 3}, b""), "not a dtype, a shape and a place"),
-    "another key": (joined({"a": entry() | {"more": 1}}, EIGHT), "not a dtype, a shape and a place"),
-    "another dtype": (joined({"a": entry("F8_E4M3")}, EIGHT), "has dtype 'F8_E4M3', which micrograd does not have"),
-    "a dtype that is a number": (joined({"a": entry(3)}, EIGHT), "has dtype 3"),
-    "a dtype that is a list": (joined({"a": entry(["F32"])}, EIGHT), "has dtype"),
-    "a shape that is none": (joined({"a": entry(shape="2")}, EIGHT), "not lists of sizes"),
-    "a negative shape": (joined({"a": entry(shape=[-2])}, EIGHT), "not lists of sizes"),
-    "a shape of bools": (joined({"a": entry(shape=[True, 2])}, EIGHT), "not lists of sizes"),
-    "a shape of floats": (joined({"a": entry(shape=[2.0])}, EIGHT), "not lists of sizes"),
-    "a thousand axes": (joined({"a": entry(shape=[1] * 1000)}, EIGHT), "not lists of sizes"),
-    "a shape beyond memory": (joined({"a": entry(shape=[0, 1 << 62, 4], place=[0, 0])}, b""), "not so many bytes"),
-    "a shape of more": (joined({"a": entry(shape=[3])}, EIGHT), "not so many bytes"),
-    "a place that runs back": (joined({"a": entry(place=[8, 0])}, EIGHT), "not so many bytes"),
-    "a place of three": (joined({"a": entry(place=[0, 8, 9])}, EIGHT), "not lists of sizes"),
-    "tensors beyond the end": (joined({"a": entry()}, bytes(7)), "its tensors take 8 bytes, and 7 are there"),
-    "bytes beyond the tensors": (joined({"a": entry()}, bytes(9)), "1 bytes come after its last tensor"),
-    "a gap": (joined({"a": entry(place=[1, 9])}, bytes(9)), "overlap, or there are gaps"),
-    "an overlap": (joined({"a": entry(), "b": entry(place=[4, 12])}, bytes(12)), "overlap, or there are gaps"),
-    "strings that are none": (joined({"__metadata__": {"a": 1}}, b""), "are not strings by name"),
-    "no strings by name": (joined({"__metadata__": ["a"]}, b""), "are not strings by name"),
+    "a deep one": (joined(b'{"a":' + b"[" * 99_999, b""), "recursion limit"),
+    "a long number": (joined(b'{"a":' + b"9" * 9_999 + b"}", b""), "number out of range"),
+    "no letters": (joined(b'{"\xff": 1}', b""), "invalid UTF-8"),
+    "a name twice": (joined(b'{"a":1,"a":1}', b""), "invalid type: integer `1`"),
+    "tensors that are none": (joined({"a": 3}, b""), "invalid type: integer `3`"),
+    "a key twice": (joined(b'{"a":{"dtype":"F32","dtype":"F32","shape":[2]}}', EIGHT), "duplicate field"),
+    "a key too few": (joined({"a": {"dtype": "F32", "shape": [2]}}, EIGHT), "missing field `data_offsets`"),
+    "another dtype": (joined({"a": entry("F8_E4M3", [8])}, EIGHT), "'F8_E4M3', which micrograd does not have"),
+    "a dtype that is a number": (joined({"a": entry(3)}, EIGHT), "invalid type: integer `3`"),
+    "a dtype that is a list": (joined({"a": entry(["F32"])}, EIGHT), "invalid type: sequence"),
+    "a shape that is none": (joined({"a": entry(shape="2")}, EIGHT), "invalid type: string"),
+    "a negative shape": (joined({"a": entry(shape=[-2])}, EIGHT), "integer `-2`"),
+    "a shape of bools": (joined({"a": entry(shape=[True, 2])}, EIGHT), "invalid type: boolean"),
+    "a shape of floats": (joined({"a": entry(shape=[2.0])}, EIGHT), "invalid type: floating"),
+    "a thousand axes": (joined({"a": entry(shape=[2] + [1] * 1000)}, EIGHT), "a shape that none can have"),
+    "a shape beyond memory": (joined({"a": entry(shape=[0, 1 << 62, 4], place=[0, 0])}, b""), "that none can have"),
+    "a shape of more": (joined({"a": entry(shape=[3])}, EIGHT), "invalid shape"),
+    "a place that runs back": (joined({"a": entry(place=[8, 0])}, EIGHT), "invalid offset"),
+    "a place of three": (joined({"a": entry(place=[0, 8, 9])}, EIGHT), "invalid length 3"),
+    "tensors beyond the end": (joined({"a": entry()}, bytes(7)), "file not fully covered"),
+    "bytes beyond the tensors": (joined({"a": entry()}, bytes(9)), "file not fully covered"),
+    "a gap": (joined({"a": entry(place=[1, 9])}, bytes(9)), "invalid offset"),
+    "an overlap": (joined({"a": entry(), "b": entry(place=[4, 12])}, bytes(12)), "invalid offset"),
+    "strings that are none": (joined({"__metadata__": {"a": 1}}, b""), "expected a string"),
+    "no strings by name": (joined({"__metadata__": ["a"]}, b""), "expected a map"),
     "ours without a checksum": (joined({"__metadata__": {"micrograd": "{}"}}, b""), "not what was written"),
+    "ours under another name": (joined({"__metadata__": {"m": '{"micrograd-crc32": 1}'}}, b""), "not what was written"),
+    "ours that is no JSON": (joined({"__metadata__": {"micrograd": "{"}}, b""), "makes no sense"),
+    "ours that is no table": (joined({"__metadata__": {"micrograd": "[]"}}, b""), "makes no sense"),
+    "ours that is deep": (joined({"__metadata__": {"micrograd": "[" * 99_999}}, b""), "makes no sense"),
+    "complex of nowhere": (joined({"__metadata__": {"micrograd": '{"complex128": 3}'}}, b""), "makes no sense"),
 }  # fmt: skip
 
 
@@ -528,21 +572,55 @@ def of_a_run(path: Path) -> bytes:
 
 def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
     data = of_a_run(tmp_path / "a")
-    for length in range(0, len(data), 1 if EXHAUSTIVE else 13):
+    for length in range(0, len(data), 1 if EXHAUSTIVE else 67):
         (tmp_path / "a").write_bytes(data[:length])
-        with pytest.raises(CheckpointError, match="is cut off|is empty|is no checkpoint"):
+        with pytest.raises(CheckpointError, match="is damaged or cut off|is empty|is no checkpoint"):
             load(tmp_path / "a")
 
 
 def test_a_flipped_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
     data, draw = of_a_run(tmp_path / "a"), random.Random(0)
     header = 8 + int.from_bytes(data[:8], "little")
-    for place in [*range(16), *(draw.randrange(header) for _ in range(20_000 if EXHAUSTIVE else 600))]:
+    for place in [*range(16), *(draw.randrange(header) for _ in range(20_000 if EXHAUSTIVE else 200))]:
         changed = bytearray(data)
         changed[place] ^= 1 << draw.randrange(8)
         (tmp_path / "a").write_bytes(changed)
         with pytest.raises(CheckpointError):
             load_model(tmp_path / "a")
+
+
+def test_a_file_that_changes_after_it_was_looked_at_is_not_read(tmp_path: Path) -> None:
+    save(tmp_path / "a", model=small(1))
+    found, data = load(tmp_path / "a"), (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(data[:-1])
+    with pytest.raises(CheckpointError, match="was written to since it was opened; load it again"):
+        found.state_dict()
+    for shape in ((2, 3), (3, 2)):  # of one size, with headers of one size
+        save(tmp_path / "a", model=Holder({"x": mg.ones(shape)}))
+        found = load(tmp_path / "a") if shape == (2, 3) else found
+    with pytest.raises(CheckpointError, match="was written to since it was opened; load it again"):
+        found.state_dict()
+
+
+def test_only_what_can_be_complex_is_taken_for_it(tmp_path: Path) -> None:
+    header = {"a": entry("F64", [2, 2], [0, 32]), "b": entry("F64", [3], [32, 56]), "c": entry("F32", [2], [56, 64])}
+    tensors = {"a": ("complex128", (2,)), "b": ("float64", (3,)), "c": ("float32", (2,))}
+    (tmp_path / "a").write_bytes(sealed(header, {"complex128": ["a", "b", "c", "d"]}, bytes(64), tensors))
+    assert load(tmp_path / "a").tensors == tensors
+
+
+def test_only_what_is_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a", model=Holder({"x": mg.zeros(1 << 20)}), meta=mg.ones(3))
+    given = []
+    kernels = mg.Device("cpu").kernels
+    upload = type(kernels).upload
+    monkeypatch.setattr(
+        type(kernels), "upload", lambda self, data, *a: given.append(len(data)) or upload(self, data, *a)
+    )
+    found = load(tmp_path / "a")
+    assert given == [12]
+    found.state_dict()
+    assert given == [12, 4 << 20]
 
 
 def mutated(x: Any, draw: random.Random) -> Any:
@@ -566,19 +644,43 @@ def mutated(x: Any, draw: random.Random) -> Any:
     return draw.choice(others)
 
 
+def told_by(header: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(header["__metadata__"]["micrograd"])
+    del told[container.CHECK]
+    return told
+
+
+def sealed(header: dict[str, Any], told: dict[str, Any], body: bytes, tensors: Any) -> bytes:
+    """A file that says other things of itself, with a checksum that is right."""
+    return joined(header | {"__metadata__": {"micrograd": container._sealed(json.dumps(told), tensors)}}, body)
+
+
+def test_a_file_assigns_to_no_method(tmp_path: Path) -> None:
+    save(tmp_path / "a", model=nn.Linear(2, 2))
+    header, body = parts(tmp_path / "a")
+    told = told_by(header)
+    tensors = load(tmp_path / "a").tensors
+    (tmp_path / "a").write_bytes(sealed(header, told, body, tensors))
+    load_model(tmp_path / "a")
+    for name in ("forward", "__call__", "state_dict"):
+        told["structure"][""]["attributes"][name] = {"$function": "relu"}
+        (tmp_path / "a").write_bytes(sealed(header, told, body, tensors))
+        with pytest.raises(CheckpointError, match=f"it assigns to {name}, a method of Linear"):
+            load_model(tmp_path / "a")
+        del told["structure"][""]["attributes"][name]
+
+
 def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
     of_a_run(tmp_path / "a")
     header, body = parts(tmp_path / "a")
     draw = random.Random(1)
-    told = {name: json.loads(text) for name, text in header["__metadata__"].items() if name not in ("crc32",)}
+    told = told_by(header)
+    tensors = load(tmp_path / "a").tensors
     outcomes = {"refused": 0, "loaded": 0}
-    for _ in range(20_000 if EXHAUSTIVE else 600):
+    for _ in range(20_000 if EXHAUSTIVE else 200):
         name = draw.choice(["structure"] * 6 + sorted(told))
         changed = told | {name: mutated(told[name], draw)}
-        strings = {key: json.dumps(x) for key, x in changed.items()} | {"crc32": "00000000"}
-        text = json.dumps(header | {"__metadata__": strings}, separators=(",", ":")).encode()
-        text = text.replace(b'"crc32":"00000000"', f'"crc32":"{zlib.crc32(text):08x}"'.encode())
-        (tmp_path / "b").write_bytes(joined(text, body))
+        (tmp_path / "b").write_bytes(sealed(header, changed, body, tensors))
         model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(generator=mg.random.Generator(1)), nn.BatchNorm1d(2))
         for attempt in (
             lambda: load_model(tmp_path / "b"),
@@ -592,4 +694,4 @@ def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
                 outcomes["loaded"] += 1
             except MicrogradError:
                 outcomes["refused"] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > 60

@@ -13,6 +13,14 @@ class CheckpointError(MicrogradError, ValueError):
     """A file is no checkpoint, is damaged, or does not hold what is asked of it. Nothing was loaded."""
 
 
+class CannotRead(CheckpointError, OSError):
+    """A file is not there, or may not be read."""
+
+    def __init__(self, path: Path, reason: Exception | str) -> None:
+        said = reason if isinstance(reason, str) else getattr(reason, "strerror", None) or str(reason)
+        super().__init__(f"cannot read {str(path)!r}: {said[:1].lower() + said[1:]}")
+
+
 HEAD = 512
 """So many bytes tell what a file is."""
 
@@ -58,8 +66,20 @@ def read_with_care(path: str | Path) -> Iterator[None]:
         raise damaged(path, f"what it says of itself makes no sense ({type(error).__name__}: {error})") from error
 
 
-def foreign(path: Path, head: bytes) -> CheckpointError:
-    """The error for a file that is not in the format of safetensors, from its first bytes."""
+def refuse_foreign(path: Path, head: bytes) -> None:
+    """Say what a file is that does not begin as one of safetensors: with the length of a header, and the header.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    if not head:
+        raise CheckpointError(f"{str(path)!r} is empty: it was never written, or the disk was full. Take another copy")
+    if head[8:9] != b"{" and (len(head) > 8 or (len(head) > 2 and 0 not in head)):  # else it may be cut off
+        raise _foreign(path, head)
+
+
+def _foreign(path: Path, head: bytes) -> CheckpointError:
     for place, mark, what, advice in _KINDS:
         if head[place : place + len(mark)] == mark:
             return CheckpointError(f"{str(path)!r} is no checkpoint but {what}. {advice}")
