@@ -1,9 +1,8 @@
 """`batches`: examples in batches, shuffled by a seed, fetched ahead by a thread, and taken up again where one stopped.
 
 The thread and who iterates talk through two queues, which signal handlers and the garbage collector may use, too:
-requests, one for each batch that may lie ready, and batches. Who iterates has a generator. When that ends, by a
-``break``, an exception or its last reference, it asks the thread to end; the thread knows nothing of it, and keeps
-nothing alive.
+requests, one for each batch that may lie ready, and batches. Who iterates has a generator, and that a `_Line`. When it
+ends, by a ``break``, an exception, an interrupt or its last reference, the line goes with it, and then the thread.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextvars import copy_context
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from micrograd_core.data.collating import collate, tensors
 from micrograd_core.data.errors import DataError, NoLength
@@ -233,7 +232,6 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         if self.position and not self._resumed:
             self.epoch, self.position = self.epoch + 1, 0
-        self._resumed = False
         self._current = token = object()
         return self._handed_out(token, self.epoch, self.position)
 
@@ -241,7 +239,7 @@ class Batches:
         for batch in self._ahead(epoch, position) if self._prefetch else self._made(epoch, position):
             position += 1
             if self._current is token:
-                self.position = position
+                self.position, self._resumed = position, False
             yield batch
             del batch
         if self._current is token:
@@ -270,7 +268,7 @@ class Batches:
                 yield batch
                 del batch
         finally:
-            line.end()
+            del line  # also where an error keeps this frame
 
     def _made(self, epoch: int, position: int) -> Iterator[Any]:
         """The batches of an epoch from a position on, as tensors."""
@@ -347,44 +345,57 @@ _END: Any = object()
 
 
 class _Line:
-    """Batches that a thread makes when there are requests. It holds nothing of who takes them."""
+    """Who takes batches holds one, and the thread that makes them knows of it: it ends when there is none any more.
 
-    __slots__ = ("__weakref__", "going", "ready", "requests", "thread")
+    That is told by a weak reference, without a line of Python in which an interrupt could come.
+    """
+
+    __slots__ = ("__weakref__", "ready", "requests")
 
     def __init__(self, made: Iterator[Any], ahead: int) -> None:
-        self.requests: SimpleQueue[None] = SimpleQueue()
+        self.requests: SimpleQueue[Any] = SimpleQueue()
         self.ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.going = True
         for _ in range(ahead):
             self.requests.put(None)
-        work = copy_context().run  # the default device and the like are those of who iterates
-        self.thread = threading.Thread(target=work, args=(self._work, made), name="micrograd batches", daemon=True)
-        _lines.add(self)
-        self.thread.start()
-
-    def _work(self, made: Iterator[Any]) -> None:
-        try:
-            while self.requests.get() is None and self.going:
-                batch = next(made, _END)
-                self.ready.put((batch, None))
-                if batch is _END:
-                    return
-                del batch
-        except BaseException as error:
-            self.ready.put((_END, error))
-
-    def end(self) -> None:
-        """Ask the thread to end, after the batch that it may be making."""
-        self.going = False
-        self.requests.put(None)
+        known = ref(self, self.requests.put)
+        threading.Thread(
+            target=copy_context().run,  # the default device and the like are those of who iterates
+            args=(_work, made, known, self.requests, self.ready),
+            name="micrograd batches",
+            daemon=True,
+        ).start()
 
 
-_lines: WeakSet[_Line] = WeakSet()
+def _work(
+    made: Iterator[Any],
+    known: ref[_Line],
+    requests: SimpleQueue[Any],
+    ready: SimpleQueue[tuple[Any, BaseException | None]],
+) -> None:
+    """Make a batch for each request, as long as somebody takes them."""
+    thread = threading.current_thread()
+    _running[thread] = requests
+    try:
+        while requests.get() is None and known() is not None and not _over.is_set():
+            batch = next(made, _END)
+            ready.put((batch, None))
+            if batch is _END:
+                return
+            del batch
+    except BaseException as error:
+        ready.put((_END, error))
+    finally:
+        del _running[thread]
+
+
+_running: dict[threading.Thread, SimpleQueue[Any]] = {}
+_over = threading.Event()
 
 
 @atexit.register
 def _end_all() -> None:
     """Before the interpreter takes itself down around the threads; one that waits for its data is left behind."""
-    for line in [*_lines]:
-        line.end()
-        line.thread.join(1)
+    _over.set()
+    for thread, requests in list(_running.items()):
+        requests.put(_END)
+        thread.join(1)

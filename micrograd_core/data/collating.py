@@ -129,7 +129,7 @@ def tensors(value: Any, device: Device, own: bool, path: Path = ()) -> Any:
                 return from_dlpack(value, device=device)
             except (DeviceUnavailable, UnsupportedDType, BufferError, TypeError, RuntimeError):
                 pass  # DLPack does not carry it; the host can
-        return asarray(value, device=device)
+        return asarray(value, device=device, copy=None if own else True)
     except UnsupportedDType:
         raise
     except (DTypeError, ShapeError) as error:

@@ -194,8 +194,6 @@ def category(value: Any, type_: str) -> Cell | None:
             return {"true": True, "false": False}.get(text.lower(), text)
         found = number(text)
         return text if found is None else found
-    if type_ == "truth" and value in (0, 1):
-        return bool(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -216,7 +214,7 @@ def coded(table: Any, name: str, type_: str) -> tuple[list[Cell | None], Any]:
 
 def ordered(values: list[Cell | None]) -> tuple[Cell, ...]:
     """Categories in order, without that of nothing."""
-    return tuple(sorted((each for each in values if each is not None), key=lambda each: (isinstance(each, str), each)))
+    return tuple(sorted(each for each in values if each is not None))
 
 
 @dataclass(frozen=True)

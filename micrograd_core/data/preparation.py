@@ -290,7 +290,7 @@ class Preparation:
                 or not all(isinstance(each, str) for pair in left_out.items() for each in pair)
             ):
                 raise ValueError("of its settings")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"this is no preparation as to_json gives it, because of {error}") from error
@@ -302,6 +302,14 @@ def _plain(each: Any) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
+POSSIBLE = {
+    "encoding": ("one-hot", "index"),
+    "type": ("text", "truth", "number"),
+    "task": ("classification", "regression"),
+}
+"""What may stand in fields of columns and targets."""
+
+
 def _made(kind_: Any, given: dict[str, Any]) -> Any:
     """A dataclass of plain values, of the types that it has."""
     tests = {
@@ -309,14 +317,15 @@ def _made(kind_: Any, given: dict[str, Any]) -> Any:
         "bool": lambda value: isinstance(value, bool),
         "float": lambda value: type(value) in (int, float) and math.isfinite(value),
         "tuple[Cell, ...]": lambda value: (
-            isinstance(value, list) and all(isinstance(each, (str, bool, int, float)) for each in value)
+            isinstance(value, list)
+            and all(isinstance(each, (str, bool, int, float)) and each == each for each in value)
         ),
     }
     fields = {field.name: str(field.type) for field in dataclasses.fields(kind_)}
     if given.keys() != fields.keys():
         raise ValueError(f"{listed(sorted(given.keys() ^ fields.keys()))}")
     for name, value in given.items():
-        if not tests[fields[name]](value):
+        if not tests[fields[name]](value) or value not in POSSIBLE.get(name, (value,)) or (name, value) == ("scale", 0):
             raise ValueError(f"{name}={value!r}")
     return kind_(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 

@@ -159,7 +159,7 @@ def _column(pa: Any, column: Any) -> Any:
 def _text(
     pa: Any, path: Path, delimiter: str | None, decimal: str, encoding: str, preparation: Preparation | None
 ) -> tuple[Any, bool]:
-    """A text file, and whether each line is a row. It is read whole: what a column holds its last row may say."""
+    """A text file, and whether each line is a row."""
     csv = needed("pyarrow.csv", "data.read")
     with pa.input_stream(str(path), compression="detect") as stream:
         raw = stream.read()
@@ -175,7 +175,7 @@ def _text(
             f"{path.name!r} is not UTF-8 text: line {line} has a byte {raw[error.start]:#x}; save it as UTF-8, or say "
             "which encoding it has, as in encoding='latin-1'"
         ) from error
-    head = raw.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
+    head = raw.lstrip(b"\r\n").partition(b"\n")[0]
     found = max(",;\t", key=lambda each: head.count(each.encode()))
     wrong: list[Any] = []
 
@@ -192,7 +192,7 @@ def _text(
     try:
         table = csv.read_csv(
             pa.BufferReader(raw),
-            csv.ReadOptions(block_size=min(len(raw) + 1, 2**31 - 1), use_threads=False),
+            csv.ReadOptions(use_threads=False),  # several do not count lines
             csv.ParseOptions(delimiter=delimiter or found, invalid_row_handler=refuse, newlines_in_values=True),
             convert,
         )

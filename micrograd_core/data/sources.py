@@ -62,7 +62,7 @@ def source(data: Any) -> Indexed | Streamed:
     """
     if isinstance(data, Dataset):
         data = data.x, data.y
-    if comes_from(data, "datasets") and isinstance(data, Mapping):
+    if any(comes_from(data, "datasets", name) for name in ("DatasetDict", "IterableDatasetDict")):
         raise DataError(f"a {type(data).__name__} holds sets; choose one of {listed(map(repr, data))}")
     if comes_from(data, "torch", "DataLoader"):
         return Streamed(data, len(data) if _has_length(data) else None, loader=True)
@@ -127,7 +127,7 @@ def _leaves(data: Any, path: Path) -> Any:
         flat = comes_from(data, "pyarrow", "Array")
         return data.to_numpy(zero_copy_only=False) if flat else data.to_numpy()
     if isinstance(data, Tensor) or comes_from(data, "torch"):
-        return data.detach()
+        return data
     if hasattr(data, "__array_interface__"):
         return needed("numpy", "an array").asarray(data)
     if is_array(data):

@@ -150,6 +150,19 @@ def test_what_was_left_is_not_gone_on_with() -> None:
     assert (made.epoch, made.position) == (2, 0)
 
 
+def test_a_loop_that_did_not_begin_does_not_count() -> None:
+    made = batches(np.arange(10), 3, shuffle=False)
+    made.load_state_dict({**made.state_dict(), "position": 2})
+    for _ in range(2):
+        iter(made)
+    assert [batch.tolist() for batch in made] == [[6, 7, 8], [9]]
+    iter(made)
+    assert (made.epoch, made.position) == (1, 0)
+    made.load_state_dict({**made.state_dict(), "position": 4})
+    assert list(made) == []
+    assert (made.epoch, made.position, len(list(made))) == (2, 0, 4)
+
+
 def test_two_loops_over_the_same_batches() -> None:
     made = batches(np.arange(6), 2, shuffle=False)
     assert [(a.tolist(), b.tolist()) for a in made for b in made if a[0].item() == b[0].item()] == [
@@ -165,6 +178,10 @@ def test_the_last_loop_is_what_counts() -> None:
     next(second)
     assert len(list(first)) == 2
     assert (made.epoch, made.position) == (1, 1)
+    state = batches(np.arange(6), 2).state_dict()
+    made.load_state_dict(state)
+    next(second)
+    assert made.state_dict() == state
 
 
 # ── what data are ────────────────────────────────────────────────────────────────────────────────────────────
@@ -212,10 +229,18 @@ def test_tensors_of_batches_are_nobody_elses() -> None:
             also += 1
     assert (numbers == X).all()
     assert (tensor.numpy() == X).all()
+    for batch in batches([1, 2, 3], 1, transform=lambda _: (numbers, tensor)):
+        for each in batch:
+            each += 1
+    assert (numbers == X).all()
+    assert (tensor.numpy() == X).all()
 
 
 def test_tensors_that_record_gradients_give_batches_that_do_not() -> None:
-    assert not only(Tensor([1.0, 2.0])).requires_grad
+    x = Tensor([1.0, 2.0])
+    assert not only(x).requires_grad
+    assert not only([x, x]).requires_grad
+    assert not only([1, 2], transform=lambda _: 2 * x).requires_grad
 
 
 def test_a_built_in_set() -> None:
@@ -267,11 +292,11 @@ def test_a_dataset_of_hugging_face() -> None:
     assert only(hub)["x"].tolist() == X[:4].tolist()
     assert soon(lambda: hub.asked[:1] == [[0, 1, 2, 3]])
     assert sorted(flat(batch["y"] for batch in batches(hub, 3))) == list(range(10))
-    real = pytest.importorskip("datasets")
-    made = real.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
+    real, pa = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
+    rows = real.table.InMemoryTable(pa.table({"x": X.tolist(), "y": Y.tolist()}))
+    made = real.Dataset(rows, fingerprint="rows")
     assert only(made)["x"].tolist() == X[:4].tolist()
     assert only(made.with_format("numpy"))["y"].tolist() == [0, 1, 2, 3]
-    assert flat(batch["y"] for batch in batches(made.to_iterable_dataset(), 3, shuffle=False)) == list(range(10))
     with pytest.raises(DataError, match="a DatasetDict holds sets; choose one of 'train'"):
         batches(real.DatasetDict(train=made), 2)
 
@@ -289,6 +314,7 @@ def test_a_loader_of_torch() -> None:
         batches(utils.DataLoader(of, 4), 4)
     assert sorted(flat(y for _, y in batches(of, 3))) == list(range(10))
     assert only(torch.arange(6.0), 3).tolist() == [0, 1, 2]
+    assert only(torch.ones(3, requires_grad=True)).tolist() == [1, 1, 1]
     held = torch.ones(3)
     shared = next(iter(batches(utils.DataLoader([held], None), None)))
     shared += 1
@@ -359,6 +385,8 @@ def test_random_numbers_are_those_of_the_batch(prefetch: int) -> None:
     resumed = made()
     resumed.load_state_dict({**resumed.state_dict(), "epoch": 1, "position": 1})
     assert [batch.tolist() for batch in resumed] == second[1:]
+    zeros = batches(np.zeros(4), 2, shuffle=False, prefetch=prefetch, transform=noise)
+    assert len({tuple(batch.tolist()) for _ in range(2) for batch in zeros}) == 4
 
 
 def test_the_thread_knows_the_device_of_who_iterates(rawbuffer_device: Device) -> None:
@@ -456,6 +484,47 @@ except KeyboardInterrupt:
     print("interrupted", made.position, time.monotonic() - started < 30)
 """
     assert run(program) == "interrupted 1 True\n"
+
+
+def test_an_interrupt_at_any_time_leaves_no_thread() -> None:
+    program = """
+import random, signal, sys, threading, time
+import numpy as np
+from micrograd_core.data import batches
+sys.unraisablehook = lambda told: None  # threading's own callbacks lose an interrupt now and then; another one comes
+def interrupt(*args):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+X = np.arange(200.0)
+list(batches(X, 10))
+interrupted = 0
+for i in range(150):
+    made = batches(X, 4, prefetch=3)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.Random(i).uniform(0.0001, 0.006), 1)
+        try:
+            while True:
+                for batch in made:
+                    pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    if i % 30 == 0:
+        plain = batches(X, 4, prefetch=0)
+        plain.load_state_dict(made.state_dict())
+        made.load_state_dict(made.state_dict())
+        assert [batch.tolist() for batch in made] == [batch.tolist() for batch in plain]
+def running():  # one whose start was interrupted is listed and never was
+    return [thread for thread in threading.enumerate() if thread.is_alive()]
+until = time.monotonic() + 20
+while len(running()) > 1 and time.monotonic() < until:
+    time.sleep(0.01)
+print(interrupted, running())
+"""
+    printed = run(program)
+    assert printed.startswith("150 [<_MainThread")
+    assert printed.count("micrograd batches") == 0
 
 
 def run(program: str) -> str:

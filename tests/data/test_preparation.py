@@ -131,6 +131,7 @@ def test_what_teaches_nothing_is_left_out_with_a_warning() -> None:
     ]
     assert caught[0].filename == __file__
     assert made.names == ["d", "e", "e is missing"]
+    assert made.apply({"d": [1], "e": [3.5]})[0][0, 1:].tolist() == [1, 0]
     assert [*made.left_out] == ["a", "b", "c"]
     assert len(fit({"c": names}, categories=["c"]).names) == 30
     with pytest.warns(DataWarning, match="it is 3 in all rows to train on"):
@@ -148,7 +149,7 @@ MANY = [*range(25)] * 2
     [
         (["b", "a", "b", "a"], "classification", "the target 'y' holds text: classification"),
         ([True, False], "classification", "the target 'y' holds truth values: classification"),
-        ([3, 1, 3, 1], "classification", "the target 'y' holds integers, of which 2 are different: classification"),
+        ([10, 9, 10, 9], "classification", "the target 'y' holds integers, of which 2 are different: classification"),
         ([1, 2, 3, 4], "regression", "the target 'y' holds integers, of which 4 are different: regression"),
         (MANY, "regression", "the target 'y' holds integers, of which 25 are different: regression"),
         ([0.0, 1.0, 0.0, 1.0], "regression", "the target 'y' holds numbers: regression"),
@@ -174,6 +175,12 @@ def test_the_task_is_found_from_the_target(values: list[Any], task: str, reason:
         assert made.reason.endswith(f": {other}, as was asked for")
         assert made.task == other
         np.testing.assert_allclose(made.inverse(made.apply(table)[1]), values, atol=1e-5)
+
+
+def test_targets_stay_as_they_are_where_nothing_is_standardised() -> None:
+    table = {"x": [1, 2, 3], "y": [0.5, 1.5, 8.0]}
+    x, y = fit(table, "y", standardize=False).apply(table)
+    assert (x[:, 0].tolist(), y.tolist()) == (table["x"], table["y"])
 
 
 def test_tables_to_predict_from_have_no_target_or_nothing_in_it() -> None:
@@ -353,6 +360,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: MADE.apply({"age": [1]}), r"the table lacks the column 'sex'; it has 'age'$"),
     (lambda: MADE.apply({"Age": [1], "s": [2]}), r"lacks columns 'age' and 'sex'; .*Did you mean 'Age'\?"),
     (lambda: MADE.apply({"age": ["x"], "sex": ["f"]}), r"row 1, column 'age': the text 'x' stands where a number"),
+    (lambda: MADE.apply({"age": ["4_0"], "sex": ["f"]}), r"row 1, column 'age': the text '4_0' stands where"),
     (lambda: MADE.apply({"age": [datetime.date(2024, 1, 1)], "sex": ["f"]}), r"'age' holds dates, and numbers belong"),
     (lambda: MADE.apply({"age": [[1]], "sex": ["f"]}), r"the column 'age' holds list<.*>, and numbers belong there"),
     (lambda: MADE.apply({"age": [-math.inf], "sex": ["f"]}), r"row 1, column 'age': -inf is no number"),
@@ -379,6 +387,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Preparation.from_json(spoiled(scale="2")), r"because of scale='2'"),
     (lambda: Preparation.from_json(spoiled(scale=math.nan)), r"because of scale=nan"),
     (lambda: Preparation.from_json(spoiled(indicator=1)), r"because of indicator=1"),
+    (lambda: Preparation.from_json(spoiled(scale=0)), r"because of scale=0"),
+    (lambda: Preparation.from_json(spoiled(scale=10**400)), r"this is no preparation"),
+    (lambda: Preparation.from_json("[" * 100_000), r"this is no preparation"),
+    (lambda: Preparation.from_json({**PLAIN, "goal": {**PLAIN["goal"], "task": "run"}}), r"because of task='run'"),
+    (lambda: Preparation.from_json({**PLAIN, "goal": {**PLAIN["goal"], "type": "run"}}), r"because of type='run'"),
 ]  # fmt: skip
 
 

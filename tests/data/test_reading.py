@@ -86,17 +86,24 @@ def test_the_last_row_counts_for_the_type_of_a_column(tmp_path: Path) -> None:
     path.write_text("a\n" + "1\n" * 600_000 + "x\n")
     table = read(path)
     assert (table.num_rows, table["a"][-1].as_py(), table["a"][0].as_py()) == (600_001, "x", "1")
+    path.write_text("a,b\n" + '"two\nlines",1\n' * 100_000)
+    assert read(path).num_rows == 100_000
 
 
 def test_text_stays_text_where_a_preparation_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("code,y\n" + "01,1.5\n02,2.5\nx,3.5\nx,1.25\n")
     preparation = Preparation.fit(read(path), "y")
+    assert preparation.texts == ["code"]
     path.write_text("code,y\n01,1.5\n02,2.5\n")
     assert read(path)["code"].to_pylist() == [1, 2]
     table = read(path, preparation=preparation)
     assert table["code"].to_pylist() == ["01", "02"]
     assert preparation.apply(table)[0].tolist() == [[1, 0, 0], [0, 1, 0]]
+    path.write_text("x,code\n1,01\n2,b\n")
+    preparation = Preparation.fit(path, "code")
+    path.write_text("x,code\n1,01\n")
+    assert preparation.apply(read(path, preparation=preparation))[1].tolist() == [0]
 
 
 def test_columns_without_a_name_are_left_out(tmp_path: Path) -> None:

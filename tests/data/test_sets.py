@@ -45,6 +45,7 @@ def test_a_set_is_what_it_says(name: str) -> None:
         assert set(np.unique(found.y)) <= set(range(len(found.classes)))
         assert all(isinstance(each, str) for each in (*found.classes, *found.names, found.target))
     assert found.description.endswith(".")
+    assert name != "digits" or (found.x.min(), found.x.max()) == (0, 1)
     assert repr(found).startswith(f"<Dataset for {found.task}: {len(found):,} examples of ")
     again, other = sets.load(name, 0), sets.load(name, 1)
     assert (again.x.tobytes(), again.y.tobytes()) == (found.x.tobytes(), found.y.tobytes())
@@ -168,6 +169,12 @@ def test_each_row_is_in_one_part_and_each_part_has_its_share(
         assert abs(len(part) - fraction * n) <= len(classes)
 
 
+def test_each_label_is_among_those_to_train_on() -> None:
+    labels = [*"abcdefgh", *"abcdefgh"]
+    train, test = split(labels, (0.1, 0.9))
+    assert sorted(labels[row] for row in train) == sorted(labels[row] for row in test) == [*"abcdefgh"]
+
+
 def test_labels_of_all_kinds() -> None:
     pa, pl, pd = (pytest.importorskip(name) for name in ("pyarrow", "polars", "pandas"))
     labels = ["b", "a", "a", "b"] * 10
@@ -239,9 +246,15 @@ def test_images_of_all_kinds(tmp_path: Path) -> None:
 def test_images_are_turned_upright(tmp_path: Path) -> None:
     turned = Image.Exif()
     turned[0x0112] = 6
-    save(tmp_path, "a/1.jpg", (8, 2), (9, 9, 9), exif=turned)
-    save(tmp_path, "b/1.jpg", (2, 8), (9, 9, 9))
-    assert images(tmp_path).shape == (3, 8, 2)
+    (tmp_path / "a").mkdir()
+    image = Image.new("L", (16, 4))
+    image.paste(255, (0, 0, 8, 4))
+    image.save(tmp_path / "a" / "1.png", exif=turned)
+    image.save(tmp_path / "a" / "2.png", exif=turned)
+    save(tmp_path, "b/1.png", (16, 4), 9, "L")
+    found = images(tmp_path)
+    assert found.shape == (1, 16, 4)
+    assert found.x[0, 0, :, 0].tolist() == [1] * 8 + [0] * 8
 
 
 def test_folders_that_are_refused(folder: Path, tmp_path: Path) -> None:
