@@ -257,7 +257,7 @@ def _of_number(column: Any) -> str:
 
 
 def _use(results: Results, folder: Path) -> str:
-    model = shlex.quote(str(folder / "model.safetensors"))
+    model = shlex.quote(str(folder))
     new = "new_images/" if results.problem.inputs.kind == "images" else "new.csv"
     out = "predictions.csv"
     lines = [f"micrograd predict {model} {new} --out {out}", f"micrograd inspect {model}"]
