@@ -21,6 +21,7 @@ from micrograd_core.tools.learning.events import Events
 from micrograd_core.tools.learning.networks import mlp
 from micrograd_core.tools.learning.settings import Settings
 from micrograd_core.tools.learning.training import train
+from tests.interrupts import EXHAUSTIVE
 from tests.tools.flowers import QUICK, rows, table
 
 
@@ -192,7 +193,7 @@ def test_a_seed_and_the_settings_of_a_run_repeat_it(tmp_path: Path, monkeypatch:
     assert figures(first) != figures(trained(tmp_path / "c", "--config", "a/config.toml", "--seed", "4"))
 
 
-@pytest.mark.parametrize("stop", [1, 3, 4, 7, 8, 10])
+@pytest.mark.parametrize("stop", range(1, 13) if EXHAUSTIVE else [3, 4, 9])
 def test_a_training_that_was_stopped_comes_to_the_same_bits(
     stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
