@@ -418,7 +418,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., d
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """All products of the elements of two 1-d tensors."""
 
-def random_uniform_from(place: ArrayLike, /, shape: int | Shape, *, dtype: Any = ...) -> Tensor:
+def random_uniform_from(place: ArrayLike, /, shape: int | tuple[int, ...], *, dtype: Any = ...) -> Tensor:
     """Fractions, uniform in [0, 1), from a place in a stream on: its counter's four words and its key's two, lowest first. What `random.uniform` draws inside a program."""
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:

@@ -174,7 +174,7 @@ def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
         named = list(map(str, shown))
     for source in replay.sources:
         if source[0] not in ("argument", "tensor", "constant"):
-            why = "draws random numbers" if source[0] == "draw" else "depends on more than its arguments"
+            why = "draws random numbers" if source[0] in ("draw", "place") else "depends on more than its arguments"
             raise ExportError(f"export_onnx: the model {why} in eval mode, which ONNX cannot")
     return _Trace(_expanded(model, arguments, replay.program), replay.sources, outputs, named, replay.kernels)
 

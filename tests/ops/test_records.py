@@ -267,6 +267,7 @@ LISTS = {
     "adapters/integers.py": "what the host computes in the place of a flat device",
     "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
     "array/methods.py": "the operators of a tensor that NumPy's functions stand for",
+    "checkpoints/spellings.py": "what ONNX calls them",
     "compiler/assembly.py": "which primitives of a nest take longer than a look into memory",
     "compiler/nests.py": "how a nest shows its primitives",
     "compiler/passes.py": "the primitives of nests, and what is better left to a kernel",
@@ -276,6 +277,7 @@ LISTS = {
     "engine/keys.py": "what x.at[key] has",
     "linalg.py": "what the standard has in both namespaces",
     "scalar/rules.py": "the methods of a Value",
+    "tools/pictures.py": "the words of an expression that is drawn",
     "tables/floats.py": "what IEEE 754 says where Python raises",
 }
 """Files outside `ops` that name four operations or more in one place, and what they say there that is no record's."""

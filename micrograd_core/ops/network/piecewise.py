@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import cut
+from micrograd_core.ops.shared import arrays, cut, is_scalar
 from micrograd_core.ops.tangents import symmetric
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ def _celu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
 
 def _softsign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return k.divide(g, k.square(k.add(k.abs(x), 1)))
+
+
+def _prelu(k: Table, x: Any, slope: Any) -> Any:
+    x, slope = arrays(k, x, slope) if is_scalar(x) else (x, slope)
+    return k.where(k.less(0, x), x, k.multiply(x, slope))
 
 
 def _shrinkage(name: str) -> Callable[..., dict[str, Any]]:
@@ -228,9 +233,9 @@ OPS = (
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, slope: k.where(k.less(0, x), g, k.multiply(g, slope)),
-            lambda k, g, out, x, slope: k.multiply(g, k.minimum(x, 0)),
+            lambda k, g, out, x, slope: k.multiply(g, min(x, 0) if is_scalar(x) else k.minimum(x, 0)),
         ),
-        compose=lambda k, x, slope: k.where(k.less(0, x), x, k.multiply(x, slope)),
+        compose=_prelu,
         samples=(Sample(Array((2, 3)), Array((2, 1))), Sample(Array((3,)), 0.25)),
         reference=lambda np, x, slope: np.where(x > 0, x, x * slope),
     ),
@@ -251,6 +256,7 @@ OPS = (
         parameters=_softmin_parameters,
         accepts=REAL & FLOATING,
         autocast="float32",
+        tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis: k.negative(k.softmax_gradient(g, out, axis=axis)),),
         compose=lambda k, x, *, axis: k.softmax(k.negative(x), axis=axis),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),

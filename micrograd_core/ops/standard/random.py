@@ -152,7 +152,7 @@ def start_at(place: Any) -> dict[str, int]:
     return {"key": low | high << 64, "block": sum(word << 64 * i for i, word in enumerate(counter))}
 
 
-def _from_parameters(place: Any, /, shape: int | Shape, *, dtype: Any = float32) -> dict[str, Any]:
+def _from_parameters(place: Any, /, shape: int | tuple[int, ...], *, dtype: Any = float32) -> dict[str, Any]:
     if place.shape != (PLACE,):
         raise ShapeError(
             f"random_uniform_from: a place in a stream is {PLACE} words, the counter's four and the key's two; got "
