@@ -54,7 +54,10 @@ def compose(name: str, backend: Any) -> Callable[..., Any]:
         raise KeyError(f"{name!r} has no composition: a device that has it has a kernel for it")
 
     def composed(*operands: Any, **params: Any) -> Any:
-        return composition(Kernels.of(backend), *operands, **params)
+        kernels = Kernels.of(backend)
+        if params.get("dtype") is not None:  # a step of a program gives the device's own
+            params["dtype"] = kernels.core(params["dtype"])
+        return composition(kernels, *operands, **params)
 
     return composed
 
