@@ -244,7 +244,8 @@ def _batch_norm_x(
 ) -> Any:
     by_channel = _by_channel(k, weight, len(x.shape))
     if training:
-        return k.standardize_gradient(g, x, by_channel, axis=_but_channels(x), eps=eps)
+        # whose own weight is along the axes, as kernels take it
+        return times(k, k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps), by_channel)
     return times(k, k.multiply(g, _by_channel(k, _per_deviation(k, var, eps), len(x.shape))), by_channel)
 
 
