@@ -380,3 +380,21 @@ def test_operands_may_be_left_out_named_or_none() -> None:
 def test_errors_name_what_does_not_fit(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(Tensor(drawn(2, 3)))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 3, 5), (2, 3, 4, 5)])
+def test_the_gradient_of_batch_norm_asks_kernels_for_what_they_take(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    """A weight by channel is none along the axes: it would broadcast to a wrong gradient, or to none."""
+    kernels, taken = Device("cpu").kernels, []
+    real = kernels.standardize_gradient
+
+    def spied(g: Any, x: Any, weight: Any = 1.0, **params: Any) -> Any:
+        taken.append(getattr(weight, "shape", ()) in ((), tuple(x.shape[i] for i in params["axis"])))
+        return real(g, x, weight, **params)
+
+    monkeypatch.setattr(kernels, "standardize_gradient", spied)
+    x = Tensor(drawn(*shape), requires_grad=True)
+    mg.batch_norm(x, weight=Tensor(drawn(3)), training=True).sum().backward()
+    assert taken == [True]
