@@ -65,7 +65,7 @@ def images(
         )
     x = np.empty((len(files), 1 if one else 3, height, width), dtype="uint8")
     for i, (path, _) in enumerate(files):
-        x[i] = _pixels(np, path, (height, width), one)
+        x[i] = pixels(np, path, (height, width), one)
     classes = sorted({name for _, name in files})
     places = {name: i for i, name in enumerate(classes)}
     told = "grey" if one else "coloured"
@@ -123,7 +123,7 @@ def _measured(path: Path) -> tuple[str, tuple[int, int]]:
         raise _unreadable(path, error) from error
 
 
-def _pixels(np: Any, path: Path, size: tuple[int, int], one: bool) -> Any:
+def pixels(np: Any, path: Path, size: tuple[int, int], one: bool) -> Any:
     """One image as (channels, height, width), upright."""
     image_module = needed("PIL.Image", "data.images")
     try:

@@ -17,7 +17,6 @@ import pytest
 from micrograd_core.checkpoints import load
 from micrograd_core.tools.cli import main
 from micrograd_core.tools.learning import loop, threads
-from micrograd_core.tools.learning.events import Events
 from micrograd_core.tools.learning.networks import mlp
 from micrograd_core.tools.learning.settings import Settings
 from micrograd_core.tools.learning.training import train
@@ -284,43 +283,28 @@ def test_it_stops_early_and_keeps_the_best_epoch(tmp_path: Path) -> None:
 # ── what is told ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def records(path: Path) -> list[bytes]:
-    """The events of a file, as TensorFlow's format has them; checksums are looked at."""
-    from micrograd_core.tools.learning.events import _masked
-
-    raw, found = path.read_bytes(), []
-    while raw:
-        (length,) = struct.unpack("<Q", raw[:8])
-        assert raw[8:12] == _masked(raw[:8])
-        found.append(raw[12 : 12 + length])
-        assert raw[12 + length : 16 + length] == _masked(found[-1])
-        raw = raw[16 + length :]
-    return found
-
-
 def test_tensorboard_gets_events(tmp_path: Path) -> None:
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
     trained(tmp_path / "out", str(table(tmp_path)), *TARGET, *QUICK, "--tensorboard", str(tmp_path / "events"))
     (file,) = (tmp_path / "events").iterdir()
-    found = records(file)
-    assert b"brain.Event:2" in found[0]
-    assert len(found) == 4
-    assert all(b"validation_accuracy" in each and b"loss" in each for each in found[1:])
+    raw, found = file.read_bytes(), []
+    while raw:  # a length and its checksum, an event and its checksum
+        (length,) = struct.unpack("<Q", raw[:8])
+        event = event_pb2.Event.FromString(raw[12 : 12 + length])
+        found += [(event.step, each.tag, each.simple_value) for each in event.summary.value]
+        raw = raw[16 + length :]
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    losses = [(step, pytest.approx(x, rel=1e-6)) for step, x in enumerate(metrics["validation_loss"], 1)]
+    assert [(step, x) for step, tag, x in found if tag == "validation_loss"] == losses
 
 
-def test_checksums_are_those_of_the_standard() -> None:
-    from micrograd_core.tools.learning.events import _masked
-
-    crc = 0xE3069283  # of "123456789", by the definition of CRC-32C
-    assert _masked(b"123456789") == struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def test_tensorboard_itself_reads_them(tmp_path: Path) -> None:
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
-    with Events(tmp_path) as events:
-        events.add(300, loss=0.5)
-    (file,) = tmp_path.iterdir()
-    last = list(loader.EventFileLoader(str(file)).Load())[-1]
-    assert (last.step, last.summary.value[0].tag) == (300, "loss")
+def test_without_the_package_tensorboard_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    words = ["train", str(table(tmp_path)), *TARGET, *QUICK, "--tensorboard", "x", "--out", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "pip install 'micrograd-core[tensorboard]'" in capsys.readouterr().err
 
 
 def test_small_products_get_one_thread() -> None:

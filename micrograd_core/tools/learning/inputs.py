@@ -9,7 +9,7 @@ from typing import Any
 from micrograd_core.data import DataError, Preparation, read
 from micrograd_core.data import images as images_of
 from micrograd_core.data.errors import needed
-from micrograd_core.data.pictures import _pixels as pixels
+from micrograd_core.data.pictures import pixels
 
 
 @dataclass(frozen=True)

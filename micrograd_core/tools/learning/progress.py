@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from micrograd_core.errors import MissingExtra
 from micrograd_core.ground.files import CannotWrite
 from micrograd_core.tools.arguments import json_text
-from micrograd_core.tools.learning.events import Events
 
 
 class Told:
@@ -35,15 +35,13 @@ class Told:
 
         self._steps, self._metric = steps, metric
         self._log, self._log_path = None, log
-        self._events = None
+        self._events = _events(events) if events else None
         if log:
             try:
                 Path(log).parent.mkdir(parents=True, exist_ok=True)
                 self._log = open(log, "w", encoding="utf-8")  # noqa: SIM115
             except OSError as error:
                 raise CannotWrite(log, error) from error
-        if events:
-            self._events = Events(events)
         columns = (
             TextColumn("epoch {task.fields[epoch]}/" + str(epochs)),
             BarColumn(bar_width=None),
@@ -65,7 +63,7 @@ class Told:
         if self._log is not None:
             self._log.close()
         if self._events is not None:
-            self._events.__exit__(kind, error, trace)
+            self._events.close()
 
     def resume(self, history: list[dict[str, Any]], position: int) -> None:
         """Say again what was said of former epochs, so that files have each of them once."""
@@ -82,8 +80,10 @@ class Told:
         """An epoch has ended; `row` has its figures by name."""
         self._line(row)
         if self._events is not None:
-            figures = {name: x for name, x in row.items() if name != "epoch" and isinstance(x, float)}
-            self._events.add(row["epoch"], **figures)
+            for name, x in row.items():
+                if name != "epoch" and isinstance(x, float):
+                    self._events.add_scalar(name, x, row["epoch"])
+            self._events.flush()
         name, value = next(
             ((key, row[key]) for key in (f"validation_{self._metric}", self._metric) if key in row), ("", 0.0)
         )
@@ -98,3 +98,15 @@ class Told:
                 self._log.flush()
             except OSError as error:
                 raise CannotWrite(self._log_path, error) from error
+
+
+def _events(folder: str) -> Any:
+    """What writes TensorBoard's files into a folder."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise MissingExtra("--tensorboard", "tensorboardX", "tensorboard") from None
+    try:
+        return SummaryWriter(folder)
+    except OSError as error:
+        raise CannotWrite(Path(folder), error) from error
