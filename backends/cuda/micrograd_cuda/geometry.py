@@ -176,6 +176,7 @@ class RowLaunch(NamedTuple):
     pack: int
     block: int
     grid: tuple[int, int]
+    peeled: bool = False  # rows start between packs: elements before the first whole one and behind the last go one by one
 
     @property
     def groups(self) -> int:
@@ -187,28 +188,35 @@ class RowLaunch(NamedTuple):
 def row_unit(launch: RowLaunch, family: str, element: str, index: str = "", *more: str) -> Unit:
     """The instance of a template of ``rows.cuh``; `more` are arguments of its own."""
     numbers = map(str, (launch.group, launch.items, launch.pack))
-    return Unit(family, (element, *([index] if index else []), *more, *numbers), launch.block, element, index)
+    ends = ["true"] if launch.peeled else []
+    return Unit(family, (element, *([index] if index else []), *more, *numbers, *ends), launch.block, element, index)
 
 
 @lru_cache(maxsize=4096)
-def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1) -> RowLaunch:
+def row_launch(
+    rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1, *, peel: bool = False
+) -> RowLaunch:
     """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
-    operands in registers per thread, where more would spill. Each group of threads takes about `each` rows.
+    operands in registers per thread, where more would spill. Each group of threads takes about `each` rows. With `peel`
+    rows of any length go in whole packs, if they are long enough that the ends are few.
     """
     itemsize = ITEMSIZE[dtype]
-    pack = power_of_two(columns, max(alignment // itemsize, 1))
-    packs = ceil_div(columns, pack)
+    pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
+    peeled = peel and alignment == 16 and pack < whole and columns >= 16 * whole
+    if peeled:
+        pack = whole
+    packs = columns // pack if peeled else ceil_div(columns, pack)
     most = max(1, min(4, 32 // (pack * operands)))
-    group = 1
+    group = 2 * pack if peeled else 1  # each end element has a thread
     while group < 1024 and group * most < packs:
         group *= 2
     items = ceil_div(packs, group)
     if items * pack * operands > 32:
         items = 0
     block = max(group, 128)
-    return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1))
+    return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1), peeled)
 
 
 class ColumnLaunch(NamedTuple):
@@ -290,6 +298,15 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))
     piece = ceil_div(ceil_div(columns, most), group * pack) * group * pack
     return Pieces(pack, group, block, (blocks(rows * group, block), ceil_div(columns, piece)), piece)
+
+
+def segment(count: int) -> int:
+    """How many of `count` rows in a row one thread adds up: about as many as there will be sums.
+
+    >>> segment(100), segment(8192)
+    (32, 128)
+    """
+    return max(32, 1 << ((max(count, 1) - 1).bit_length() + 1) // 2)
 
 
 def spans_overlap(

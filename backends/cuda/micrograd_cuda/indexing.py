@@ -48,8 +48,7 @@ class Indexing:
     def embedding_gradient(self, g: Any, indices: Any, *, num_embeddings: int) -> Any:
         """The sum of the rows of `g` for each row of the weight."""
         columns = g.shape[-1]
-        flat, rows = indices.reshape(indices.size).astype(self.xp.int64), g.reshape(indices.size, columns)
-        return self._sums(None, flat, rows, num_embeddings, columns)
+        return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
 
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
         """Slices of `x` as rows: one copy of each operand that does not lie so."""
@@ -58,37 +57,60 @@ class Indexing:
         columns = math.prod(before) * math.prod(after)
         values = xp.full((), values, dtype=x.dtype) if is_number(values) else values
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
-        flat = indices.reshape(indices.size).astype(xp.int64)
-        flat = xp.where(flat < 0, flat + length, flat)
         order = (axis, *(each for each in range(len(x.shape)) if each != axis))
         base, rows = (each.transpose(order).reshape(each.shape[axis], columns) for each in (x, values))
-        out = self._sums(contiguous(base), flat, rows, length, columns)
+        out = self._sums(contiguous(base), indices, rows, length, columns, negative=True)
         return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
 
-    def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int) -> Any:
-        """(rows, columns): `base` or zeros, and to row ``indices[i]`` added row `i` of the values."""
-        dtype, shape = values.dtype, (rows, columns)
+    def _sums(
+        self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False
+    ) -> Any:
+        """(rows, columns): `base` or zeros, and to row ``indices[i]`` added row `i` of the values.
+
+        With `negative`, negative indices count from the end.
+        """
+        dtype, shape, runtime = values.dtype, (rows, columns), self.runtime
         if not rows * columns or not indices.size:
             return self.xp.zeros(shape, dtype=dtype) if base is None else base.copy()
-        return (self._atomic if self.atomic else self._sorted)(base, indices, contiguous(values), shape)
+        key = geometry.counter(rows)
+        keys = runtime.empty((indices.size,), self.xp.int32 if key == "int" else self.xp.int64)
+        index = INDEX[name_of(indices.dtype)]
+        run = runtime.bind(Unit("row_keys", (key, index), BLOCK, "", index, (("Key", key),)))
+        run((geometry.blocks(indices.size), 1), (keys, contiguous(indices), int(negative), indices.size, rows))
+        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values), shape)
 
-    def _sorted(self, base: Any, indices: Any, values: Any, shape: Shape) -> Any:
-        """Each element of the result is added up by one thread, in the order of the indices."""
-        xp, (rows, columns) = self.xp, shape
-        order = xp.argsort(indices, stable=True)
-        first = xp.searchsorted(xp.take(indices, order, axis=0), xp.arange(rows + 1, dtype=xp.int64))
-        out = self.runtime.empty(shape, values.dtype)
-        element = ELEMENT[name_of(values.dtype)]
-        run = self.runtime.bind(Unit("sorted_add", (element,), BLOCK, element))
-        operands = 0 if base is None else base, values, order.astype(xp.int64), first.astype(xp.int64)
-        run((geometry.blocks(out.size), 1), (out, *operands, rows, columns))
+    def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
+        """Each element of the result is added up by one thread, in the order of the indices.
+
+        Long sequences of one index are cut: other threads add up segments of them first.
+        """
+        xp, runtime, (rows, columns), dtype = self.xp, self.runtime, shape, values.dtype
+        order = xp.argsort(keys, stable=True).astype(xp.int64, copy=False)
+        named, count = (("Key", key),), keys.size
+        first = runtime.empty((rows + 1,), xp.int64)
+        run = runtime.bind(Unit("row_starts", (key,), BLOCK, "", "", named))
+        run((geometry.blocks(rows + 1), 1), (first, keys, order, count, rows))
+        out = runtime.empty(shape, dtype)
+        start = alignment(runtime, values, *(() if base is None else (base,)))
+        pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
+        element, segment = ELEMENT[name_of(dtype)], geometry.segment(count)
+        partial: Any = 0
+        if count >= 2 * segment:
+            segments = count // segment
+            partial = runtime.empty((segments, columns), wide(xp, dtype))
+            run = runtime.bind(Unit("add_segments", (element, key, str(pack)), BLOCK, element, "", named))
+            blocks = geometry.blocks(partial.size // pack)
+            run((blocks, 1), (partial, values, keys, order, segments, segment, columns))
+        run = runtime.bind(Unit("sorted_add", (element, str(pack)), BLOCK, element))
+        operands = 0 if base is None else base, values, order, first, partial, segment
+        run((geometry.blocks(out.size // pack), 1), (out, *operands, rows, columns))
         return out
 
-    def _atomic(self, base: Any, indices: Any, values: Any, shape: Shape) -> Any:
+    def _atomic(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
         """In the wide type, and rounded at the end."""
         total = wide(self.xp, values.dtype)
         out = self.xp.zeros(shape, dtype=total) if base is None else base.astype(total)
         element = ELEMENT[name_of(values.dtype)]
-        run = self.runtime.bind(Unit("scatter_add", (element, INDEX["int64"]), BLOCK, element, INDEX["int64"]))
-        run((geometry.blocks(values.size), 1), (out, values, indices, indices.size, *shape))
+        run = self.runtime.bind(Unit("scatter_add", (element, key), BLOCK, element, key))
+        run((geometry.blocks(values.size), 1), (out, values, keys, keys.size, *shape))
         return out.astype(values.dtype)

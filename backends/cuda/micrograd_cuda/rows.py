@@ -9,7 +9,7 @@ from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.operands import alignment, contiguous, is_number, last, name_of, wide
 from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, INDEX, Unit
+from micrograd_cuda.units import ELEMENT, INDEX
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
 
@@ -105,7 +105,7 @@ ROW_OPERATIONS: Final = (
 )  # fmt: skip
 
 
-WHOLE: Final = 1024  # threads of a block that works alone
+MOST_PARTS: Final = 4096  # that one block adds up
 EACH: Final = 32  # rows whose sum one group of threads keeps in registers
 
 
@@ -129,12 +129,13 @@ class Rows:
     ) -> Any:  # fmt: skip
         """Launch a kernel of ``rows.cuh``: `out`, operands, `more`, then rows and columns.
 
-        Of the operands those of the size of the first, `resident` many, are kept in registers.
+        Of the operands those of the size of the first, `resident` many, are kept in registers. Norms do not peel: their
+        weights would lie between packs.
         """
-        first = operands[0]
+        first, peel = operands[0], not family.startswith("norm")
         rows, runtime = first.size // columns, self.runtime
         start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
-        launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start)
+        launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start, peel=peel)
         run = runtime.bind(geometry.row_unit(launch, family, ELEMENT[name_of(first.dtype)], *arguments))
         run(launch.grid, (out, *operands, *more, rows, columns))
         return out
@@ -182,48 +183,48 @@ class Rows:
         axis = 1 if len(x.shape) > 1 else 0
         return last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
 
-    def _whole(self, family: str, dtype: Any, index: str, out: Any, *arguments: Any) -> Any:
-        """Launch one block that reduces everything."""
-        element = ELEMENT[name_of(dtype)]
-        unit = Unit(family, (element, index, str(WHOLE)), WHOLE, element, index)
-        self.runtime.bind(unit)((1, 1), (out, *arguments))
-        return out
+    def _losses(
+        self, x: Any, rows: Any, numbers: Any, index: str, ignored: int, mean: bool, losses: Any = 0
+    ) -> tuple[Any, Any]:
+        """The sum of the losses or their mean, in one launch, and what the gradient needs of the rows."""
+        dtype, columns, runtime = rows.dtype, rows.shape[-1], self.runtime
+        count, total = rows.size // columns, wide(self.xp, dtype)
+        launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, rows), peel=True)
+        grid = min(launch.grid[0], MOST_PARTS), 1
+        out, partial = runtime.empty((), dtype), runtime.empty((2 * grid[0],), total)
+        statistics = runtime.empty((2 * count + 1,), total)
+        run = runtime.bind(geometry.row_unit(launch, "cross_entropy", ELEMENT[name_of(dtype)], index))
+        arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
+        run(grid, (*arguments, count, columns))
+        return out, statistics
 
     def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                       label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
-        """Plain class indices: one read, and a launch that adds up. ``NotImplemented`` for what has to be composed."""
+        """Plain class indices: one read. ``NotImplemented`` for what has to be composed."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
         rows, numbers, index = self._classes(x, targets)
-        losses = self.runtime.empty(targets.shape, wide(self.xp, x.dtype))
-        self._run("cross_entropy", losses, (rows, numbers), rows.shape[-1], (ignore_index,), arguments=(index,))
-        if reduction == "none":
-            return losses.astype(x.dtype, copy=False)
-        out = self.runtime.empty((), x.dtype)
-        mean = int(reduction == "mean")
-        return self._whole("total_loss", x.dtype, index, out, losses, numbers, ignore_index, mean, numbers.size)
+        losses = self.runtime.empty(targets.shape, x.dtype) if reduction == "none" else 0
+        out, statistics = self._losses(x, rows, numbers, index, ignore_index, reduction == "mean", losses)
+        self.runtime.remembered.keep(x, (targets, ignore_index), self.runtime.scope(), statistics)
+        return losses if reduction == "none" else out
 
     def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                                label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
-        """One read, one write. ``NotImplemented`` as above."""
+        """One read, one write, after `cross_entropy`; without, a read more. ``NotImplemented`` as above."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
-        rows, numbers, index = self._classes(x, targets)
-        total = wide(self.xp, x.dtype)
-        if reduction == "mean":
-            share = self.runtime.empty((), total)
-            self._whole("loss_share", x.dtype, index, share, contiguous(g), numbers, ignore_index, numbers.size)
-        else:
-            share = contiguous(g).astype(total, copy=False)
-        axis = 1 if len(x.shape) > 1 else 0
-        out = self.runtime.empty(rows.shape, x.dtype)
-        columns, stride = rows.shape[-1], int(share.size > 1)
-        # g comes first in the signature, and the logits decide the dtype and the number of rows
-        start = alignment(self.runtime, out, rows)
-        launch = geometry.row_launch(rows.size // columns, columns, name_of(x.dtype), 1, start)
-        run = self.runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(x.dtype)], index))
-        run(launch.grid, (out, share, rows, numbers, stride, ignore_index, rows.size // columns, columns))
-        return self._back(out, (axis,))
+        (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
+        runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
+        statistics = runtime.remembered.find(x, (targets, ignore_index), runtime.scope())
+        if statistics is None:
+            _, statistics = self._losses(x, rows, numbers, index, ignore_index, mean)
+        g, out, count = contiguous(g), runtime.empty(rows.shape, dtype), rows.size // columns
+        launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
+        run = runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(dtype)], index))
+        facts = int(g.size > 1), int(mean), ignore_index
+        run(launch.grid, (out, g, statistics, rows, numbers, *facts, count, columns))
+        return self._back(out, (1 if len(x.shape) > 1 else 0,))
 
     # normalisation: layers are centered, root mean squares are not
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
+from weakref import ref
 
 from micrograd_core.layout import Shape
 from micrograd_cuda.gemm import TYPE, Product
@@ -53,6 +54,41 @@ class Runtime(Protocol):
     def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
         """cublasGemmStridedBatchedEx: ``out = x @ y``."""
         ...
+
+    def counter(self) -> Any:
+        """An unsigned 0 on the device that launches of this stream count with, and leave at 0."""
+        ...
+
+    remembered: Remembered
+    """What kernels found, for later ones."""
+
+    def scope(self) -> Any:
+        """What is running: what was remembered elsewhere is not found."""
+        ...
+
+
+class Remembered:
+    """What a kernel found of an operand, as long as that lives, and until something is assigned to."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Any, tuple[Any, ...], Any, Any]] = {}
+
+    def keep(self, x: Any, facts: tuple[Any, ...], scope: Any, value: Any) -> None:
+        """In place of what was kept of `x`. The first of the `facts` is an array, and told by which it is."""
+        number = id(x)
+        gone = ref(x, lambda _: self._found.pop(number, None))
+        self._found[number] = gone, ref(facts[0]), facts[1:], scope, value
+
+    def find(self, x: Any, facts: tuple[Any, ...], scope: Any) -> Any:
+        """What was kept with the same facts, in the same scope; else ``None``."""
+        kept = self._found.get(id(x))
+        if kept is None or kept[0]() is not x or kept[1]() is not facts[0] or kept[2:4] != (facts[1:], scope):
+            return None
+        return kept[4]
+
+    def clear(self) -> None:
+        """Operands have changed."""
+        self._found.clear()
 
 
 def pointer_class(cupy: Any) -> Any:
@@ -158,6 +194,22 @@ class CuPyRuntime:
         self._units: dict[Unit, Launch] = {}
         self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
         self._factors: dict[str, tuple[int, int, Any]] = {}
+        self._counters: dict[tuple[int, int], Any] = {}  # by stream and thread: each may have a default one of its own
+        self.remembered = Remembered()
+
+    def scope(self) -> Any:
+        """The capture of a graph, whose launches come again with other numbers in the same memory."""
+        return self._captured.get(threading.get_ident()) if self._captured else None
+
+    def counter(self) -> Any:
+        """One for each stream; a graph, which may run on any, has its own."""
+        if self.scope() is not None:
+            return self.cupy.zeros(1, "uint32")
+        key = self.cupy.cuda.get_current_stream().ptr, threading.get_ident()
+        found = self._counters.get(key)
+        if found is None:
+            found = self._counters[key] = self.cupy.zeros(1, "uint32")
+        return found
 
     @staticmethod
     def address(x: Any) -> int:

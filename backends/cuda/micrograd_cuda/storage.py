@@ -201,6 +201,7 @@ class CUDABackend(Guarded):
         if any(not stride and length > 1 for stride, length in zip(x.strides, x.shape, strict=True)):
             return False
         overlaps = hasattr(values, "shape") and self.shares_memory(x, values)
+        self.runtime.remembered.clear()
 
         def assigned(x: Any, values: Any) -> None:
             put(self.xp, x, values.copy() if overlaps else values, key)

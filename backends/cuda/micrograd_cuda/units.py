@@ -42,11 +42,15 @@ FAMILIES: Final = {
     "logsumexp": Family("rows", f"T* out, const T* x, {_ROW}"),
     "softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
     "log_softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
-    "cross_entropy": Family("rows", f"Wide<T>* out, const T* x, const I* targets, Long ignored, {_ROW}"),
-    "total_loss": Family("rows", "T* out, const Wide<T>* losses, const I* targets, Long ignored, Long mean, Long rows"),
-    "loss_share": Family("rows", "Wide<T>* out, const T* g, const I* targets, Long ignored, Long rows"),
+    "cross_entropy": Family(
+        "rows",
+        "T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets, "
+        f"Long ignored, Long mean, {_ROW}",
+    ),
     "cross_entropy_gradient": Family(
-        "rows", f"T* to, const Wide<T>* g, const T* x, const I* targets, Long stride, Long ignored, {_ROW}"
+        "rows",
+        "T* to, const T* g, const Wide<T>* statistics, const T* x, const I* targets, Long stride, Long mean, "
+        f"Long ignored, {_ROW}",
     ),
     "norm": Family("rows", f"T* out, const T* x, const T* weight, const T* bias, double eps, {_ROW}"),
     "norm_gradient": Family("rows", f"T* to, const T* g, const T* x, const T* weight, double eps, {_ROW}"),
@@ -72,8 +76,16 @@ FAMILIES: Final = {
     "marked": Family("random", "Word* out, const Stream stream, Long mask, Long size"),
     "gather": Family("indexing", "T* to, const T* weight, const I* indices, Long count, Long rows, Long columns"),
     "scatter_add": Family("indexing", "Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns"),
+    "row_keys": Family("indexing", "{Key}* to, const I* indices, Long negative, Long count, Long rows"),
+    "row_starts": Family("indexing", "Long* first, const {Key}* keys, const Long* order, Long count, Long rows"),
+    "add_segments": Family(
+        "indexing",
+        "Wide<T>* partial, const T* g, const {Key}* keys, const Long* order, Long segments, Long segment, Long columns",
+    ),
     "sorted_add": Family(
-        "indexing", "T* to, const T* base, const T* g, const Long* order, const Long* first, Long rows, Long columns"
+        "indexing",
+        "T* to, const T* base, const T* g, const Long* order, const Long* first, const Wide<T>* partial, "
+        "Long segment, Long rows, Long columns",
     ),
     "im2col": Family("indexing", "T* to, const T* x, double fill, Long images_inside, const Windows<{Index}> windows"),
     "col2im": Family("indexing", "T* to, const T* columns, const Windows<{Index}> windows"),

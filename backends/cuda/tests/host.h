@@ -98,6 +98,7 @@ static void launch(void (*call)(void**), const unsigned* grid, unsigned block, v
 }  // namespace host
 
 inline void __syncthreads() { host::wait(); }
+inline void __threadfence() {}
 template <class A> A __shfl_xor_sync(unsigned, A value, int distance) {
     std::memcpy(host::exchanged[threadIdx.x], &value, sizeof(A));
     host::wait();

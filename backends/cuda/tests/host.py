@@ -22,6 +22,7 @@ import numpy as np
 
 from micrograd_cuda import kernels, units
 from micrograd_cuda.gemm import Product
+from micrograd_cuda.runtime import Remembered
 from micrograd_cuda.units import FAMILIES, Unit
 
 COMPILER = shutil.which("g++")
@@ -92,6 +93,8 @@ class HostRuntime:
         self._bound: dict[Unit, Callable[..., None]] = {}
         self._recent: deque[tuple[Any, int]] = deque(maxlen=8)  # memory, and where its array ends
         self.launched: list[Unit] = []
+        self.remembered = Remembered()
+        self._counter = np.zeros(1, np.uint32)
         self.products: list[Product] = []
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -105,6 +108,13 @@ class HostRuntime:
 
     def address(self, x: Any) -> int:
         return int(x.ctypes.data)
+
+    def scope(self) -> Any:
+        return None
+
+    def counter(self) -> Any:
+        assert not self._counter.any(), "a launch has left its counter as it was"
+        return self._counter
 
     def struct(self, numbers: Sequence[int], index: str) -> Struct:
         return Struct(np.array(numbers, np.int32 if index == "int" else np.int64).tobytes())

@@ -42,7 +42,11 @@ class PlayedBackend(Guarded):
 
     layout = CPUBackend.layout
     shares_memory = CPUBackend.shares_memory
-    assign = CPUBackend.assign
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """As on a GPU."""
+        self.runtime.remembered.clear()
+        return CPUBackend.assign(self, x, values, key)  # type: ignore[arg-type]
 
     def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:
         """Into aligned memory."""

@@ -54,16 +54,15 @@ def _elementwise(functor: str, dtype: str, scalar: str, *places: Place | None, r
 
 def row_units(dtype: str) -> Iterator[Unit]:
     """Rows in part of a warp, in a block, too long for registers, and not aligned."""
-    families = [name for name, family in FAMILIES.items() if family.file == "rows" and name not in ALONE]
-    for family, columns in itertools.product(families, (10, 4096, 100_000, 4097)):
+    families = [name for name, family in FAMILIES.items() if family.file == "rows"]
+    for family, columns in itertools.product(families, (10, 4096, 100_000, 4097, 50_257)):
         operands = RESIDENT.get(family, 1)
-        launch = geometry.row_launch(1000, columns, dtype, operands, 16)
+        launch = geometry.row_launch(1000, columns, dtype, operands, 16, peel=not family.startswith("norm"))
         index = "Long" if "cross_entropy" in family else ""
         centered = [str(columns != 10).lower()] if family.startswith("norm") else []
         yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
 
 
-ALONE = ("total_loss", "loss_share")
 RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 3}
 
 
@@ -72,15 +71,17 @@ def other_units(dtype: str) -> Iterator[Unit]:
     element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
     total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if family.file not in ("elementwise", "rows", "reductions") and name not in UNTYPED:
+        if family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
             index = "Long" if name in ("gather", "scatter_add") else ""
-            packs = [str(16 // itemsize)] if name in ("gather", "sgd", "adam") else []
+            packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
             counters = ("int", "Long") if name in ("im2col", "col2im") else ("",)
             for counter in counters:
                 arguments = (element, *filter(None, (index, counter)), *packs)
                 yield Unit(name, arguments, 256, element, index, (("Index", counter),))
-    for name in ALONE:
-        yield Unit(name, (element, "Long", "1024"), 1024, element, "Long")
+    for key in ("int", "Long"):
+        yield Unit("add_segments", (element, key, str(16 // itemsize)), 256, element, "", (("Key", key),))
+        yield Unit("row_starts", (key,), 256, "", "", (("Key", key),))
+        yield Unit("row_keys", (key, "short"), 256, "", "short", (("Key", key),))
     for columns in (4096, 4097):
         for rows, kind, result, whole in (
             (100_000, dtype, total, False),
@@ -94,6 +95,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
             yield geometry.piece_unit(pieces, ELEMENT[kind], ELEMENT[result], "Max" if columns == 4096 else "Product")
 
 
+KEYED = ("add_segments", "row_starts", "row_keys")
 UNTYPED = {
     "marked": [Unit("marked", (), 256)],
     "integers": [Unit("integers", (index,), 256, "", index) for index in units.INDEX.values()],

@@ -82,6 +82,54 @@ template <class T, int V, int W = WIDEST<T, V>> __device__ __forceinline__ Pack<
     }
     return pack;
 }
+// All elements of a pack. Of halves two at a time: in one instruction where there is one, as whole words where they are cut.
+template <class T, int V> __device__ __forceinline__ void widen_all(const Pack<T, V>& pack, Wide<T> (&to)[V]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) to[v] = widen(pack.at[v]);
+}
+template <int V> __device__ __forceinline__ void widen_all(const Pack<Bfloat16, V>& pack, float (&to)[V]) {
+    if constexpr (V == 1) {
+        to[0] = widen(pack.at[0]);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; v += 2) {
+            unsigned both;
+            memcpy(&both, &pack.at[v], 4);
+            to[v] = from_bits(both << 16);
+            to[v + 1] = from_bits(both & 0xFFFF0000u);
+        }
+    }
+}
+#if !defined(MICROGRAD_HOST) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ unsigned both_narrow(float low, float high, Half) {
+    unsigned both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+__device__ __forceinline__ unsigned both_narrow(float low, float high, Bfloat16) {
+    unsigned both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+#endif
+template <class T, int V> __device__ __forceinline__ Pack<T, V> narrow_all(const Wide<T> (&from)[V]) {
+    Pack<T, V> pack;
+#if !defined(MICROGRAD_HOST) && __CUDA_ARCH__ >= 800
+    constexpr int TOGETHER = sizeof(T) == 2 && V % 2 == 0 ? 2 : 1;
+#else
+    constexpr int TOGETHER = 1;
+#endif
+#pragma unroll
+    for (int v = 0; v < V; v += TOGETHER) {
+        if constexpr (TOGETHER == 1) {
+            pack.at[v] = narrowed<T>(from[v]);
+        } else {
+            const unsigned both = both_narrow(from[v], from[v + 1], T());
+            memcpy(&pack.at[v], &both, 4);
+        }
+    }
+    return pack;
+}
 // Spelled out, as the compiler now and then takes a store apart.
 template <int BYTES> __device__ __forceinline__ void put_words(void* to, const Words<BYTES>& words) {
 #ifndef MICROGRAD_HOST
@@ -148,4 +196,19 @@ template <class R, int G, class A> __device__ __forceinline__ A reduce(A x) {
         for (int other = 1; other < G / 32; ++other) x = R::of(x, partial[first + other]);  // in one order: all get the same bits
     }
     return x;
+}
+
+// Each block writes what it has found, and one of them, the last to come here, reads what all have written. `arrived`
+// counts them, and is 0 again for the next launch.
+template <class F> __device__ __forceinline__ bool last_to_arrive(unsigned* arrived, F write) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        write();
+        __threadfence();
+        last = atomicAdd(arrived, 1u) == gridDim.x * gridDim.y - 1;
+        if (last) *arrived = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
 }

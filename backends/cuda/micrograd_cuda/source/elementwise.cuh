@@ -192,9 +192,7 @@ __device__ __forceinline__ void fetch(const T* from, bool repeated, int count, W
 #pragma unroll
         for (int v = 0; v < V; ++v) to[v] = one;
     } else if (count == V) {
-        const Pack<T, V> pack = load<T, V, W>(from);
-#pragma unroll
-        for (int v = 0; v < V; ++v) to[v] = widen(pack.at[v]);
+        widen_all(load<T, V, W>(from), to);
     } else {
 #pragma unroll
         for (int v = 0; v < V; ++v) to[v] = v < count ? widen(from[v]) : Wide<T>(0);
@@ -231,10 +229,10 @@ __device__ __forceinline__ void unary(O* out, const T* x, const Geometry<Index, 
     for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[1]) {
         Wide<T> a[V];
         fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
-        Pack<O, V> result;
+        Wide<O> result[V];
 #pragma unroll
-        for (int v = 0; v < V; ++v) result.at[v] = narrowed<O>(F::of(a[v]));
-        put(out + i * V, count, result);
+        for (int v = 0; v < V; ++v) result[v] = F::of(a[v]);
+        put(out + i * V, count, narrow_all<O>(result));
     });
 }
 
@@ -248,10 +246,10 @@ __device__ __forceinline__ void binary(
         Wide<T> a[V], b[V];
         if constexpr (SCALAR != FIRST) fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
         if constexpr (SCALAR != SECOND) fetch<T, V, W2>(y + offset[1], geometry.stride[1][NDIM - 1] == 0, count, b);
-        Pack<O, V> result;
+        Wide<O> result[V];
 #pragma unroll
         for (int v = 0; v < V; ++v)
-            result.at[v] = narrowed<O>(F::of(SCALAR == FIRST ? constant : a[v], SCALAR == SECOND ? constant : b[v]));
-        put(out + i * V, count, result);
+            result[v] = F::of(SCALAR == FIRST ? constant : a[v], SCALAR == SECOND ? constant : b[v]);
+        put(out + i * V, count, narrow_all<O>(result));
     });
 }

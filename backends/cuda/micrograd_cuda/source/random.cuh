@@ -82,14 +82,15 @@ template <class T> __device__ __forceinline__ void normal(T* out, const Stream& 
     typedef Wide<T> A;
     for_each_block(size, EACH<A>, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
+        T numbers[EACH<A>];
 #pragma unroll
         for (int j = 0; j < EACH<A>; j += 2) {
             const A radius = sqrt(log(A(1) - fraction<A>(words, j)) * A(-2));
             const A angle = fraction<A>(words, j + 1) * A(6.283185307179586477);
-            const Long at = block * EACH<A> + j;
-            if (at < size) out[at] = narrowed<T>(radius * cos(angle));
-            if (at + 1 < size) out[at + 1] = narrowed<T>(radius * sin(angle));
+            numbers[j] = narrowed<T>(radius * cos(angle));
+            numbers[j + 1] = narrowed<T>(radius * sin(angle));
         }
+        put(out, block, size, numbers);
     });
 }
 
@@ -126,13 +127,13 @@ template <class I>
 __device__ __forceinline__ void integers(I* out, const Stream& stream, Long low, Long span, Long size) {
     for_each_block(size, 4, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
+        I numbers[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const Long at = block * 4 + j;
-            if (at >= size) break;
             const Word part = span == 0 ? words.at[j] : __umul64hi(words.at[j], static_cast<Word>(span));
-            out[at] = static_cast<I>(static_cast<Word>(low) + part);
+            numbers[j] = static_cast<I>(static_cast<Word>(low) + part);
         }
+        put(out, block, size, numbers);
     });
 }
 
@@ -140,10 +141,10 @@ __device__ __forceinline__ void integers(I* out, const Stream& stream, Long low,
 __device__ __forceinline__ void marked(Word* out, const Stream& stream, Long mask, Long size) {
     for_each_block(size, 4, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
+        Word numbers[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const Long at = block * 4 + j;
-            if (at < size) out[at] = (words.at[j] & ~static_cast<Word>(mask)) | static_cast<Word>(at);
-        }
+        for (int j = 0; j < 4; ++j)
+            numbers[j] = (words.at[j] & ~static_cast<Word>(mask)) | static_cast<Word>(block * 4 + j);
+        put(out, block, size, numbers);
     });
 }

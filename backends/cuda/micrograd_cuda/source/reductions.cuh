@@ -3,9 +3,10 @@
 // depends on the shape only. At the end comes the division that makes a sum a mean.
 #include "common.cuh"
 
-// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours. `read` gives the pack at a place.
-template <class R, class T, class O, int V, int HEIGHT, class F>
-__device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Long columns, Long band, F read) {
+// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours. `read` gives what lies at a place,
+// `made` the pack to add of that. Of some rows all is read before the first is made, which may store: no load goes past that.
+template <class R, class T, class O, int V, int HEIGHT, class F, class M>
+__device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Long columns, Long band, F read, M made) {
     typedef Wide<T> A;
     __shared__ A partial[HEIGHT][32][V];
     const int lane = static_cast<int>(threadIdx.x % 32), y = static_cast<int>(threadIdx.x / 32);
@@ -15,12 +16,23 @@ __device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Lon
 #pragma unroll
     for (int v = 0; v < V; ++v) total[v] = R::template first<A>();
     if (column < columns) {
-#pragma unroll 4
-        for (Long row = first + y; row < last; row += HEIGHT) {
-            const Pack<T, V> pack = read(row * columns + column);
+        constexpr int TOGETHER = 4;
+        const auto add = [&](Long at, const auto& found) {
+            A wide[V];
+            widen_all(made(at, found), wide);
 #pragma unroll
-            for (int v = 0; v < V; ++v) total[v] = R::of(total[v], widen(pack.at[v]));
+            for (int v = 0; v < V; ++v) total[v] = R::of(total[v], wide[v]);
+        };
+        Long row = first + y;
+        for (; row + (TOGETHER - 1) * HEIGHT < last; row += TOGETHER * HEIGHT) {
+            decltype(read(Long())) found[TOGETHER];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) found[i] = read((row + i * HEIGHT) * columns + column);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) add((row + i * HEIGHT) * columns + column, found[i]);
         }
+#pragma unroll 1
+        for (; row < last; row += HEIGHT) add(row * columns + column, read(row * columns + column));
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) partial[y][lane][v] = total[v];
@@ -38,18 +50,23 @@ __device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Lon
 
 template <class R, class T, class O, int V, int HEIGHT>
 __device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
-    columns_of<R, T, O, V, HEIGHT>(to, divisor, rows, columns, band, [&](Long at) { return load<T, V>(x + at); });
+    columns_of<R, T, O, V, HEIGHT>(to, divisor, rows, columns, band, [&](Long at) { return load<T, V>(x + at); },
+                                    [](Long, const Pack<T, V>& pack) { return pack; });
 }
 
 // The gradient of relu is kept, and summed: g where it gave more than 0.
 template <class T, class O, int V, int HEIGHT>
 __device__ __forceinline__ void relu_gradient_columns(
     O* to, T* kept, const T* g, const T* out, Long rows, Long columns, Long band) {
-    columns_of<Sum, T, O, V, HEIGHT>(to, 1, rows, columns, band, [&](Long at) {
-        Pack<T, V> pack = load<T, V>(g + at);
-        const Pack<T, V> given = load<T, V>(out + at);
+    struct Two { Pack<T, V> g, out; };
+    const auto read = [&](Long at) { return Two{load<T, V>(g + at), load<T, V>(out + at)}; };
+    columns_of<Sum, T, O, V, HEIGHT>(to, 1, rows, columns, band, read, [&](Long at, const Two& found) {
+        Wide<T> gradient[V], given[V];
+        widen_all(found.g, gradient);
+        widen_all(found.out, given);
 #pragma unroll
-        for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(widen(given.at[v]) > 0 ? widen(pack.at[v]) : Wide<T>(0));
+        for (int v = 0; v < V; ++v) gradient[v] = given[v] > 0 ? gradient[v] : Wide<T>(0);
+        const Pack<T, V> pack = narrow_all<T>(gradient);
         store<T, V>(kept + at, pack);
         return pack;
     });
@@ -68,12 +85,24 @@ __device__ __forceinline__ void reduce_rows(O* to, const T* x, double divisor, L
 #pragma unroll
         for (int v = 0; v < V; ++v) total[v] = R::template first<A>();
         if (row < rows) {
-#pragma unroll 4
-            for (Long at = start + lane * V; at < end; at += G * V) {
-                const Pack<T, V> pack = load<T, V>(x + row * columns + at);
+            constexpr int TOGETHER = 4;
+            const T* from = x + row * columns + start + lane * V;
+            const T* const last = x + row * columns + end;
+            const auto add = [&](const Pack<T, V>& pack) {
+                A wide[V];
+                widen_all(pack, wide);
 #pragma unroll
-                for (int v = 0; v < V; ++v) total[v] = R::of(total[v], widen(pack.at[v]));
+                for (int v = 0; v < V; ++v) total[v] = R::of(total[v], wide[v]);
+            };
+            for (; from + (TOGETHER - 1) * G * V < last; from += TOGETHER * G * V) {
+                Pack<T, V> packs[TOGETHER];
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i) packs[i] = load<T, V>(from + i * G * V);
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i) add(packs[i]);
             }
+#pragma unroll 1
+            for (; from < last; from += G * V) add(load<T, V>(from));
         }
 #pragma unroll
         for (int v = 1; v < V; ++v) total[0] = R::of(total[0], total[v]);

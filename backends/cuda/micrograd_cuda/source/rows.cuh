@@ -7,51 +7,80 @@
 
 template <class A> __device__ __forceinline__ A exponential(A x) { return exp(x); }
 
-// One thread's share of a row of N operands.
-template <class T, int G, int ITEMS, int V, int N> struct Share {
+template <bool SHORT> struct ColumnOf { typedef Long type; };
+template <> struct ColumnOf<true> { typedef int type; };
+
+// One thread's share of a row of N operands. PEELED rows start anywhere in matrices that start at a multiple of 16 bytes:
+// what lies before the first whole pack and behind the last is shared out one element a thread.
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct Share {
     typedef Wide<T> A;
+    static constexpr int TOGETHER = N > 1 ? 2 : 4;  // packs of a longer row that are read before the first is used
+    typedef typename ColumnOf<(ITEMS > 0)>::type Column;
     const T* from[N];
-    Long columns;
-    int lane;
+    Column columns;
+    int lane, head;  // elements before the first whole pack
     A kept[ITEMS > 0 ? ITEMS : 1][N][V];
+    A end[N][1];  // this thread's element outside of whole packs
 
-    __device__ __forceinline__ Long column(int item) const { return (static_cast<Long>(item) * G + lane) * V; }
+    __device__ __forceinline__ void begin(Long row) {
+        if constexpr (PEELED) head = columns > 0 ? static_cast<int>((-row * columns) & (V - 1)) : 0;
+    }
+    __device__ __forceinline__ Column first() const { return PEELED ? head : 0; }
+    __device__ __forceinline__ Column last() const { return PEELED ? columns - ((columns - head) & (V - 1)) : columns; }
+    __device__ __forceinline__ Column column(int item) const { return first() + (static_cast<Column>(item) * G + lane) * V; }
+    __device__ __forceinline__ Column end_column() const { return lane < head ? lane : last() + (lane - head); }
 
-    __device__ __forceinline__ void fetch(Long column, A (&to)[N][V]) const {
+    template <int W> __device__ __forceinline__ void fetch(Long column, A (&to)[N][W]) const {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const Pack<T, V> pack = load<T, V>(from[k] + column);
-#pragma unroll
-            for (int v = 0; v < V; ++v) to[k][v] = widen(pack.at[v]);
+            widen_all(load<T, W>(from[k] + column), to[k]);
         }
     }
     __device__ __forceinline__ void keep() {
         if constexpr (ITEMS > 0) {
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
-                if (column(item) < columns) fetch(column(item), kept[item]);
+                if (column(item) < last()) fetch(column(item), kept[item]);
         }
+        if constexpr (PEELED)
+            if (end_column() < columns) fetch(end_column(), end);
     }
     // Each element of what is kept becomes f of itself.
     template <class F> __device__ __forceinline__ void change(F f) {
 #pragma unroll
         for (int item = 0; item < ITEMS; ++item)
-            if (column(item) < columns)
+            if (column(item) < last())
                 for (A& value : kept[item][0]) value = f(value);
+        if constexpr (PEELED)
+            if (end_column() < columns) end[0][0] = f(end[0][0]);
     }
-    // f(item, column, the operands of its V elements)
+    // f(item, column, the operands of its V elements, or of one). Of longer rows some packs are read before f is called for
+    // the first of them, which may store: no load goes past a store.
     template <class F> __device__ __forceinline__ void each_item(F f) const {
         if constexpr (ITEMS > 0) {
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
-                if (column(item) < columns) f(item, column(item), kept[item]);
+                if (column(item) < last()) f(item, column(item), kept[item]);
         } else {
-            for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) {
-                A values[N][V];
-                fetch(at, values);
-                f(0, at, values);
+            for (Long at = first() + static_cast<Long>(lane) * V; at < last(); at += static_cast<Long>(TOGETHER) * G * V) {
+                Pack<T, V> packs[TOGETHER][N];
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i)
+#pragma unroll
+                    for (int k = 0; k < N; ++k)
+                        if (at + i * G * V < last()) packs[i][k] = load<T, V>(from[k] + at + i * G * V);
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i) {
+                    if (at + i * G * V >= last()) break;
+                    A values[N][V];
+#pragma unroll
+                    for (int k = 0; k < N; ++k) widen_all(packs[i][k], values[k]);
+                    f(0, at + i * G * V, values);
+                }
             }
         }
+        if constexpr (PEELED)
+            if (end_column() < columns) f(ITEMS, end_column(), end);
     }
     // f(column, operands) gives the pack that is stored there. Of what is kept all are made before the first is stored: no
     // load goes past a store, and what f loads would come one after the other.
@@ -61,10 +90,14 @@ template <class T, int G, int ITEMS, int V, int N> struct Share {
             each_item([&](int item, Long column, const auto& values) { made[item] = f(column, values); });
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
-                if (column(item) < columns) store<T, V>(to + column(item), made[item]);
+                if (column(item) < columns) store(to + column(item), made[item]);
         } else {
-            each_item([&](int, Long column, const auto& values) { store<T, V>(to + column, f(column, values)); });
+            each_item([&](int, Long column, const auto& values) { store(to + column, f(column, values)); });
         }
+    }
+    // The same where f loads nothing.
+    template <class F> __device__ __forceinline__ void put_each(T* to, F f) const {
+        each_item([&](int, Long column, const auto& values) { store(to + column, f(column, values)); });
     }
     template <class F> __device__ __forceinline__ void each(F f) const {
         each_item([&](int, Long column, const auto& values) { f(column, values); });
@@ -72,21 +105,36 @@ template <class T, int G, int ITEMS, int V, int N> struct Share {
 };
 
 // Calls body(row, share) for every row; threads beyond the last row go along with an empty one, for the barriers.
-template <class T, int G, int ITEMS, int V, int N, class F>
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F>
 __device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long rows, Long columns, F body) {
     const Long together = blockDim.x / G;
     const Long step = together * gridDim.x;
     for (Long first = static_cast<Long>(blockIdx.x) * together; first < rows; first += step) {
         const Long row = first + threadIdx.x / G;
-        Share<T, G, ITEMS, V, N> share;
+        Share<T, G, ITEMS, V, N, PEELED> share;
 #pragma unroll
         for (int k = 0; k < N; ++k) share.from[k] = operands[k] + row * columns;
-        share.columns = row < rows ? columns : 0;
+        share.columns = row < rows ? static_cast<decltype(share.columns)>(columns) : 0;
         share.lane = static_cast<int>(threadIdx.x % G);
+        share.begin(row);
         share.keep();
         body(row, share);
     }
 }
+
+// A pack of f(v), as wide as the operands are.
+template <class T, class A, int N, int W, class F>
+__device__ __forceinline__ Pack<T, W> packed(const A (&)[N][W], F f) {
+    A made[W];
+#pragma unroll
+    for (int v = 0; v < W; ++v) made[v] = f(v);
+    return narrow_all<T>(made);
+}
+
+// ── softmax, its logarithm, and the logarithm of its denominator ────────────────────────────────────────────────
+
+// The largest element of a row, and the sum of exp(x - top); NaN where top is not finite.
+template <class A> struct Denominator { A top, total; };
 
 template <int G, class S> __device__ __forceinline__ auto maximum_of(const S& share) {
     typename S::A top = -infinity<typename S::A>();
@@ -95,174 +143,171 @@ template <int G, class S> __device__ __forceinline__ auto maximum_of(const S& sh
     });
     return reduce<Max, G>(top);
 }
-template <int G, class S, class A> __device__ __forceinline__ A sum_of_exponentials(const S& share, A top) {
-    A total = 0;
-    share.each([&](Long, const auto& x) {
-        for (const A value : x[0]) total += exponential(value - top);
-    });
-    return reduce<Sum, G>(total);
-}
-// The same of what is kept, which becomes those exponentials; of rows that are not kept it stays as it is.
-template <int G, int ITEMS, class S, class A> __device__ __forceinline__ A to_exponentials(S& share, A top) {
-    if constexpr (ITEMS == 0) return sum_of_exponentials<G>(share, top);
-    A total = 0;
-    share.change([&](A value) {
-        const A e = exponential(value - top);
-        total += e;
-        return e;
-    });
-    return reduce<Sum, G>(total);
+
+// What is kept becomes those exponentials. Longer rows stay as they are, and are read once: each thread adds up relative to
+// the largest that it has met, and what it had is less by as much when it meets a larger one.
+template <int G, int ITEMS, class S> __device__ __forceinline__ auto to_exponentials(S& share) {
+    typedef typename S::A A;
+    if constexpr (ITEMS > 0) {
+        const A top = maximum_of<G>(share);
+        A total = 0;
+        share.change([&](A value) {
+            const A e = exponential(value - top);
+            total += e;
+            return e;
+        });
+        return Denominator<A>{top, reduce<Sum, G>(total)};
+    } else {
+        A own = -infinity<A>(), total = 0;
+        share.each([&](Long, const auto& x) {
+            A larger = own;
+            for (const A value : x[0]) larger = Max::of(larger, value);
+            if (!(larger <= own)) {
+                if (own > -infinity<A>()) total *= exponential(own - larger);
+                own = larger;
+            }
+            if (own > -infinity<A>())  // else exp(x - own) would be NaN where the row has more to come
+                for (const A value : x[0]) total += exponential(value - own);
+        });
+        const A top = reduce<Max, G>(own);
+        total = reduce<Sum, G>(own > -infinity<A>() ? total * exponential(own - top) : A(0));
+        return Denominator<A>{top, top - top == 0 ? total : nan_of<A>()};
+    }
 }
 template <int ITEMS, class A> __device__ __forceinline__ A exponential_of(A value, A top) {
     return ITEMS == 0 ? exponential(value - top) : value;
 }
 
-// ── softmax, its logarithm, and the logarithm of its denominator ────────────────────────────────────────────────
-
-template <class T, int G, int ITEMS, int V>
+template <class T, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, auto& share) {
-        const A top = maximum_of<G>(share);
-        const A scale = A(1) / to_exponentials<G, ITEMS>(share, top);
-        share.each([&](Long column, const auto& values) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(exponential_of<ITEMS>(values[0][v], top) * scale);
-            store<T, V>(out + row * columns + column, pack);
+    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+        const Denominator<A> found = to_exponentials<G, ITEMS>(share);
+        const A scale = A(1) / found.total;
+        share.put_each(out + row * columns, [&](Long, const auto& values) {
+            return packed<T>(values, [&](int v) { return exponential_of<ITEMS>(values[0][v], found.top) * scale; });
         });
     });
 }
 
-template <class T, int G, int ITEMS, int V>
+template <class T, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void log_softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
-        const A top = maximum_of<G>(share);
-        const A shift = log(sum_of_exponentials<G>(share, top));
-        share.each([&](Long column, const auto& values) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>((values[0][v] - top) - shift);
-            store<T, V>(out + row * columns + column, pack);
+    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, const auto& share) {
+        auto changed = share;
+        const Denominator<A> found = to_exponentials<G, ITEMS>(changed);
+        const A shift = log(found.total);
+        share.put_each(out + row * columns, [&](Long, const auto& values) {
+            return packed<T>(values, [&](int v) { return (values[0][v] - found.top) - shift; });
         });
     });
 }
 
-template <class T, int G, int ITEMS, int V>
+template <class T, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void logsumexp(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
-        A top = maximum_of<G>(share);
-        if (top - top != 0 && top == top) top = 0;  // infinite: inf - inf would be NaN
-        const A total = sum_of_exponentials<G>(share, top);
-        if (share.lane == 0 && row < rows) out[row] = narrowed<T>(top + log(total));
+    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+        const Denominator<A> found = to_exponentials<G, ITEMS>(share);
+        if (share.lane == 0 && row < rows)
+            out[row] = narrowed<T>(found.top - found.top == 0 ? found.top + log(found.total) : found.top);
     });
 }
 
 // out * (g - sum(g * out))
-template <class T, int G, int ITEMS, int V>
+template <class T, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 2>({g, out}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
         share.each([&](Long, const auto& x) {
-#pragma unroll
-            for (int v = 0; v < V; ++v) total += x[0][v] * x[1][v];
+            int v = 0;
+            for (const A value : x[0]) total += value * x[1][v++];
         });
         total = reduce<Sum, G>(total);
-        share.each([&](Long column, const auto& x) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(x[1][v] * (x[0][v] - total));
-            store<T, V>(to + row * columns + column, pack);
+        share.put_each(to + row * columns, [&](Long, const auto& x) {
+            return packed<T>(x, [&](int v) { return x[1][v] * (x[0][v] - total); });
         });
     });
 }
 
 // g - exp(out) * sum(g)
-template <class T, int G, int ITEMS, int V>
+template <class T, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 2>({g, out}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
         share.each([&](Long, const auto& x) {
             for (const A value : x[0]) total += value;
         });
         total = reduce<Sum, G>(total);
-        share.each([&](Long column, const auto& x) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = narrowed<T>(x[0][v] - exponential(x[1][v]) * total);
-            store<T, V>(to + row * columns + column, pack);
+        share.put_each(to + row * columns, [&](Long, const auto& x) {
+            return packed<T>(x, [&](int v) { return x[0][v] - exponential(x[1][v]) * total; });
         });
     });
 }
 
 // ── cross-entropy ───────────────────────────────────────────────────────────────────────────────────────────────
 
-// Minus the logarithm of the target's probability; 0 for the index `ignored`, NaN for another that names no class.
-template <class T, class I, int G, int ITEMS, int V>
+// What the gradient needs of the rows: of each the largest logit and 1 / the sum of exp(x - top); at the end how many
+// targets are not `ignored`.
+template <class A> struct Statistics { A top, scale; };
+
+// Minus the logarithm of the target's probability; 0 for the index `ignored`, NaN for another that names no class. Their
+// sum, or their mean over the rows that count, is made by the block that comes last, out of what the blocks have found: in
+// their order, whichever that is. `losses` may be null. `arrived` is 0, and is so again at the end.
+template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void cross_entropy(
-    Wide<T>* out, const T* x, const I* targets, Long ignored, Long rows, Long columns) {
+    T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets,
+    Long ignored, Long mean, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
-        const A top = maximum_of<G>(share);
-        const A total = sum_of_exponentials<G>(share, top);
+    constexpr int BLOCK = G < 128 ? 128 : G;
+    A loss = 0, count = 0;  // of the rows whose first lane this is
+    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+        const Denominator<A> found = to_exponentials<G, ITEMS>(share);
         if (share.lane == 0 && row < rows) {
             const Long target = static_cast<Long>(targets[row]);
             const bool named = target >= 0 && target < columns;
             const A at = named ? widen(x[row * columns + target]) : A(0);
-            out[row] = named ? log(total) - (at - top) : target == ignored ? A(0) : nan_of<A>();
+            const A own = named && target != ignored ? log(found.total) - (at - found.top)
+                        : target == ignored ? A(0) : nan_of<A>();
+            reinterpret_cast<Statistics<A>*>(statistics)[row] = {found.top, A(1) / found.total};
+            if (losses != nullptr) losses[row] = narrowed<T>(own);
+            loss += own;
+            count += target == ignored ? A(0) : A(1);
         }
     });
+    loss = reduce<Sum, BLOCK>(loss);
+    count = reduce<Sum, BLOCK>(count);
+    if (!last_to_arrive(arrived, [&] { partial[blockIdx.x * 2] = loss, partial[blockIdx.x * 2 + 1] = count; })) return;
+    loss = count = 0;
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += BLOCK)
+        loss += partial[block * 2], count += partial[block * 2 + 1];
+    loss = reduce<Sum, BLOCK>(loss);
+    count = reduce<Sum, BLOCK>(count);
+    if (threadIdx.x > 0) return;
+    *out = narrowed<T>(mean ? loss / count : loss);
+    statistics[rows * 2] = count;
 }
 
-// How many targets are not `ignored`; one block of G threads counts.
-template <class A, int G, class I> __device__ __forceinline__ A counted(const I* targets, Long ignored, Long rows) {
-    Long count = 0;
-    for (Long row = threadIdx.x; row < rows; row += G) count += static_cast<Long>(targets[row]) != ignored;
-    return static_cast<A>(reduce<Sum, G>(count));
-}
-
-// The sum of the losses, or their mean over the rows that count. One block of G threads.
-template <class T, class I, int G>
-__device__ __forceinline__ void total_loss(
-    T* out, const Wide<T>* losses, const I* targets, Long ignored, Long mean, Long rows) {
-    typedef Wide<T> A;
-    A total = 0;
-    for (Long row = threadIdx.x; row < rows; row += G) total += losses[row];
-    total = reduce<Sum, G>(total);
-    if (mean) total /= counted<A, G>(targets, ignored, rows);
-    if (threadIdx.x == 0) *out = narrowed<T>(total);
-}
-
-// What each row has of the cotangent of a mean; where no row counts, no row moves. One block of G threads.
-template <class T, class I, int G>
-__device__ __forceinline__ void loss_share(Wide<T>* out, const T* g, const I* targets, Long ignored, Long rows) {
-    const Wide<T> count = counted<Wide<T>, G>(targets, ignored, rows);
-    if (threadIdx.x == 0) *out = widen(*g) / (count > 0 ? count : Wide<T>(1));
-}
-
-// (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0).
-template <class T, class I, int G, int ITEMS, int V>
+// (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0); of a mean each row that counts has
+// its share, and where none counts none moves.
+template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
 __device__ __forceinline__ void cross_entropy_gradient(
-    T* to, const Wide<T>* g, const T* x, const I* targets, Long stride, Long ignored, Long rows, Long columns) {
+    T* to, const T* g, const Wide<T>* statistics, const T* x, const I* targets, Long stride, Long mean, Long ignored,
+    Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, auto& share) {
-        const A top = maximum_of<G>(share);
-        const A scale = A(1) / to_exponentials<G, ITEMS>(share, top);
-        const Long target = row < rows ? static_cast<Long>(targets[row]) : 0;
+    const A count = statistics[rows * 2], divisor = mean && count > 0 ? count : A(1);
+    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, const auto& share) {
+        if (row >= rows) return;
+        const Statistics<A> found = reinterpret_cast<const Statistics<A>*>(statistics)[row];
+        const Long target = static_cast<Long>(targets[row]);
         const bool named = target >= 0 && target < columns;
-        const A factor = row >= rows || target == ignored ? A(0) : named ? g[row * stride] : nan_of<A>();
-        share.each([&](Long column, const auto& values) {
-            Pack<T, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                const A p = exponential_of<ITEMS>(values[0][v], top) * scale;
-                pack.at[v] = narrowed<T>((p - (column + v == target ? A(1) : A(0))) * factor);
-            }
-            store<T, V>(to + row * columns + column, pack);
+        const A factor = target == ignored ? A(0) : named ? widen(g[row * stride]) / divisor : nan_of<A>();
+        share.put_each(to + row * columns, [&](Long column, const auto& values) {
+            return packed<T>(values, [&](int v) {
+                const A p = exponential(values[0][v] - found.top) * found.scale;
+                return (p - (column + v == target ? A(1) : A(0))) * factor;
+            });
         });
     });
 }

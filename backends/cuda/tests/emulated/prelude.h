@@ -34,6 +34,16 @@ static void fail(const char* format, ...) {
 #define ALIGNED(address, bytes) \
     if ((address) % (bytes)) fail("misaligned address: %#llx is no multiple of %d", (unsigned long long)(address), bytes)
 
+/* ── counting, with -DCOUNTED ─────────────────────────────────────────────────────────────────────────────────── */
+
+#ifdef COUNTED
+u64 counted[3]; /* instructions, bytes read from the device's memory, bytes written to it; until somebody sets them to 0 */
+#define COUNT(what, n) counted[what] += n;
+#else
+#define COUNT(what, n)
+#endif
+enum { INSTRUCTIONS, BYTES_READ, BYTES_WRITTEN };
+
 /* ── floating point: registers hold bits ──────────────────────────────────────────────────────────────────────── */
 
 static inline f32 decode_f32(u32 bits) { f32 x; memcpy(&x, &bits, 4); return x; }

@@ -163,12 +163,20 @@ class Emitter:
     def _instruction(self, it: Instruction) -> None:
         try:
             emit = SPECIFIC.get(it.name, Emitter.compute)
-            code = "" if it.name in NOTHING else emit(self, it)
+            code = "" if it.name in NOTHING else emit(self, it) + self._counted(it)
         except (Untranslatable, KeyError, IndexError, StopIteration) as error:
             raise Untranslatable(f"{it.text.strip()!r} in {self.function.name}: {error!r}") from error
         if it.guard:
             code = f"if ({self.bits(it.guard)}) {{ {code} }}"
-        self.lines.append(code)
+        self.lines.append(f"COUNT(INSTRUCTIONS, 1) {code}")
+
+    def _counted(self, it: Instruction) -> str:
+        """What an instruction moves between the device's memory and registers."""
+        if it.name not in MOVES or {"param", "local", "shared", "const"} & set(it.modifiers):
+            return ""
+        values = next((each for each in it.operands if each.startswith("{")), "")
+        size = bits_of(it.type) // 8 * max(len(listed(values[1:-1])), 1)
+        return "".join(f" COUNT({what}, {size})" for what in MOVES[it.name])
 
     # operands
 
@@ -440,6 +448,10 @@ T->thread.next = ENDED; return RUNS;
 return run_together(step_{name}, sizeof(Thread_{name}), "{name}", FIXED, sizes, dynamic, shared, parameters); }}"""
 
 
+MOVES: Final = {
+    "ld": ["BYTES_READ"], "ldu": ["BYTES_READ"], "st": ["BYTES_WRITTEN"],
+    "atom": ["BYTES_READ", "BYTES_WRITTEN"], "red": ["BYTES_READ", "BYTES_WRITTEN"],
+}  # fmt: skip
 SPECIFIC: Final[dict[str, Callable[[Emitter, Instruction], str]]] = {
     "mov": Emitter.move,
     "selp": Emitter.select,
@@ -483,15 +495,18 @@ def translate(text: str) -> str:
     return "\n".join([module.text(), *prototypes, *(each.text() for each in emitted)])
 
 
-def build(text: str, folder: Path) -> Path:
+def build(text: str, folder: Path, *more: str) -> Path:
     """A module of PTX as a shared library in a folder; made once. What cannot be translated is kept there.
+
+    With `more` flags for gcc; ``-DCOUNTED`` has the library count what it does.
 
     Raises
     ------
     Untranslatable
         With the instruction, or gcc's message, and the path of the PTX.
     """
-    key = hashlib.sha256(text.encode() + b"".join(each.read_bytes() for each in (*OWN, PRELUDE))).hexdigest()[:32]
+    sources = b"".join(each.read_bytes() for each in (*OWN, PRELUDE))
+    key = hashlib.sha256(text.encode() + sources + "".join(more).encode()).hexdigest()[:32]
     library = folder / f"{key}.so"
     if library.exists():
         return library
@@ -500,7 +515,7 @@ def build(text: str, folder: Path) -> Path:
         code = translate(text)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # another thread may be at it as well
             made = Path(work) / library.name
-            flags = ["-O0" if len(code) > LARGE else "-O1", *FLAGS, f"-I{PRELUDE.parent}"]
+            flags = ["-O0" if len(code) > LARGE else "-O1", *FLAGS, *more, f"-I{PRELUDE.parent}"]
             command = ["gcc", *flags, "-x", "c", "-", "-o", str(made), "-lm"]
             done = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
             if done.returncode:
