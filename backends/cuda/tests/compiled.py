@@ -1,70 +1,146 @@
-"""The table of compiled code in docs/cuda.md: what NVRTC makes of the kernels that count most; run it to print one.
+"""The table of compiled code in docs/cuda.md: what operations read, write and execute; run it to print one.
 
-Instructions are those of the PTX, as it stands: the way of whole packs, and what is beside it, for one thread's share.
-They tell whether a kernel has grown, not how long it runs.
+Counted as the PTX that NVRTC makes of the kernels runs on the host, launched as on a GPU. Instructions are those of PTX, of
+which the machine's are about as many. They tell whether a kernel has grown and what it moves, not how long it runs.
 """
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
-import nvrtc
-from micrograd_cuda import geometry, kernels, units
-from micrograd_cuda.geometry import Place
-from micrograd_cuda.runtime import OPTIONS
-from micrograd_cuda.units import ELEMENT, Unit
+import numpy as np
 
-INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+ )?[a-z][\w.:]*\s[^;]*;|^\s+ret;", re.MULTILINE)
+from counted import Counts, CountedRuntime, counts, numbers
+
+Table = dict[str, Any]
+Work = Callable[[Table, CountedRuntime], Callable[[], Any]]
+
+BUDGET: Final = 9.5
+"""Instructions that a GPU like the H100 executes while it moves a byte at 3 TB/s: 38 for an element of bfloat16 that is read
+and written, 76 for one of float32."""
 
 
 class Row(NamedTuple):
-    """A kernel, in one dtype."""
+    """An operation on some elements of one dtype."""
 
-    kernel: str
-    unit: Unit
-    elements: int  # that one thread holds
+    name: str
+    elements: int
+    work: Work
 
 
-def rows() -> list[Row]:
-    """Elementwise functions on whole packs; functions of rows of 4096, and of 50 257."""
-    found = []
+def elementwise(name: str, operands: int, dtype: str, **params: Any) -> Row:
+    """On whole packs."""
+    size = 1 << 15
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        given = [numbers(runtime, (size,), dtype, seed) for seed in range(operands)]
+        return lambda: k[name](*given, **params)
+
+    return Row(f"{name}, {dtype}", size, work)
+
+
+def along_rows(name: str, operands: int, columns: int, dtype: str, **params: Any) -> Row:
+    """Of two rows."""
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        given = [numbers(runtime, (2, columns), dtype, seed) for seed in range(operands)]
+        return lambda: k[name](*given, **params)
+
+    return Row(f"{name} of {columns}, {dtype}", 2 * columns, work)
+
+
+def classes(columns: int, dtype: str, *, gradient: bool) -> Row:
+    """The mean of two losses, or its gradient after it."""
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        x, targets, g = numbers(runtime, (2, columns), dtype), np.array([3, columns - 1]), numbers(runtime, (), dtype)
+        forward = lambda: k["cross_entropy"](x, targets, 1.0, reduction="mean")  # noqa: E731
+        if not gradient:
+            return forward
+        forward()
+        return lambda: k["cross_entropy_gradient"](g, x, targets, 1.0, reduction="mean")
+
+    return Row(f"cross_entropy{'_gradient' * gradient} of {columns}, {dtype}", 2 * columns, work)
+
+
+def embedding(hot: bool, dtype: str) -> Row:
+    """The gradient of 1024 rows of 64 columns, of as many; all different, or all of one index."""
+    count, columns = 1024, 64
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        g, indices = numbers(runtime, (count, columns), dtype), np.arange(count) * (not hot)
+        return lambda: k["embedding_gradient"](g, indices, num_embeddings=count)
+
+    return Row(f"embedding_gradient, {'one index' if hot else 'all different'}, {dtype}", count * columns, work)
+
+
+def drawn(name: str, dtype: str) -> Row:
+    """Random numbers, a whole number of blocks."""
+    size = 1 << 13
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        native = numbers(runtime, (1,), dtype).dtype
+        return lambda: k[name](shape=(size,), dtype=native, key=1, block=2)
+
+    return Row(f"{name}, {dtype}", size, work)
+
+
+def adam(dtype: str) -> Row:
+    """One parameter's second step."""
+    size = 1 << 14
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        given = [[abs(numbers(runtime, (size,), dtype, seed))] for seed in range(4)]
+        given[2:] = [[x.copy() for x in each] for each in given[2:]]
+        hyper = {"step": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0, "shrink": 1.0}
+        return lambda: k["adam_step"](*given, **hyper)
+
+    return Row(f"adam_step, {dtype}", size, work)
+
+
+def rows() -> Iterator[Row]:
+    """Those that count most."""
     for dtype in ("float32", "bfloat16"):
-        matrix = Place((4096, 4096), (4096, 1), 16)
-        for functor, operands in (("Add", 2), ("Relu", 1), ("Exp", 1), ("Gelu", 1), ("GeluGradient", 2)):
-            functor = kernels.OF_HALVES.get(functor, functor) if dtype == "bfloat16" else functor
-            scalar = "NEITHER" if operands == 2 else ""
-            launch = geometry.elementwise(functor, dtype, scalar, (matrix,) * operands)
-            assert launch is not None
-            found.append(Row(f"{functor}, {dtype}", launch.unit, launch.walk.pack))
-        for family, resident in (("softmax", 1), ("softmax_gradient", 2), ("cross_entropy_gradient", 1), ("norm", 1),
-                                 ("norm_gradient", 2)):  # fmt: skip
-            for columns in (4096, 50_257) if family == "softmax" else (4096,):
-                shape = geometry.row_launch(4096, columns, dtype, resident, 16)
-                index = "Long" if "cross_entropy" in family else ""
-                more = ["true"] if family.startswith("norm") else []
-                unit = geometry.row_unit(shape, family, ELEMENT[dtype], index, *more)
-                found.append(Row(f"{family} of {columns}, {dtype}", unit, shape.pack * max(shape.items, 1)))
-        pieces = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
-        found.append(
-            Row(f"sum of all, {dtype}", geometry.piece_unit(pieces, ELEMENT[dtype], "float", "Sum"), pieces.pack)
-        )
-        bands = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
-        columns_unit = geometry.relu_gradient_unit(bands, ELEMENT[dtype], "float")
-        found.append(Row(f"relu_gradient_columns, {dtype}", columns_unit, bands.pack))
-        adam = Unit("adam", (ELEMENT[dtype], str(16 // geometry.ITEMSIZE[dtype])), 256, ELEMENT[dtype])
-        found.append(Row(f"Adam, {dtype}", adam, 16 // geometry.ITEMSIZE[dtype]))
-    return found
+        yield elementwise("add", 2, dtype)
+        yield elementwise("relu", 1, dtype)
+        yield elementwise("exp", 1, dtype)
+        yield elementwise("gelu", 1, dtype, approximate="none")
+        yield elementwise("gelu_gradient", 2, dtype, approximate="none")
+        for columns in (4096, 50_257):
+            yield along_rows("softmax", 1, columns, dtype, axis=1)
+            yield along_rows("softmax_gradient", 2, columns, dtype, axis=1)
+            yield classes(columns, dtype, gradient=False)
+            yield classes(columns, dtype, gradient=True)
+        yield along_rows("standardize", 1, 4096, dtype, axis=(1,), eps=1e-5)
+        yield along_rows("standardize_gradient", 2, 4096, dtype, axis=(1,), eps=1e-5)
+        yield along_rows("sum", 1, 1 << 19, dtype, axis=None, keepdims=False)
+        yield along_rows("sum", 1, 1 << 14, dtype, axis=(0,), keepdims=False)._replace(name=f"sum over rows, {dtype}")
+        yield along_rows("relu_gradient_sum", 2, 1 << 14, dtype)._replace(name=f"relu_gradient_sum, {dtype}")
+        yield embedding(False, dtype)
+        yield embedding(True, dtype)
+        yield drawn("random_uniform", dtype)
+        yield drawn("random_normal", dtype)
+        yield adam(dtype)
 
 
-def table(architecture: str = "sm_90") -> list[str]:
+HEAD: Final = (
+    "| operation | launches | instructions | budget | bytes read | bytes written | registers | bytes spilled |",
+    "|---|---|---|---|---|---|---|---|",
+)
+
+
+def line(row: Row, found: Counts) -> str:
+    """In Markdown; instructions and bytes of one element."""
+    executed, read, written = (x / row.elements for x in (found.instructions, found.read, found.written))
+    budget = BUDGET * (read + written)
+    cells = f"{executed:.1f}", f"{budget:.0f}", f"{read:.2f}", f"{written:.2f}"
+    return f"| {' | '.join((row.name, str(found.launches), *cells, str(found.registers), str(found.spilled)))} |"
+
+
+def table() -> list[str]:
     """In Markdown."""
-    lines = ["| kernel | elements | instructions | registers | bytes spilled |", "|---|---|---|---|---|"]
-    for kernel, unit, elements in rows():
-        made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
-        count = len(INSTRUCTION.findall(made.ptx.partition("{")[2]))
-        lines.append(f"| {kernel} | {elements} | {count} | {made.registers} | {made.spilled} |")
-    return lines
+    return [*HEAD, *(line(row, counts(row.work)) for row in rows())]
 
 
 if __name__ == "__main__":
