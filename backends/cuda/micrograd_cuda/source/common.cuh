@@ -161,6 +161,28 @@ template <class T, int V> __device__ __forceinline__ void store(T* to, const Pac
     }
 }
 
+// ── cheaper functions ───────────────────────────────────────────────────────────────────────────────────────────
+
+#if !defined(MICROGRAD_HOST) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float larger(float x, float y) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+    return x;
+}
+#else
+__device__ __forceinline__ float larger(float x, float y) { return x > y || x != x ? x : y; }
+#endif
+
+// exp(x) with as many digits as the element type of what becomes of it needs: of halves within 1e-5 of itself.
+#ifndef MICROGRAD_HOST
+__device__ __forceinline__ float power_of_two(float x) { asm("ex2.approx.f32 %0, %0;" : "+f"(x)); return x; }
+#else
+inline float power_of_two(float x) { return exp2f(x); }
+#endif
+template <class T> __device__ __forceinline__ Wide<T> exponential_for(Wide<T> x) {
+    if constexpr (sizeof(T) == 2) return power_of_two(x * 1.44269504088896340736f);
+    else return exp(x);
+}
+
 // ── reductions over a group of G threads, a power of two ────────────────────────────────────────────────────────
 
 struct Sum {
@@ -173,10 +195,12 @@ struct Product {
 };
 struct Max {  // NaN wins
     template <class A> static __device__ __forceinline__ A of(A x, A y) { return x > y || x != x ? x : y; }
+    static __device__ __forceinline__ float of(float x, float y) { return larger(x, y); }
     template <class A> static __device__ __forceinline__ A first() { return -infinity<A>(); }
 };
 struct Min {
     template <class A> static __device__ __forceinline__ A of(A x, A y) { return x < y || x != x ? x : y; }
+    static __device__ __forceinline__ float of(float x, float y) { return -larger(-x, -y); }
     template <class A> static __device__ __forceinline__ A first() { return infinity<A>(); }
 };
 

@@ -5,8 +5,6 @@
 // Sums are kept in the wide type, and added in an order that depends on the shape only.
 #include "common.cuh"
 
-template <class A> __device__ __forceinline__ A exponential(A x) { return exp(x); }
-
 template <bool SHORT> struct ColumnOf { typedef Long type; };
 template <> struct ColumnOf<true> { typedef int type; };
 
@@ -14,6 +12,7 @@ template <> struct ColumnOf<true> { typedef int type; };
 // what lies before the first whole pack and behind the last is shared out one element a thread.
 template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct Share {
     typedef Wide<T> A;
+    typedef T Element;
     static constexpr int TOGETHER = N > 1 ? 2 : 4;  // packs of a longer row that are read before the first is used
     typedef typename ColumnOf<(ITEMS > 0)>::type Column;
     const T* from[N];
@@ -148,11 +147,12 @@ template <int G, class S> __device__ __forceinline__ auto maximum_of(const S& sh
 // the largest that it has met, and what it had is less by as much when it meets a larger one.
 template <int G, int ITEMS, class S> __device__ __forceinline__ auto to_exponentials(S& share) {
     typedef typename S::A A;
+    typedef typename S::Element T;
     if constexpr (ITEMS > 0) {
         const A top = maximum_of<G>(share);
         A total = 0;
         share.change([&](A value) {
-            const A e = exponential(value - top);
+            const A e = exponential_for<T>(value - top);
             total += e;
             return e;
         });
@@ -163,19 +163,19 @@ template <int G, int ITEMS, class S> __device__ __forceinline__ auto to_exponent
             A larger = own;
             for (const A value : x[0]) larger = Max::of(larger, value);
             if (!(larger <= own)) {
-                if (own > -infinity<A>()) total *= exponential(own - larger);
+                if (own > -infinity<A>()) total *= exponential_for<T>(own - larger);
                 own = larger;
             }
             if (own > -infinity<A>())  // else exp(x - own) would be NaN where the row has more to come
-                for (const A value : x[0]) total += exponential(value - own);
+                for (const A value : x[0]) total += exponential_for<T>(value - own);
         });
         const A top = reduce<Max, G>(own);
-        total = reduce<Sum, G>(own > -infinity<A>() ? total * exponential(own - top) : A(0));
+        total = reduce<Sum, G>(own > -infinity<A>() ? total * exponential_for<T>(own - top) : A(0));
         return Denominator<A>{top, top - top == 0 ? total : nan_of<A>()};
     }
 }
-template <int ITEMS, class A> __device__ __forceinline__ A exponential_of(A value, A top) {
-    return ITEMS == 0 ? exponential(value - top) : value;
+template <class T, int ITEMS, class A> __device__ __forceinline__ A exponential_of(A value, A top) {
+    return ITEMS == 0 ? exponential_for<T>(value - top) : value;
 }
 
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
@@ -185,7 +185,7 @@ __device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long colu
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
         const A scale = A(1) / found.total;
         share.put_each(out + row * columns, [&](Long, const auto& values) {
-            return packed<T>(values, [&](int v) { return exponential_of<ITEMS>(values[0][v], found.top) * scale; });
+            return packed<T>(values, [&](int v) { return exponential_of<T, ITEMS>(values[0][v], found.top) * scale; });
         });
     });
 }
@@ -241,7 +241,7 @@ __device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T*
         });
         total = reduce<Sum, G>(total);
         share.put_each(to + row * columns, [&](Long, const auto& x) {
-            return packed<T>(x, [&](int v) { return x[0][v] - exponential(x[1][v]) * total; });
+            return packed<T>(x, [&](int v) { return x[0][v] - exponential_for<T>(x[1][v]) * total; });
         });
     });
 }
@@ -276,8 +276,10 @@ __device__ __forceinline__ void cross_entropy(
             count += target == ignored ? A(0) : A(1);
         }
     });
-    loss = reduce<Sum, BLOCK>(loss);
-    count = reduce<Sum, BLOCK>(count);
+    if constexpr (G < BLOCK) {
+        loss = reduce<Sum, BLOCK>(loss);
+        count = reduce<Sum, BLOCK>(count);
+    }
     if (!last_to_arrive(arrived, [&] { partial[blockIdx.x * 2] = loss, partial[blockIdx.x * 2 + 1] = count; })) return;
     loss = count = 0;
     for (unsigned block = threadIdx.x; block < gridDim.x; block += BLOCK)
@@ -305,7 +307,7 @@ __device__ __forceinline__ void cross_entropy_gradient(
         const A factor = target == ignored ? A(0) : named ? widen(g[row * stride]) / divisor : nan_of<A>();
         share.put_each(to + row * columns, [&](Long column, const auto& values) {
             return packed<T>(values, [&](int v) {
-                const A p = exponential(values[0][v] - found.top) * found.scale;
+                const A p = exponential_for<T>(values[0][v] - found.top) * found.scale;
                 return (p - (column + v == target ? A(1) : A(0))) * factor;
             });
         });
