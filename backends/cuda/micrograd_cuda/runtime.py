@@ -86,6 +86,10 @@ class Remembered:
             return None
         return kept[4]
 
+    def __len__(self) -> int:
+        """Of how many operands."""
+        return len(self._found)
+
     def clear(self) -> None:
         """Operands have changed."""
         self._found.clear()

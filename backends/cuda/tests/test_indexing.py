@@ -69,6 +69,44 @@ def test_sums_have_one_order() -> None:
     assert own["index_add"](x, np.zeros(2, "int64"), values[:2], axis=0).tolist() == [[1.0]]
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("count", "columns"), [(700, 8), (1000, 3)])
+def test_an_index_that_comes_often_is_added_up_in_segments(count: int, columns: int, dtype: str) -> None:
+    """The first in half of the places, the next in every fourth, and so on; some name no row."""
+    runtime = HostRuntime()
+    own = table(Arrays(xp), runtime)
+    indices = np.array([(i & -i).bit_length() - 1 for i in range(1, count + 1)])
+    indices[::50] = 99
+    g = RNG.normal(size=(count, columns)).astype(dtype)
+    expected = np.zeros((12, columns))
+    np.add.at(expected, indices[indices < 12], g[indices < 12].astype("float64"))
+    found = [own["embedding_gradient"](g, indices, num_embeddings=12) for _ in range(2)]
+    assert [unit.family for unit in runtime.launched[:4]] == ["row_keys", "row_starts", "add_segments", "sorted_add"]
+    assert found[0].tobytes() == found[1].tobytes()
+    np.testing.assert_allclose(found[0], expected, rtol=FLOATS[dtype], atol=FLOATS[dtype] * 20)
+
+
+def test_no_thread_adds_up_all_of_a_frequent_index() -> None:
+    """In float32 the order shows: one after the other, each of the ones would be lost beside the first number."""
+    own = table(Arrays(xp), HostRuntime())
+    values = np.ones((4096, 1), "float32")
+    values[0] = 1e9
+    found = own["embedding_gradient"](values, np.zeros(4096, "int64"), num_embeddings=2)
+    assert found.tolist() == [[1e9 + 4096 - 64], [0]]  # its own segment's ones are lost
+
+
+@pytest.mark.parametrize("index", ["int64", "uint64", "int8"])
+def test_keys_are_narrow_and_no_index_is_mistaken_for_another(index: str) -> None:
+    runtime = HostRuntime()
+    own = table(Arrays(xp), runtime)
+    indices = np.array([1, 0, 1, 1 << 6], index)
+    if index != "int8":
+        indices[3] = (1 << 32) + 1  # 1, in 32 bits
+    found = own["embedding_gradient"](np.ones((4, 2), "float32"), indices, num_embeddings=3)
+    assert runtime.launched[0].arguments[0] == "int"
+    assert found.tolist() == [[1, 1], [2, 2], [0, 0]]
+
+
 def test_the_gradient_of_take_is_three_launches_and_a_sort() -> None:
     device = Device("played")
     launched = device.kernels.backend.runtime.launched

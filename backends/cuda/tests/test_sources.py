@@ -154,6 +154,44 @@ def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> 
     assert "ld" not in order[order.index("st") :]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_gradient_of_relu_loads_before_it_stores(dtype: str) -> None:
+    """Four rows at a time: two loads each, and only then four stores."""
+    launch = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
+    unit = geometry.relu_gradient_unit(launch, ELEMENT[dtype], "float")
+    ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
+    order = "".join(each[0] for each in re.findall(r"\b(ld|st)\.global\b", ptx))
+    assert "llllllllssss" in order
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_four_blocks_that_add_up_rows_fit_a_multiprocessor(dtype: str) -> None:
+    """With 32 registers a thread; two more, and the last of three rounds of blocks would be half empty."""
+    launch = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
+    unit = geometry.piece_unit(launch, ELEMENT[dtype], "float", "Sum")
+    made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
+    assert made.registers * launch.block * 4 <= 65536
+
+
+RANDOM_UNITS = [
+    *(Unit("normal", (element,), 256, element) for element in ELEMENT.values()),
+    *(Unit("integers", (index,), 256, "", index) for index in ("Long", "int", "short")),
+    Unit("marked", (), 256),
+]
+
+
+@pytest.mark.parametrize("unit", RANDOM_UNITS, ids=units.name_of_kernel)
+def test_random_numbers_are_stored_in_packs(unit: Unit) -> None:
+    """A whole block's in as few stores as can be; beside these stands the end, one by one."""
+    ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
+    size = {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2, "Long": 8, "int": 4, "short": 2}[
+        unit.element or unit.numbers or "Long"
+    ]
+    each = 8 if unit.family == "normal" and size < 8 else 4
+    width = min(each * size, 16)
+    assert len(re.findall(rf"st\.global\.v{width // 4}\.", ptx)) == each * size // width
+
+
 def test_a_mistake_in_a_source_is_seen() -> None:
     unit = Unit("marked", (), 256)
     with pytest.raises(RuntimeError, match="undefined"):

@@ -55,6 +55,9 @@ template <class T> __device__ __forceinline__ Wide<T> weak(double x) {
 }
 
 template <class A> __device__ __forceinline__ A infinity() { return static_cast<A>(from_bits(0x7F800000u)); }
+template <class A> __device__ __forceinline__ A lowest() {
+    return sizeof(A) == 8 ? static_cast<A>(-1.7976931348623157e308) : static_cast<A>(from_bits(0xFF7FFFFFu));
+}
 template <class A> __device__ __forceinline__ A nan_of() { return static_cast<A>(from_bits(0x7FC00000u)); }
 
 // ── packs ───────────────────────────────────────────────────────────────────────────────────────────────────────

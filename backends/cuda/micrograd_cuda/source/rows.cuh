@@ -158,19 +158,18 @@ template <int G, int ITEMS, class S> __device__ __forceinline__ auto to_exponent
         });
         return Denominator<A>{top, reduce<Sum, G>(total)};
     } else {
-        A own = -infinity<A>(), total = 0;
+        A own = lowest<A>(), total = 0;  // not infinite: from there -inf is infinitely far away
         share.each([&](Long, const auto& x) {
             A larger = own;
             for (const A value : x[0]) larger = Max::of(larger, value);
             if (!(larger <= own)) {
-                if (own > -infinity<A>()) total *= exponential_for<T>(own - larger);
+                total *= exponential_for<T>(own - larger);
                 own = larger;
             }
-            if (own > -infinity<A>())  // else exp(x - own) would be NaN where the row has more to come
-                for (const A value : x[0]) total += exponential_for<T>(value - own);
+            for (const A value : x[0]) total += exponential_for<T>(value - own);
         });
-        const A top = reduce<Max, G>(own);
-        total = reduce<Sum, G>(own > -infinity<A>() ? total * exponential_for<T>(own - top) : A(0));
+        const A top = reduce<Max, G>(total == 0 ? -infinity<A>() : own);
+        total = reduce<Sum, G>(total == 0 ? A(0) : total * exponential_for<T>(own - top));
         return Denominator<A>{top, top - top == 0 ? total : nan_of<A>()};
     }
 }
