@@ -53,7 +53,8 @@ class CountedRuntime(HostRuntime):
     def _translated(self, unit: Unit) -> Callable[..., None]:
         made = nvrtc.compile_text(units.text(unit), self.architecture, OPTIONS)
         FOLDER.mkdir(exist_ok=True)
-        library = ctypes.CDLL(str(translate.build(made.ptx, FOLDER, "-DCOUNTED")))
+        # Compiled more slowly than it runs: gcc is not to optimise.
+        library = ctypes.CDLL(str(translate.build(made.ptx, FOLDER, "-DCOUNTED", "-O0")))
         run = getattr(library, f"kernel_{name_of_kernel(unit)}")
         run.restype = ctypes.c_char_p
         counted = (ctypes.c_uint64 * 3).in_dll(library, "counted")

@@ -526,3 +526,23 @@ def test_a_translation_is_made_once(tmp_path: Path) -> None:
     made = first.stat().st_mtime_ns
     assert translate.build(text, tmp_path) == first
     assert first.stat().st_mtime_ns == made
+
+
+def test_instructions_and_bytes_are_counted_if_asked_for(folder: Path, shared: Any) -> None:
+    """Of the device's memory: neither parameters nor what a block shares."""
+    body = """
+        ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d0];
+        st.shared.f32 [some], %f0;
+        setp.eq.u32 %p0, %r31, 5;
+        @%p0 st.global.u16 [%d1], %h1;
+        atom.global.add.u32 %r1, [%d1+4], 1;
+    """
+    text = HEAD + kernel(body, 2, ".shared .align 4 .b8 some[64];\n")
+    library = ctypes.CDLL(str(translate.build(text, folder, "-DCOUNTED")))
+    arrays = np.zeros(4, "float32"), np.zeros(4, "uint32")
+    values = [ctypes.c_uint64(array.ctypes.data) for array in arrays]
+    parameters = (ctypes.c_void_p * 2)(*(ctypes.addressof(value) for value in values))
+    memory = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(shared)))
+    assert not library.kernel_test((ctypes.c_uint * 6)(1, 1, 1, 8, 1, 1), ctypes.c_size_t(0), memory, parameters)
+    counted = list((ctypes.c_uint64 * 3).in_dll(library, "counted"))
+    assert counted == [8 * (1 + 2 + 5 + 1), 8 * (16 + 4), 2 + 8 * 4]  # of eight threads one stores
