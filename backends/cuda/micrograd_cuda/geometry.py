@@ -176,7 +176,9 @@ class RowLaunch(NamedTuple):
     pack: int
     block: int
     grid: tuple[int, int]
-    peeled: bool = False  # rows start between packs: elements before the first whole one and behind the last go one by one
+    peeled: bool = (
+        False  # rows start between packs: what lies before the first whole one and behind the last goes apart
+    )
 
     @property
     def groups(self) -> int:

@@ -62,9 +62,7 @@ class Indexing:
         out = self._sums(contiguous(base), indices, rows, length, columns, negative=True)
         return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
 
-    def _sums(
-        self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False
-    ) -> Any:
+    def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
         """(rows, columns): `base` or zeros, and to row ``indices[i]`` added row `i` of the values.
 
         With `negative`, negative indices count from the end.

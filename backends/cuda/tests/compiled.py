@@ -1,7 +1,7 @@
 """The table of compiled code in docs/cuda.md: what operations read, write and execute; run it to print one.
 
-Counted as the PTX that NVRTC makes of the kernels runs on the host, launched as on a GPU. Instructions are those of PTX, of
-which the machine's are about as many. They tell whether a kernel has grown and what it moves, not how long it runs.
+Counted as the PTX that NVRTC makes of the kernels runs on the host, launched as on a GPU. Instructions are those of PTX,
+of which the machine's are about as many. They tell whether a kernel has grown and what it moves, not how long it runs.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from counted import Counts, CountedRuntime, counts, numbers
+from counted import CountedRuntime, Counts, counts, numbers
 
 Table = dict[str, Any]
 Work = Callable[[Table, CountedRuntime], Callable[[], Any]]
 
 BUDGET: Final = 9.5
-"""Instructions that a GPU like the H100 executes while it moves a byte at 3 TB/s: 38 for an element of bfloat16 that is read
-and written, 76 for one of float32."""
+"""Instructions that a GPU like the H100 executes while it moves a byte at 3 TB/s: 38 for an element of bfloat16 that is
+read and written, 76 for one of float32."""
 
 
 class Row(NamedTuple):

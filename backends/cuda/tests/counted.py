@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import array_api_compat.numpy as xp

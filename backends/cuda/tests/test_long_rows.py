@@ -1,4 +1,4 @@
-"""Rows of any length against float64 NumPy: on the host, and as the PTX that a GPU gets; and what that reads and writes.
+"""Rows of any length against float64 NumPy, on the host and as the PTX that a GPU gets; what that reads and writes.
 
 A sample of lengths, dtypes and functions; all of them with MICROGRAD_EXHAUSTIVE=1 in the environment.
 """
