@@ -176,9 +176,7 @@ class RowLaunch(NamedTuple):
     pack: int
     block: int
     grid: tuple[int, int]
-    peeled: bool = (
-        False  # rows start between packs: what lies before the first whole one and behind the last goes apart
-    )
+    peeled: bool = False  # a row starts anywhere: what is outside of its whole packs goes element by element
 
     @property
     def groups(self) -> int:

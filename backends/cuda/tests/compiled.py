@@ -1,7 +1,7 @@
 """The table of compiled code in docs/cuda.md: what operations read, write and execute; run it to print one.
 
-Counted as the PTX that NVRTC makes of the kernels runs on the host, launched as on a GPU. Instructions are those of PTX,
-of which the machine's are about as many. They tell whether a kernel has grown and what it moves, not how long it runs.
+Counted as the PTX that NVRTC makes of the kernels runs on the host, launched as on a GPU. Instructions are of PTX, and
+the machine's are about as many. They tell whether a kernel has grown and what it moves, not how long it runs.
 """
 
 from __future__ import annotations
