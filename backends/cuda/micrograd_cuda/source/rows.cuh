@@ -163,13 +163,13 @@ template <int G, int ITEMS, class S> __device__ __forceinline__ auto to_exponent
             A larger = own;
             for (const A value : x[0]) larger = Max::of(larger, value);
             if (!(larger <= own)) {
-                total *= exponential_for<T>(own - larger);
+                total *= exponential_in_sum<T>(own - larger);
                 own = larger;
             }
-            for (const A value : x[0]) total += exponential_for<T>(value - own);
+            for (const A value : x[0]) total += exponential_in_sum<T>(value - own);
         });
         const A top = reduce<Max, G>(total == 0 ? -infinity<A>() : own);
-        total = reduce<Sum, G>(total == 0 ? A(0) : total * exponential_for<T>(own - top));
+        total = reduce<Sum, G>(total == 0 ? A(0) : total * exponential_in_sum<T>(own - top));
         return Denominator<A>{top, top - top == 0 ? total : nan_of<A>()};
     }
 }
