@@ -75,7 +75,8 @@ def table(
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
-    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"))
+    # With relu a launch is there anyway, and cuBLASLt's takes NaN for 0.
+    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"), on_the_way=False)
     found["relu_gradient_sum"] = reductions.relu_gradient_sum
     found |= reductions.table()
     double = xp.empty(0, dtype=xp.float64).dtype
@@ -301,25 +302,31 @@ class Matmul:
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Any shapes that the standard allows."""
+        return self.with_bias(x, y, None)[0]
+
+    def with_bias(self, x: Any, y: Any, bias: Any) -> tuple[Any, bool]:
+        """The same, and whether `bias`, one number for each column, was added on the way."""
         runtime, dtype = self.runtime, x.dtype
         name, key = name_of(dtype), (dtype, x.shape, x.strides, y.shape, y.strides)
         call: Any = self._kept.get(key)
         if call is None:
             if name not in gemm.TYPE:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             call = gemm.product(_place(x), _place(y))
             if isinstance(call, int):
-                return self(*(each.copy() if i == call else each for i, each in enumerate((x, y))))
+                return self.with_bias(*(each.copy() if i == call else each for i, each in enumerate((x, y))), bias)
             if call is None:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             if len(self._kept) >= MOST_CACHED:
                 self._kept.clear()
             self._kept[key] = call
         if not call.k:
-            return self.xp.zeros(call.shape, dtype=dtype)
-        out = runtime.empty(call.shape, dtype)
-        runtime.gemm(call, name, gemm.compute_type(name, self.precision()), x, y, out)
-        return out
+            return self.xp.zeros(call.shape, dtype=dtype), False
+        out, compute = runtime.empty(call.shape, dtype), gemm.compute_type(name, self.precision())
+        if out.size and bias is not None and runtime.biased_gemm(call, name, compute, x, y, bias, out):
+            return out, True
+        runtime.gemm(call, name, compute, x, y, out)
+        return out, False
 
 
 def _place(x: Any) -> Place:
@@ -328,15 +335,19 @@ def _place(x: Any) -> Place:
     return Place(x.shape, tuple(stride // itemsize for stride in x.strides), 16)
 
 
-def linear(matmul: Kernel, add: Kernel) -> Kernel:
-    """``x @ weight.T + bias``; the bias goes into the memory of the product."""
+def linear(matmul: Matmul, add: Kernel, *, on_the_way: bool = True) -> Kernel:
+    """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory by `add`."""
 
     def kernel(x: Any, weight: Any, bias: Any) -> Any:
-        if len(x.shape) > 2:  # one product, not a batch of them
-            product = matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), weight.T)
+        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
+        fits = on_the_way and not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
+        if fits and len(rows.shape) == 2 and bias.flags.c_contiguous:
+            product, added = matmul.with_bias(rows, weight.T, bias)
         else:
-            product = matmul(x, weight.T)
-        if not is_number(bias):
+            product, added = matmul(rows, weight.T), False
+        if added:
+            pass
+        elif not is_number(bias):
             product = add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
         elif bias != 0:
             product = add(product, bias)
