@@ -15,6 +15,8 @@ TYPES: Final = ("float16", "bfloat16", "float32")
 """Of which cuBLASLt adds a bias; of float64 and complex numbers it does not."""
 WORKSPACE: Final = 32 << 20
 """Bytes that an algorithm may ask for, taken from the pool for the call: two streams never share them."""
+MOST_PLANS: Final = 8192
+"""They are kept for good: of more shapes than so many the rest is cuBLAS's."""
 FLOAT32: Final = 0  # cudaDataType_t of the factors of product and bias
 BIAS: Final = 4  # CUBLASLT_EPILOGUE_BIAS: to each row of the product as cuBLAS stores it, which is a column of ours
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
@@ -83,12 +85,12 @@ class BiasedProducts:
         """
         alignments = tuple([at & -at & 255 or 256 for at in addresses])
         key = call, dtype, compute, alignments
-        if key not in self._plans:
+        if key not in self._plans and len(self._plans) < MOST_PLANS:
             try:
                 self._plans[key] = self._planned(call, TYPE[dtype], compute, alignments, addresses[3])
             except RuntimeError:
                 self._plans[key] = None
-        return self._plans[key]
+        return self._plans.get(key)
 
     def _planned(
         self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int
@@ -120,15 +122,13 @@ class BiasedProducts:
             self._call("cublasLtMatmulPreferenceDestroy", wanted)
         return Plan(description, (a, b, to), found) if count.value and not found.state else None
 
-    def run(
-        self, plan: Plan, addresses: tuple[int, int, int, int], workspace: int, stream: int
-    ) -> None:
-        """The product and its bias, on a stream."""
+    def run(self, plan: Plan, addresses: tuple[int, int, int, int], workspace: int, stream: int) -> bool:
+        """The product and its bias, on a stream; False where that was refused."""
         pointer, (a, b, to, bias) = ctypes.c_void_p, addresses
         with self._lock:  # the description is the plan's, and calls leave the interpreter's
             self._set("MatmulDesc", plan.description, BIAS_POINTER, pointer(bias))
-            self._call(
-                "cublasLtMatmul", self._handle, plan.description, ctypes.byref(self._factors), pointer(a),
+            return not self._library.cublasLtMatmul(
+                self._handle, plan.description, ctypes.byref(self._factors), pointer(a),
                 plan.matrices[0], pointer(b), plan.matrices[1], ctypes.byref(self._factors, 4), pointer(to),
                 plan.matrices[2], pointer(to), plan.matrices[2], ctypes.byref(plan.found.algorithm),
                 pointer(workspace), ctypes.c_size_t(plan.found.workspace), pointer(stream),

@@ -206,6 +206,7 @@ class Graphed:
             cupy.cuda.using_allocator(self._allocate), stream, uploads.refused(Refused),
             runtime.capturing(stream, self._workspace),
         ):  # fmt: skip
+            self.backend.sums.forget()  # the graph computes its own, and nobody else has those
             stream.begin_capture()
             try:
                 outputs = list(self._plain(*places))
@@ -220,6 +221,7 @@ class Graphed:
                 raise
             finally:
                 self._targets, self._target = {}, None
+                self.backend.sums.forget()
         self._captures += 1
         owned = {x.data.mem.ptr for x in places}
         for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep

@@ -17,7 +17,7 @@ from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, place
 from micrograd_cuda.random import Random
-from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
+from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows, Sums
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, RESULT, Unit
 
@@ -51,14 +51,19 @@ MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache start
 
 
 def table(
-    xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "highest", *, atomic: bool = False
+    xp: Any,
+    runtime: Runtime,
+    precision: Callable[[], str] = lambda: "highest",
+    *,
+    atomic: bool = False,
+    sums: Sums | None = None,
 ) -> dict[str, Kernel]:
     """The kernels by operation.
 
     `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
-    added in the order in which threads arrive.
+    added in the order in which threads arrive. Whoever writes in place has `sums` forgotten.
     """
-    elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
+    elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime, sums or Sums())
     rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
     otherwise = {name: getattr(xp, name, _refused) for name in (*UNARY, *BINARY, *PREDICATES, *RELATIONS)}
     otherwise |= {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
@@ -77,6 +82,7 @@ def table(
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
     # With relu a launch is there anyway, and cuBLASLt's takes NaN for 0.
     found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"), on_the_way=False)
+    found["relu_gradient"] = reductions.relu_gradient(found["relu_gradient"])
     found["relu_gradient_sum"] = reductions.relu_gradient_sum
     found |= reductions.table()
     double = xp.empty(0, dtype=xp.float64).dtype

@@ -262,8 +262,7 @@ class CuPyRuntime:
             return False
         workspace = self.empty((plan.found.workspace,), "uint8") if plan.found.workspace else None
         where = 0 if workspace is None else self.address(workspace)
-        products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
-        return True
+        return products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT
