@@ -168,6 +168,19 @@ def elementwise(
     return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
 
+KNOWN_KERNELS: Final = (1, 3, 5, 7)
+"""Square kernels for which convolutions have code of their own; for others the length of a loop is a number."""
+KNOWN_STRIDES: Final = (1, 2)
+"""The same of strides, by which nobody divides then."""
+
+
+def window_unit(family: str, element: str, index: str, kernel: Shape, stride: Shape) -> Unit:
+    """The instance of a template of patches. Padding and dilation are never divided by, and stay numbers."""
+    known = kernel[-1] in KNOWN_KERNELS and len({*kernel}) == 1 and stride[-1] in KNOWN_STRIDES and len({*stride}) == 1
+    numbers = (*kernel, *stride) if known else (0, 0, 0, 0)
+    return Unit(family, (element, index, *map(str, numbers)), BLOCK, element, "", (("Index", index),))
+
+
 class RowLaunch(NamedTuple):
     """How rows are shared out: `group` threads per row, each with `items` packs of `pack` elements in registers."""
 
