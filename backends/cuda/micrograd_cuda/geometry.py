@@ -190,11 +190,6 @@ class RowLaunch(NamedTuple):
     block: int
     grid: tuple[int, int]
 
-    @property
-    def groups(self) -> int:
-        """How many there are; those beyond the last row have nothing to do."""
-        return self.grid[0] * (self.block // self.group)
-
 
 @lru_cache(maxsize=4096)
 def row_unit(launch: RowLaunch, family: str, element: str, index: str = "", *more: str) -> Unit:
@@ -222,6 +217,25 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
         items = 0
     block = max(group, 128)
     return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1))
+
+
+FILLED: Final = 2**17
+"""Threads that fill a GPU: an H100 has 132 multiprocessors, and of threads with the 64 registers or so that sums of rows
+take, 65,536 registers hold 1024 each. The same for all GPUs, as the order of a sum goes by it."""
+FEWEST: Final = 4
+"""Rows of which a sum is kept: of fewer, sums would be half as much to write and to read as what is added up."""
+
+
+@lru_cache(maxsize=4096)
+def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int) -> RowLaunch:
+    """The launch that adds up functions of the rows of two matrices, as one row for each block, of `sums` sums.
+
+    Blocks as many as are under way at once, as far as there are rows: more would be more to add up in the end, fewer
+    leave multiprocessors idle.
+    """
+    launch = row_launch(rows, columns, dtype, 2 + sums, alignment)
+    each = max(FEWEST, ceil_div(rows * launch.group, FILLED))
+    return row_launch(rows, columns, dtype, 2 + sums, alignment, each)
 
 
 class ColumnLaunch(NamedTuple):

@@ -99,6 +99,13 @@ class Reductions:
         out = self.runtime.empty((columns,), dtype)
         return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
 
+    def matrices(self, x: Any, count: int, rows: int, columns: int, dtype: Any) -> Any:
+        """Sums of the columns of so many (rows, columns) matrices after each other, of a few hundred rows each."""
+        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
+        launch = launch._replace(grid=(launch.grid[0], count))
+        out = self.runtime.empty((count, columns), dtype)
+        return self._run(geometry.column_unit, launch, out, x, count * rows, columns, rows, "Sum", 1.0)
+
     def relu_gradient(self, elementwise: Any) -> Any:
         """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
 
@@ -165,7 +172,6 @@ ROW_OPERATIONS: Final = (
 
 
 WHOLE: Final = 1024  # threads of a block that works alone
-EACH: Final = 32  # rows whose sum one group of threads keeps in registers
 
 
 class Rows:
@@ -331,15 +337,19 @@ class Rows:
         return self._back(out, axis)
 
     def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> Any:
-        """Sums of some rows each, then the sum of those."""
+        """A sum of some rows for each block, then the sum of those. What is centered has a bias: its gradient, too."""
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
             return self.xp.zeros(shape, dtype=x.dtype)
-        g, rows = last(g, axis), last(x, axis)
-        columns, runtime = math.prod(shape), self.runtime
+        cotangent, g, rows = g, last(g, axis), last(x, axis)
+        columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
         start = alignment(runtime, g, rows)
-        launch = geometry.row_launch(x.size // columns, columns, name_of(x.dtype), 3, start, EACH)  # two, and the sums
-        partial = runtime.empty((launch.groups, columns), wide(self.xp, x.dtype))
+        launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
+        partial = runtime.empty((sums, launch.grid[0], columns), wide(self.xp, x.dtype))
         run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
         run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
-        return self.reductions.columns(partial, launch.groups, columns, x.dtype).reshape(shape)
+        found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
+        others = tuple(each for each in range(len(x.shape)) if each not in axis)
+        if sums == 2 and others and cotangent.dtype == x.dtype:
+            self.reductions.sums.keep(cotangent, others, lambda: found[1])
+        return found[0].reshape(shape)

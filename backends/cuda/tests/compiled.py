@@ -52,9 +52,6 @@ def rows() -> list[Row]:
         bands = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
         columns_unit = geometry.relu_gradient_unit(bands, ELEMENT[dtype], "float")
         found.append(Row(f"relu_gradient_columns, {dtype}", columns_unit, bands.pack))
-        for family, taps in (("im2col", 9), ("col2im", 1)):
-            windows = geometry.window_unit(family, ELEMENT[dtype], "int", (3, 3), (1, 1))
-            found.append(Row(f"{family} of 3 x 3, {dtype}", windows, taps))
         adam = Unit("adam", (ELEMENT[dtype], str(16 // geometry.ITEMSIZE[dtype])), 256, ELEMENT[dtype])
         found.append(Row(f"Adam, {dtype}", adam, 16 // geometry.ITEMSIZE[dtype]))
     return found

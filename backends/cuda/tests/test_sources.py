@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import nvrtc
+from compiled import INSTRUCTION
 from micrograd_cuda import geometry, kernels, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
@@ -68,7 +69,7 @@ WINDOWS = (  # counter, kernel, stride
     ("int", (3, 3), (1, 1)), ("int", (7, 7), (2, 2)), ("int", (2, 5), (3, 1)), ("Long", (3, 3), (1, 1)),
     ("Long", (2, 5), (3, 1)),
 )  # fmt: skip
-RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 3}
+RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 4}
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
@@ -156,6 +157,22 @@ def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> 
     assert "ld" not in order[order.index("st") :]
 
 
+MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each multiprocessor
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns"), [(4096, 4096), (16384, 1024), (65536, 256), (8192, 8192), (2**20, 64)])
+def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
+    """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
+    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
+    unit = geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[dtype], "", "true")
+    made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
+    blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
+    REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")
+    assert blocks * launch.block / THREADS >= 0.4
+    assert launch.grid[0] * 2 * 4 * 2 <= rows * geometry.ITEMSIZE[dtype] * 2  # sums written and read; both operands
+
+
 @pytest.mark.parametrize("family", ["im2col", "col2im"])
 def test_patches_divide_for_a_window_and_not_for_each_of_its_taps(family: str) -> None:
     """As often for 49 taps as for 9, and never by a stride of 2."""
@@ -167,6 +184,16 @@ def test_patches_divide_for_a_window_and_not_for_each_of_its_taps(family: str) -
     # That of im2col is there twice: with the images inside, and outside. Dilations are divided by strides before all loops.
     assert counts[0] == counts[1] == (5 if family == "im2col" else 2)
     assert counts[2] == (5 if family == "im2col" else 7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_patches_of_three_by_three_take_few_instructions(dtype: str) -> None:
+    """Two ways through im2col, of which a thread takes one for nine elements; col2im adds nine for each of its own."""
+    for family, most in (("im2col", 40), ("col2im", 240)):
+        ptx = nvrtc.compile_text(
+            units.text(geometry.window_unit(family, ELEMENT[dtype], "int", (3, 3), (1, 1))), "sm_90", OPTIONS
+        ).ptx
+        assert len(INSTRUCTION.findall(ptx.partition("{")[2])) / (9 if family == "im2col" else 1) <= most
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:
