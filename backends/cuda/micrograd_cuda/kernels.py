@@ -7,8 +7,11 @@ NumPy and the sources compiled for the host.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
+from operator import is_
 from typing import Any, Final
+from weakref import ref
 
 from micrograd_core.layout import broadcast_shapes
 from micrograd_cuda import gemm, geometry
@@ -376,6 +379,54 @@ def pieces(sizes: list[int]) -> list[int]:
     return first
 
 
+class Addresses:
+    """The struct Table of some tensors, as far as it is that of the last step: sizes, and where the states lie.
+
+    States are written in place, and are the same arrays each time; parameters are what the last step gave. An array is
+    known by its identity, of which nobody can move the memory; gradients and results are new, and asked.
+    """
+
+    def __init__(self, runtime: Runtime, params: list[Any], states: list[list[Any]]) -> None:
+        self._runtime, self.count = runtime, len(params)
+        self.sizes = [p.size for p in params]
+        first = pieces(self.sizes)
+        self.blocks = first[-1]
+        self._others = [x for each in states for x in each][1:]  # with the first, which is not held, this is gone
+        self._numbers = array("q", [self.count, *_padded(self.sizes), *first, *[0] * (MOST_TENSORS - self.count)])
+        self._tail = array("q", [])
+        for k in range(2):
+            self._tail.extend(_padded([*map(runtime.address, states[k])] if k < len(states) else []))
+        self._results: list[Any] = []
+        self._written = array("q", [])
+
+    def fit(self, params: list[Any], states: list[list[Any]]) -> bool:
+        """Whether these are the states, of which the first is known, and the parameters as long as they were."""
+        others = [x for each in states for x in each][1:]
+        same = len(others) == len(self._others) and all(map(is_, others, self._others))
+        return same and [p.size for p in params] == self.sizes
+
+    def table(self, params: list[Any], grads: list[Any], results: list[Any]) -> tuple[Any, list[Any]]:
+        """The struct, and what has to be there until it is launched."""
+        address, numbers = self._runtime.address, self._numbers[:]
+        known = [each() for each in self._results]
+        if len(known) == len(params) and all(map(is_, params, known)):
+            numbers.extend(self._written)
+        else:
+            params = [*map(contiguous, params)]
+            numbers.extend(_padded([*map(address, params)]))
+        numbers.extend(_padded([*map(address, grads)]))
+        written = array("q", _padded([*map(address, results)]))
+        numbers.extend(written)
+        numbers.extend(self._tail)
+        self._results, self._written = [*map(ref, results)], written
+        return self._runtime.struct(numbers, "Long"), params
+
+
+def _padded(numbers: list[int]) -> list[int]:
+    """As long as a column of the struct."""
+    return numbers + [0] * (MOST_TENSORS - len(numbers))
+
+
 class Updates:
     """Optimisers' steps, `MOST_TENSORS` tensors in one launch. States are the optimiser's own, and written in place.
 
@@ -384,29 +435,35 @@ class Updates:
 
     def __init__(self, xp: Any, runtime: Runtime) -> None:
         self.xp, self.runtime = xp, runtime
+        self._kept: dict[int, tuple[Any, Addresses]] = {}  # by the identity of the first state
+
+    def _addresses(self, params: list[Any], states: list[list[Any]]) -> Addresses:
+        """Those of the last step, where the states are the same."""
+        if not states:
+            return Addresses(self.runtime, params, states)
+        key = id(states[0][0])
+        kept = self._kept.get(key)
+        if kept is None or kept[0]() is not states[0][0] or not kept[1].fit(params, states):
+            kept = ref(states[0][0], lambda _: self._kept.pop(key, None)), Addresses(self.runtime, params, states)
+            self._kept[key] = kept
+        return kept[1]
 
     def _step(self, family: str, lists: list[list[Any]], hyper: tuple[Any, ...]) -> list[Any]:
         """The new parameters, from lists of parameters, gradients and states."""
-        lists = [[contiguous(x) for x in each] for each in lists[:2]] + lists[2:]
-        results = [self.runtime.empty(p.shape, p.dtype) for p in lists[0]]
+        params, grads, *states = lists
+        grads = [*map(contiguous, grads)]
+        results = [self.runtime.empty(p.shape, p.dtype) for p in params]
         dtype = results[0].dtype
         element = ELEMENT[name_of(dtype)]
         launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
         launches = []
         for start in range(0, len(results), MOST_TENSORS):
             part = slice(start, start + MOST_TENSORS)
-            first = pieces([p.size for p in results[part]])
-            columns = [[p.size for p in results[part]], first]
-            addressed = [lists[0], lists[1], results, *lists[2:]]
-            columns += [[self.runtime.address(x) for x in each[part]] for each in addressed]
-            columns += [[0]] * (7 - len(columns))
-            lengths = [MOST_TENSORS, MOST_TENSORS + 1] + [MOST_TENSORS] * 5
-            numbers = [len(first) - 1]
-            for column, length in zip(columns, lengths, strict=True):
-                numbers += column + [0] * (length - len(column))
-            if first[-1]:
-                launches.append(((first[-1], 1), (self.runtime.struct(numbers, "Long"), *hyper)))
-        for blocks, arguments in launches:
+            found = self._addresses(params[part], [each[part] for each in states])
+            table, held = found.table(params[part], grads[part], results[part])
+            if found.blocks:
+                launches.append(((found.blocks, 1), (table, *hyper), held))
+        for blocks, arguments, _ in launches:
             launch(blocks, arguments)
         return results
 
