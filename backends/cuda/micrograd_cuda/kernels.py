@@ -388,22 +388,21 @@ class Addresses:
 
     def __init__(self, runtime: Runtime, params: list[Any], states: list[list[Any]]) -> None:
         self._runtime, self.count = runtime, len(params)
-        self.sizes = [p.size for p in params]
-        first = pieces(self.sizes)
+        sizes = [p.size for p in params]
+        first = pieces(sizes)
         self.blocks = first[-1]
         self._others = [x for each in states for x in each][1:]  # with the first, which is not held, this is gone
-        self._numbers = array("q", [self.count, *_padded(self.sizes), *first, *[0] * (MOST_TENSORS - self.count)])
+        self._numbers = array("q", [self.count, *_padded(sizes), *first, *[0] * (MOST_TENSORS - self.count)])
         self._tail = array("q", [])
         for k in range(2):
             self._tail.extend(_padded([*map(runtime.address, states[k])] if k < len(states) else []))
         self._results: list[Any] = []
         self._written = array("q", [])
 
-    def fit(self, params: list[Any], states: list[list[Any]]) -> bool:
-        """Whether these are the states, of which the first is known, and the parameters as long as they were."""
+    def fit(self, states: list[list[Any]]) -> bool:
+        """Whether these are the states, of which the first is known."""
         others = [x for each in states for x in each][1:]
-        same = len(others) == len(self._others) and all(map(is_, others, self._others))
-        return same and [p.size for p in params] == self.sizes
+        return len(others) == len(self._others) and all(map(is_, others, self._others))
 
     def table(self, params: list[Any], grads: list[Any], results: list[Any]) -> tuple[Any, list[Any]]:
         """The struct, and what has to be there until it is launched."""
@@ -443,7 +442,7 @@ class Updates:
             return Addresses(self.runtime, params, states)
         key = id(states[0][0])
         kept = self._kept.get(key)
-        if kept is None or kept[0]() is not states[0][0] or not kept[1].fit(params, states):
+        if kept is None or kept[0]() is not states[0][0] or not kept[1].fit(states):
             kept = ref(states[0][0], lambda _: self._kept.pop(key, None)), Addresses(self.runtime, params, states)
             self._kept[key] = kept
         return kept[1]
