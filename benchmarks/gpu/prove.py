@@ -2,8 +2,8 @@
 
     python benchmarks/gpu/prove.py --device cuda:0
 
-Each runs in a process of its own, which must end well, too; the one with PyTorch's profiler says that it left early. With ``--device cpu`` those that have a meaning there run,
-to see that this program works.
+Each runs in a process of its own, which must end well, too; the one with PyTorch's profiler says that it left early.
+With ``--device cpu`` those that have a meaning there run, to see that this program works.
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ class BiasedProducts:
             raise RuntimeError(f"{name} says {status}")
 
     def _set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
-        self._call(f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+        self._call(
+            f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
+        )
 
     def plan(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Plan | None:
         """For matrices, bias and result that lie as these do; ``None`` where there is no algorithm.
@@ -92,9 +94,7 @@ class BiasedProducts:
                 self._plans[key] = None
         return self._plans.get(key)
 
-    def _planned(
-        self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int
-    ) -> Plan | None:
+    def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int) -> Plan | None:
         integer, size = ctypes.c_int32, ctypes.c_uint64
         description = self._made("cublasLtMatmulDescCreate", compute, FLOAT32)
         for attribute, value in ((TRANSA, call.first.transposed), (TRANSB, call.second.transposed), (EPILOGUE, BIAS)):

@@ -323,7 +323,7 @@ class Matmul:
                 return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             call = gemm.product(_place(x), _place(y))
             if isinstance(call, int):
-                return self.with_bias(*(each.copy() if i == call else each for i, each in enumerate((x, y))), bias)
+                return self.with_bias(x if call else x.copy(), y.copy() if call else y, bias)
             if call is None:
                 return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             if len(self._kept) >= MOST_CACHED:
@@ -354,11 +354,9 @@ def linear(matmul: Matmul, add: Kernel, *, on_the_way: bool = True) -> Kernel:
             product, added = matmul.with_bias(rows, weight.T, bias)
         else:
             product, added = matmul(rows, weight.T), False
-        if added:
-            pass
-        elif not is_number(bias):
+        if not added and not is_number(bias):
             product = add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
-        elif bias != 0:
+        elif not added and bias != 0:
             product = add(product, bias)
         return product.reshape(*x.shape[:-1], weight.shape[0])
 

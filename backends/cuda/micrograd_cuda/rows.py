@@ -28,8 +28,8 @@ FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max",
 class Sums:
     """Sums over leading axes that a kernel found on its way over an array, until somebody asks for them.
 
-    Whoever computes the gradient of relu, or of a norm, will as a rule want the sum of the gradient of a bias next. Each
-    is given out once, as results are their owner's. What is written in place has no known sums any more; another
+    Whoever computes the gradient of relu, or of a norm's weight, will as a rule want that of a bias next. Each is given
+    out once, as results are their owner's. What is written in place has no known sums any more; another
     library that writes into a gradient meanwhile, through DLPack in a hook, would have to copy it first.
     """
 
@@ -113,7 +113,7 @@ class Reductions:
         """
 
         def kernel(g: Any, out: Any) -> Any:
-            shape = getattr(out, "shape", ())
+            shape: Shape = getattr(out, "shape", ())
             if len(shape) == 2 and (shape[1] >= MANY or out.size <= SMALL) and shape == getattr(g, "shape", ()):
                 found = self._relu_gradient(g, out)
                 if found is not None:

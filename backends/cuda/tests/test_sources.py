@@ -181,7 +181,7 @@ def test_patches_divide_for_a_window_and_not_for_each_of_its_taps(family: str) -
         unit = geometry.window_unit(family, "float", "int", kernel, stride)
         ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
         counts.append(len(re.findall(r"\b(?:div|rem)\.", ptx)))
-    # That of im2col is there twice: with the images inside, and outside. Dilations are divided by strides before all loops.
+    # im2col is there twice, with the images inside and outside; dilations are divided by strides before all loops.
     assert counts[0] == counts[1] == (5 if family == "im2col" else 2)
     assert counts[2] == (5 if family == "im2col" else 7)
 

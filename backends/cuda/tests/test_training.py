@@ -148,8 +148,9 @@ def test_whatever_is_replaced_between_steps_is_what_is_stepped(seed: int) -> Non
                 params[i] = params[i].copy()
             found = [np.asarray(x, "float64") for x in grads]
             params[:], firsts[:], seconds[:] = map(list, adam(params, grads, firsts, seconds, step=0.1, **HYPER))
-            for each, numbers in enumerate(zip(*map(list, map(stepped, wide[0], found, wide[1], wide[2])))):
-                wide[each][:] = numbers
+            moved = [stepped(*each) for each in zip(wide[0], found, wide[1], wide[2], strict=True)]
+            for each, numbers in zip(wide, zip(*moved, strict=True), strict=True):
+                each[:] = numbers
             for ours, exact in zip((params, firsts, seconds), wide, strict=True):
                 for x, y in zip(ours, exact, strict=True):
                     np.testing.assert_allclose(np.asarray(x, "float64"), y, rtol=1e-4, atol=1e-5)
