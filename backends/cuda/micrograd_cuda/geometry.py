@@ -220,8 +220,8 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
 
 
 FILLED: Final = 2**17
-"""Threads that fill a GPU: an H100 has 132 multiprocessors, each of 65,536 registers, which is 1024 threads of the 64 or
-so that a sum of rows takes. The same for all GPUs, as the order of a sum goes by it."""
+"""Threads that fill a GPU: an H100 has 132 multiprocessors, each of 65,536 registers, which is 1024 threads of the 64
+or so that a sum of rows takes. The same for all GPUs, as the order of a sum goes by it."""
 FEWEST: Final = 4
 """Rows of which a sum is kept: of fewer, sums would be half as much to write and to read as what is added up."""
 

@@ -29,15 +29,18 @@ class Sums:
     """Sums over leading axes that a kernel found on its way over an array, until somebody asks for them.
 
     Whoever computes the gradient of relu, or of a norm's weight, will as a rule want that of a bias next. Each is given
-    out once, as results are their owner's. What is written in place has no known sums any more; another
-    library that writes into a gradient meanwhile, through DLPack in a hook, would have to copy it first.
+    out once, as results are their owner's. What is written in place has no known sums any more. Once memory has been
+    shared with another library, which writes without a word, only what a kernel has made since is known.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Shape, Callable[[], Any]]] = {}
+        self._exposed = False
 
-    def keep(self, x: Any, axes: Shape, total: Callable[[], Any]) -> None:
-        """`total` gives the sum of `x` over `axes`; it is forgotten with `x`."""
+    def keep(self, x: Any, axes: Shape, total: Callable[[], Any], *, made: bool) -> None:
+        """`total` gives the sum of `x` over `axes`; it is forgotten with `x`, which is `made` just now, or given."""
+        if self._exposed and not made:
+            return
         key = id(x)
         self._known[key] = ref(x, lambda _: self._known.pop(key, None)), axes, total
 
@@ -49,7 +52,12 @@ class Sums:
         return self._known.pop(id(x))[2]()
 
     def forget(self) -> None:
-        """All of them."""
+        """All of them: something is written in place."""
+        self._known.clear()
+
+    def expose(self) -> None:
+        """All of them, and what is given from now on: another library has a way to some memory."""
+        self._exposed = True
         self._known.clear()
 
 
@@ -118,7 +126,7 @@ class Reductions:
                 found = self._relu_gradient(g, out)
                 if found is not None:
                     kept, total = found
-                    self.sums.keep(kept, (0,), total)
+                    self.sums.keep(kept, (0,), total, made=True)
                     return kept
             return elementwise(g, out)
 
@@ -351,5 +359,5 @@ class Rows:
         found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
         others = tuple(each for each in range(len(x.shape)) if each not in axis)
         if sums == 2 and others and cotangent.dtype == x.dtype:
-            self.reductions.sums.keep(cotangent, others, lambda: found[1])
+            self.reductions.sums.keep(cotangent, others, lambda: found[1], made=False)
         return found[0].reshape(shape)

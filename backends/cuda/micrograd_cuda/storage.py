@@ -183,7 +183,13 @@ class CUDABackend(Guarded):
 
     def from_dlpack(self, x: Any) -> Any:
         """The memory of another library's array on this GPU, without a copy."""
+        self.sums.expose()
         return self.guarded(self.cupy.from_dlpack)(x)
+
+    def to_dlpack(self, x: Any) -> Any:
+        """The array itself. Nothing is known any more of what others may write."""
+        self.sums.expose()
+        return x
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 

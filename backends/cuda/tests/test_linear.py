@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import host
 from cases import NO_COMPILER
 from micrograd_core import Device, Tensor, nn
 from micrograd_core.array.functions import FUNCTIONS
+
+if find_spec("micrograd_cuda"):
+    from micrograd_cuda.rows import Sums
 
 DEVICE = "cuda" if Device.is_cuda_available() else "played"
 pytestmark = pytest.mark.skipif(DEVICE == "played" and host.COMPILER is None, reason=NO_COMPILER)
@@ -41,10 +45,12 @@ def tensor(a: Any, dtype: str, laid: str = "plain") -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("laid", ["plain", "anywhere", "turned", "apart"])
 @pytest.mark.parametrize(
-    ("rows", "inputs", "outputs"), [((5,), 7, 3), ((2, 3), 4, 8), ((), 6, 2), ((1,), 1, 1), ((0,), 3, 2), ((2,), 0, 3)]
-)
+    ("rows", "inputs", "outputs", "laid"),
+    [*(((5,), 7, 3, laid) for laid in ("plain", "anywhere", "turned", "apart")), ((2, 3), 4, 8, "plain"),
+     ((2, 3), 4, 8, "anywhere"), ((), 6, 2, "apart"), ((1,), 1, 1, "turned"), ((0,), 3, 2, "plain"),
+     ((2,), 0, 3, "plain")],
+)  # fmt: skip
 def test_a_linear_layer_is_that_of_float64(
     rows: tuple[int, ...], inputs: int, outputs: int, laid: str, dtype: str
 ) -> None:
@@ -127,6 +133,31 @@ def test_sums_are_forgotten_with_their_array() -> None:
     assert len(backend.sums._known) == 1
     del kept
     assert not backend.sums._known
+
+
+def test_once_memory_is_shared_what_is_given_is_added_up_anew() -> None:
+    sums, x = Sums(), np.ones((2, 2))
+    sums.keep(x, (0,), lambda: 1, made=False)
+    assert sums.take(x, (0,)) == 1
+    for made in (True, False):
+        sums.keep(x, (0,), lambda: 2, made=made)
+        sums.expose()
+        assert sums.take(x, (0,)) is None
+        sums.keep(x, (0,), lambda: 3, made=made)
+        assert sums.take(x, (0,)) == (3 if made else None)
+
+
+@pytest.mark.skipif(DEVICE == "played", reason="its arrays are exported to nobody")
+def test_what_another_library_writes_is_added_up_as_it_is() -> None:
+    import cupy
+
+    g, out, expected = handles(6, 8)
+    x = Tensor(fetched(out), device=DEVICE)
+    x.relu().backward(Tensor(fetched(g), device=DEVICE, requires_grad=False))
+    assert x.grad is not None
+    cupy.from_dlpack(x.grad)[0] = 5.0
+    expected[0] = 5.0
+    assert x.grad.sum(axis=0).tolist() == expected.sum(axis=0).tolist()
 
 
 @pytest.mark.parametrize("hooked", [False, True])
