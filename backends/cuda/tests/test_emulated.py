@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, autocast, jit, nn, optim, random
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 
@@ -281,6 +281,38 @@ def test_from_one_device_to_the_other_without_the_host(gpu: Device, counted: Cal
     assert x.grad is not None
     assert str(x.grad.device) == "cuda:0"
     assert x.grad.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+def test_what_one_device_knows_of_its_optimiser_is_not_the_others(gpu: Device) -> None:
+    """Tables of addresses, plans of products and sums, of two networks that are trained by turns."""
+    if gpu.kernels.backend.cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("EMULATED_DEVICES=2 makes two")
+    data = np.random.default_rng(0).normal(size=(9, 6)).astype("float32")
+
+    def network(device: str) -> tuple[Callable[[], None], list[Tensor]]:
+        layers = nn.Linear(6, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 2)
+        model = nn.Sequential(*layers)
+        with no_grad():
+            for k, p in enumerate(model.parameters()):
+                p[...] = np.random.default_rng(k).normal(size=p.shape).astype("float32")
+        model = model.to(device)
+        rule, x = optim.Adam(model.parameters(), lr=0.01), Tensor(data, device=device, requires_grad=False)
+
+        def step() -> None:
+            rule.zero_grad()
+            (model(x) ** 2).mean().backward()
+            rule.step()
+
+        return step, list(model.parameters())
+
+    networks = [network(device) for device in ("cuda:0", "cuda:1", "cpu")]
+    for _ in range(4):
+        for step, _ in networks:
+            step()
+    exact = [p.tolist() for p in networks[2][1]]
+    for _, parameters in networks[:2]:
+        for p, expected in zip(parameters, exact, strict=True):
+            np.testing.assert_allclose(p.tolist(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("late")
