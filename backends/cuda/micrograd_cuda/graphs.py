@@ -206,6 +206,7 @@ class Graphed:
             cupy.cuda.using_allocator(self._allocate), stream, uploads.refused(Refused),
             runtime.capturing(stream, self._workspace),
         ):  # fmt: skip
+            self.backend.sums.forget()  # the graph computes its own, and nobody else has those
             stream.begin_capture()
             try:
                 outputs = list(self._plain(*places))
@@ -220,12 +221,15 @@ class Graphed:
                 raise
             finally:
                 self._targets, self._target = {}, None
+                self.backend.sums.forget()
         self._captures += 1
-        owned = {x.data.mem.ptr for x in places}
+        owned, spans = {x.data.mem.ptr for x in places}, list[tuple[int, int]]()
         for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep
-            if x.data.mem.ptr in owned or not x.flags.c_contiguous:
+            start, end = x.data.ptr, x.data.ptr + x.nbytes
+            overlaps = any(start < other[1] and other[0] < end for other in spans)
+            if x.data.mem.ptr in owned or overlaps or not x.flags.c_contiguous:
                 self._copied.add(j)
-            owned.add(x.data.mem.ptr)
+            spans.append((start, end))
         return Captured(graph, places, [Output(x) for x in outputs])
 
 

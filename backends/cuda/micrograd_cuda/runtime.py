@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 from micrograd_core.layout import Shape
+from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
@@ -52,6 +53,10 @@ class Runtime(Protocol):
 
     def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
         """cublasGemmStridedBatchedEx: ``out = x @ y``."""
+        ...
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """cublasLtMatmul: ``out = x @ y + bias``, of a single product; False where it has none, and did nothing."""
         ...
 
 
@@ -158,6 +163,7 @@ class CuPyRuntime:
         self._units: dict[Unit, Launch] = {}
         self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
         self._factors: dict[str, tuple[int, int, Any]] = {}
+        self._version: int | None = None  # of cuBLAS
 
     @staticmethod
     def address(x: Any) -> int:
@@ -240,6 +246,23 @@ class CuPyRuntime:
             *head, self.address(y), kind, a.leading, a.batch, self.address(x), kind, b.leading, b.batch,
             zero, self.address(out), kind, call.m, call.m * call.n, call.batches, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """On the current stream, also while it is captured. Two matrices of one batch have no bias each."""
+        if dtype not in TYPES or call.batches != 1:
+            return False
+        if self._version is None:
+            self._version = int(self.cublas.getVersion(self.cupy.cuda.device.get_cublas_handle()))
+        products = BiasedProducts.of(self._version, self.cupy.cuda.runtime.getDevice())
+        if products is None:
+            return False
+        addresses = self.address(y), self.address(x), self.address(out), self.address(bias)
+        plan = products.plan(call, dtype, compute, addresses)
+        if plan is None:
+            return False
+        workspace = self.empty((plan.found.workspace,), "uint8") if plan.found.workspace else None
+        where = 0 if workspace is None else self.address(workspace)
+        return products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

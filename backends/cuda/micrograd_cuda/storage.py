@@ -24,6 +24,7 @@ from micrograd_cuda.geometry import spans_overlap
 from micrograd_cuda.graphs import GRAPHS, Graphed
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace
+from micrograd_cuda.rows import Sums
 from micrograd_cuda.runtime import CuPyRuntime
 
 NAMES: Final = (
@@ -115,7 +116,8 @@ class CUDABackend(Guarded):
             xp = Namespace(xp, dtypes["bfloat16"])
         except ImportError:
             pass
-        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
+        self.sums = Sums()
+        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1", sums=self.sums)
         solvers = linalg.table(xp, errstate)
         if "eig" in solvers:
             self.capabilities |= {"eig"}
@@ -181,7 +183,13 @@ class CUDABackend(Guarded):
 
     def from_dlpack(self, x: Any) -> Any:
         """The memory of another library's array on this GPU, without a copy."""
+        self.sums.expose()
         return self.guarded(self.cupy.from_dlpack)(x)
+
+    def to_dlpack(self, x: Any) -> Any:
+        """The array itself. Nothing is known any more of what others may write."""
+        self.sums.expose()
+        return x
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,6 +208,7 @@ class CUDABackend(Guarded):
         """Assignment; what repeats one element cannot be assigned to. Values that overlap are copied first."""
         if any(not stride and length > 1 for stride, length in zip(x.strides, x.shape, strict=True)):
             return False
+        self.sums.forget()
         overlaps = hasattr(values, "shape") and self.shares_memory(x, values)
 
         def assigned(x: Any, values: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from micrograd_cuda import kernels, units
+from micrograd_cuda import biased, kernels, units
 from micrograd_cuda.gemm import Product
 from micrograd_cuda.units import FAMILIES, Unit
 
@@ -170,6 +170,17 @@ class HostRuntime:
 
         product = seen(y, call.first, call.m, call.k) @ seen(x, call.second, call.k, call.n)
         out.reshape(call.batches, call.n, call.m)[...] = product.swapaxes(1, 2)
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """By cublasLtMatmul's definition, in the wide type: a bias for each row of the matrix that cuBLAS stores."""
+        if dtype not in biased.TYPES or call.batches != 1:
+            return False
+        wide = np.empty(out.shape, np.result_type(out.dtype, np.float32))
+        self.gemm(call, dtype, compute, x, y, wide)
+        assert bias.shape == (call.m,)
+        assert bias.dtype == out.dtype
+        out[...] = (wide.reshape(call.n, call.m) + bias.astype(wide.dtype)).reshape(out.shape)
+        return True
 
 
 class Arrays:

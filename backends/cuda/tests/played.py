@@ -15,6 +15,7 @@ from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import DTYPES, CPUBackend
 from micrograd_cpu.transfer import from_host
 from micrograd_cuda.kernels import table
+from micrograd_cuda.rows import Sums
 from micrograd_cuda.storage import Guarded
 
 
@@ -26,7 +27,8 @@ class PlayedBackend(Guarded):
     def __init__(self) -> None:
         self.runtime = HostRuntime()
         arrays = Arrays(xp)
-        own = table(arrays, self.runtime, matmul_precision)
+        self.sums = Sums()
+        own = table(arrays, self.runtime, matmul_precision, sums=self.sums)
         self.own = frozenset(own)
         super().__init__(arrays, "played:0", dtypes=DTYPES, kernels=own)
 
@@ -42,7 +44,11 @@ class PlayedBackend(Guarded):
 
     layout = CPUBackend.layout
     shares_memory = CPUBackend.shares_memory
-    assign = CPUBackend.assign
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """As on a GPU."""
+        self.sums.forget()
+        return CPUBackend.assign(self, x, values, key)  # type: ignore[arg-type]
 
     def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:
         """Into aligned memory."""
