@@ -34,7 +34,8 @@ REDUCTIONS: Final = frozenset(("sum", "max", "min", "prod"))
 ELEMENTWISE: Final = frozenset(
     "add subtract multiply divide negative abs maximum minimum less less_equal greater greater_equal equal not_equal "
     "bitwise_and bitwise_or bitwise_xor bitwise_invert where astype copy exp expm1 log log1p sqrt sin cos tanh erf "
-    "erfc pow floor ceil trunc round isnan copysign signbit random_uniform_from".split()
+    "erfc log2 log10 pow floor ceil trunc round floor_divide remainder isnan copysign signbit "
+    "random_uniform_from".split()
 )
 """The scalar primitives: what a line in a nest may compute."""
 FUSIBLE: Final = VIEWS | SOURCES | REDUCTIONS | ELEMENTWISE
