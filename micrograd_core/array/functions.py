@@ -255,7 +255,6 @@ def is_lenient(op: Op) -> bool:
 
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
-
     run = recorded(Tensor, op)
 
     def converted(operands: tuple[Any, ...]) -> Tensor:
