@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.by_hand import BY_HAND
-from benchmarks.cases import Arrays, Case, affine
+from benchmarks.cases import PRODUCED, Arrays, Case, affine
 
 TIMED_RATE = 1e-6
 """Learning rate while timing: after 10⁵ steps the network is still the one that was checked."""
@@ -426,6 +426,59 @@ class MicrogradJit(Micrograd):
         return self._functions
 
 
+class Products(MicrogradJit):
+    """The products of matrices of that program alone, in memory that is there: what no loop around them goes below."""
+
+    name, module = "products", "micrograd_core"
+    kinds = ("gradient", "training", "network", "model")
+    notes: ClassVar[dict[str, str]] = dict.fromkeys(
+        kinds, "NumPy's BLAS alone on the shapes and layouts of micrograd-jit's products, a limit and no peer"
+    )
+
+    def runs(self, case: Case) -> bool:
+        return super().runs(case) and case.program in PRODUCED
+
+    def prepare(self, case: Case, arrays: Arrays) -> Prepared:
+        run: Any = super().prepare(case, arrays).run
+        run()
+        operands = factors(run.program)
+        calls = [partial(np.dot if x.ndim == 2 else np.matmul, x, y, out=x @ y) for x, y in operands]
+
+        def products() -> None:
+            for call in calls:
+                call()
+
+        return Prepared(products, dict)
+
+
+def factors(program: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Operands for every product of a program, which lie in memory as its views say."""
+    expanded = import_module("micrograd_core.compiler.passes").expand(program)
+    rng = np.random.default_rng(0)
+    made: list[Any] = [None] * len(expanded.types)
+    views: dict[str, Callable[..., Any]] = {
+        "permute_dims": lambda x, axes: x.transpose(axes),
+        "reshape": lambda x, shape: x.reshape(shape),
+        "getitem": lambda x, key: x[key],
+    }
+
+    def array(n: int) -> Any:
+        if made[n] is None:
+            made[n] = rng.normal(size=expanded.types[n].shape).astype("float32")
+        return made[n]
+
+    found = []
+    for step, (n, *_) in expanded.numbered():
+        if step.op in views:
+            made[n] = views[step.op](array(step.operands[0].number), **step.params)
+        elif step.op == "matmul":
+            x, y = (array(operand.number) for operand in step.operands)
+            if y.ndim == 2 < x.ndim:  # many rows, one product
+                x = x.reshape(-1, x.shape[-1])
+            found.append((x, y))
+    return found
+
+
 class Torch(Modules):
     """PyTorch, eager."""
 
@@ -689,6 +742,20 @@ class Karpathy(Scalars):
         super().__init__(self.module)
 
 
-_PEERS = (C, NumPy, Micrograd, MicrogradJit, Torch, TorchCompile, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+_PEERS = (
+    C,
+    Products,
+    NumPy,
+    Micrograd,
+    MicrogradJit,
+    Torch,
+    TorchCompile,
+    Jax,
+    JaxJit,
+    Autograd,
+    MyGrad,
+    TinyGrad,
+    Karpathy,
+)
 PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in _PEERS}
 """In the order of the columns."""

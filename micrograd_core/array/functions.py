@@ -255,6 +255,7 @@ def is_lenient(op: Op) -> bool:
 
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
+    run = recorded(Tensor, op)
 
     def converted(operands: tuple[Any, ...]) -> Tensor:
         given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
@@ -275,6 +276,10 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
         return converted((x,))
 
     def of_two(x: Any, y: Any, /) -> Tensor:  # a pack of operands costs a tenth of a small comparison
+        try:
+            return run(x, y)
+        except TypeError:
+            pass
         try:
             return function(x, y)
         except DTypeError:

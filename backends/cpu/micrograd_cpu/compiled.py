@@ -124,7 +124,7 @@ class Compiled:
         """A plan as a Python function, which returns ``None`` where its inputs are others than it is for."""
         dumps = os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0")
         if dumps:
-            print(f"# nests\n{plan}", file=sys.stderr)
+            print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
@@ -146,7 +146,10 @@ class Compiled:
         lines.append(f"return ({''.join(x + ', ' for x in outputs)})")
         source = "\n    ".join([f"def run({', '.join(inputs)}):", *lines])
         if dumps:
-            print(f"# program\n{source}", file=sys.stderr)
+            print(
+                f"# program: the same as Python runs it, with loops in a row as one function of machine code\n{source}",
+                file=sys.stderr,
+            )
         exec(source, scope)
         found: Callable[..., Any] = scope.pop("run")
         return found
