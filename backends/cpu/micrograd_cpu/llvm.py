@@ -19,9 +19,9 @@ from micrograd_cpu import philox
 from micrograd_cpu.mathematics import definition, number
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
-TILE: Final = 32
+TILE: Final = 64
 """Rows in a tile."""
-STACK: Final = 1 << 18
+STACK: Final = 1 << 17
 """Bytes of scratch memory, of all rows in a tile."""
 ROUND: Final = 256
 """Numbers by which scratch memory grows that is for rows of several lengths."""
