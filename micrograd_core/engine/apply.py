@@ -138,8 +138,12 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    plain = len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability
-    if plain and dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+    if (
+        operands[0].__class__ is kind
+        and op.cast is None
+        and not op.capability
+        and _as_they_are(op, kernels, dtype, operands)
+    ):
         return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
@@ -153,6 +157,25 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = converted(x, dtype)
     return kind, kernels, dtype, tuple(prepared)
+
+
+def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) -> bool:
+    """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
+    accepts, separate = op.accepts, op.separate
+    several = accepts.__class__ is tuple
+    if 0 in separate:
+        return False
+    for position, x in enumerate(operands):
+        if x.__class__ is float:
+            if not dtype.is_floating or position in separate:
+                return False
+        elif not isinstance(x, BaseTensor) or x._kernels is not kernels:
+            return False
+        elif x.dtype.kind not in (accepts[position] if several else accepts):  # type: ignore[operator, index]
+            return False
+        elif x.dtype is not dtype and position not in separate:
+            return False
+    return True
 
 
 def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:
