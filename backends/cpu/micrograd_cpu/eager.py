@@ -348,6 +348,33 @@ def _functions(made: Made) -> list[Any]:
     ]
 
 
+def flat(compose: Compose, operands: Sequence[Any], count: int) -> tuple[Any, int, Any] | None:
+    """What threads share of a composition of vectors and single numbers, as `compiled.together` takes it.
+
+    It is one for vectors of all lengths. The second is an address that it gets too, the third the result's dtype.
+    ``None`` where it is not one number of an element that is rounded once.
+    """
+    from micrograd_cpu.compiled import available
+    from micrograd_cpu.elementwise import exact
+
+    longest = TIERS[-1][1][0]
+    kind = (compose, *[(x.dtype.char, x.ndim) for x in operands])
+    with _LOCK:
+        if kind not in _MADE:
+            fits = available() and all(x.dtype.kind in "biu" or x.dtype.name in FLOATS for x in operands)
+            made = _made(compose, operands, {}, {count: longest}) if fits else None
+            single = made is not None and len(made.plan.steps) == 1 and exact(made.plan.steps[0].nest)
+            _MADE[kind] = made if single else None
+        made = _MADE[kind]
+        if made is None:
+            return None
+        if made.text not in _FUNCTIONS:
+            _FUNCTIONS[made.text] = _functions(made)
+        ((_, share),) = _FUNCTIONS[made.text]
+        (type,) = made.types.values()
+        return share, 0, np.dtype(type.dtype.name)
+
+
 def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:
     """What is called, for arrays of the very shapes and layouts of `operands`.
 
