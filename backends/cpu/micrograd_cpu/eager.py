@@ -338,7 +338,7 @@ def _functions(made: Made) -> list[Any]:
     from micrograd_cpu.objects import library
 
     names = [f"share{i}" for i in range(len(made.plan.steps))]
-    held = library(made.text, [*names, *(f"{name}.part" for name in names)])
+    held = library(made.text, [*names, *(f"{name}.{each}" for name in names for each in ("part", "job"))])
     return [
         (
             function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p),

@@ -21,6 +21,7 @@ from micrograd_core.layout import Layout
 from micrograd_cpu import blas
 from micrograd_cpu.llvm import units
 from micrograd_cpu.segments import Product, Segment, empty
+from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
 """Where in an array's object the address of its elements stands: right after what all objects begin with."""
@@ -119,7 +120,7 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
         "  %first = atomicrmw add ptr %taken, i64 %step monotonic\n  %after = add i64 %first, %step\n"
         "  %some = icmp slt i64 %first, %end\n  br i1 %some, label %run, label %done\nrun:\n"
         "  %last = icmp slt i64 %end, %after\n  %until = select i1 %last, i64 %end, i64 %after\n"
-        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n"
+        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n{job(name, count, bool(more))}"
     )
 
 
@@ -127,6 +128,7 @@ def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     """A part or a share as a function of Python, during which other threads run; `more` are types between."""
     made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
     made.library = library  # the code lives as long as who calls it
+    made.job = 0 if name.endswith(".part") else library.address(f"{name}.job")
     return made
 
 
