@@ -39,7 +39,7 @@ from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments,
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
-LARGE: Final = 1_500_000
+LARGE: Final = 500_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
@@ -263,7 +263,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
         elif isinstance(step, Run):
-            yield entries.function_of_range(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
+            yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────

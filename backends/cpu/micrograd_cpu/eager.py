@@ -229,8 +229,10 @@ _MADE: Final[dict[Any, Made | None]] = {}
 """By composition, parameters, dtypes, layouts, and shapes of primes: other lengths are of the same kind."""
 
 
-def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
-    """The function for arrays of these shapes, dtypes and layouts, if nests compute it."""
+def specialised(
+    compose: Compose, operands: Sequence[Any], params: dict[str, Any], wanted: Callable[[Any], bool] = bool
+) -> Kernel | None:
+    """The function for arrays of these shapes, dtypes and layouts, if nests compute it that are `wanted`."""
     from micrograd_cpu.compiled import available
 
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
@@ -253,7 +255,7 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
                 _MADE.clear()
             _MADE[kind] = _made_twice(compose, operands, params, first, second)
         made = _MADE[kind]
-        if made is None:
+        if made is None or not all(wanted(step.nest) for step in made.plan.steps):
             return None
         if made.text not in _FUNCTIONS:
             _FUNCTIONS[made.text] = _functions(made)
@@ -334,15 +336,17 @@ def _meaning(made: Made) -> list[Any]:
 
 def _functions(made: Made) -> list[Any]:
     """Of each nest, what computes a range of its units, and what computes some while ranges are left."""
-    from micrograd_cpu.entries import arrays, function_of_range
+    from micrograd_cpu.elementwise import begin
+    from micrograd_cpu.entries import arrays, function_of_range, function_of_share
     from micrograd_cpu.objects import library
 
+    begin()
     names = [f"share{i}" for i in range(len(made.plan.steps))]
     held = library(made.text, [*names, *(f"{name}.{each}" for name in names for each in ("part", "job"))])
     return [
         (
             function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p),
-            function_of_range(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
+            function_of_share(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
         )
         for name, step in zip(names, made.plan.steps, strict=True)
     ]

@@ -17,13 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.compiler.nests import Compute
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
 from micrograd_cpu import eager
 
 Kernel = Callable[..., Any]
 
-LEAST: Final = 1 << 18
-"""Elements from which on a second thread gains more than it takes to start."""
 FASTCALL_KEYWORDS: Final = 0x82
 _OBJECT: Final = object.__basicsize__
 """Where in a builtin function the address of its definition stands, and right after it what it gets as ``self``."""
@@ -44,6 +43,7 @@ class _Waiting:
         # Called as a function of a builtin, with NumPy's as ``self``, it does what a call of that does.
         self.call = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value or 0
         self.name, self.ufunc, self.alive = name, ufunc, list[Any]()
+        self.words = np.empty(0, "uint64")
         definition = self.definition(self.call)
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -58,11 +58,13 @@ class _Waiting:
 
     def look(self, address: int) -> None:
         """From now on machine code is called, with the addresses it needs."""
-        large = partial(_large, {}, eager.operation(self.name), self.ufunc)
-        known = np.array([id(self.ufunc), id(large), self.call, id(np.ndarray), LEAST], "uint64")
+        from micrograd_cpu.compiled import LARGE
+
+        large = partial(_large, {}, eager.operation(self.name), self.name, self.ufunc)
+        self.words = np.array([id(self.ufunc), id(large), self.call, id(np.ndarray), LARGE], "uint64")
         definition = self.definition(address)
-        self.alive += large, known
-        both = (ctypes.c_void_p * 2)(ctypes.addressof(definition), id(known))
+        self.alive.append(large)
+        both = (ctypes.c_void_p * 2)(ctypes.addressof(definition), id(self.words))
         ctypes.memmove(id(self.function) + _OBJECT, both, ctypes.sizeof(both))  # at once: another thread may call it
 
 
@@ -103,33 +105,38 @@ def begin() -> None:
 _ALIVE: Final[list[_Waiting]] = []
 
 
-def _large(runs: dict[Any, Kernel], compose: Any, ufunc: Any, *operands: Any) -> Any:
-    """A function of NumPy's for operands of which one is large."""
+def _large(runs: dict[Any, Any], compose: Any, name: str, ufunc: Any, *operands: Any) -> Any:
+    """A function of NumPy's for operands of which one is large; from its second use on compiled."""
     array = np.ndarray
     key = tuple([(x.shape, x.strides, x.dtype.char) if x.__class__ is array else x.__class__ for x in operands])
     run = runs.get(key)
     if run is None:
-        if len(runs) >= eager.KINDS:
-            runs.clear()
-        run = runs[key] = _run(compose, operands) or ufunc
+        if key not in runs:
+            if len(runs) >= eager.KINDS:
+                runs.clear()
+            runs[key] = None
+            return ufunc(*operands)
+        run = runs[key] = _run(compose, name, operands) or ufunc
     return run(*operands)
 
 
-def _run(compose: Any, operands: tuple[Any, ...]) -> Kernel | None:
-    """What computes operands that lie as these do, of one dtype, each as large as the result or one number."""
+def _run(compose: Any, name: str, operands: tuple[Any, ...]) -> Kernel | None:
+    """What computes arrays that lie as these do, in order, of one dtype."""
     from micrograd_cpu.compiled import ranges_of, together
 
-    arrays = [x for x in operands if x.__class__ is np.ndarray]
-    shape = max((x.shape for x in arrays), key=math.prod)
-    dtype, count = arrays[0].dtype, math.prod(shape)
-    flat = [x if _single(x) else x.reshape(-1) if x.shape == shape and x.flags.c_contiguous else None for x in arrays]
-    if (
-        len(arrays) < len(operands)
-        or any(x is None or x.dtype is not dtype or x.ndim > len(shape) for x in flat)
-        or all(map(_single, arrays))
-    ):
+    dtypes = {x.dtype if x.__class__ is np.ndarray else None for x in operands}
+    dtype = dtypes.pop()
+    takes = (
+        dtype is not None and dtype.isnative and dtype.name in DTYPES and DTYPES[dtype.name].kind in TABLE[name].accepts
+    )
+    if dtypes or not takes or all(map(_single, operands)):
         return None
-    made = eager.flat(compose, [np.empty((), dtype) if _single(x) else x for x in flat], count)
+    shape = np.broadcast_shapes(*[x.shape for x in operands])
+    if any(not _single(x) and (x.shape != shape or not x.flags.c_contiguous) for x in operands):
+        lies = all(x.flags.c_contiguous for x in operands)
+        return eager.specialised(compose, operands, {}, exact) if lies else None
+    count = math.prod(shape)
+    made = eager.flat(compose, [np.empty(() if _single(x) else count, dtype) for x in operands], count)
     if made is None:
         return None
     share, where, result = made
@@ -149,11 +156,11 @@ def _single(x: Any) -> bool:
 
 
 def exact(nest: Any) -> bool:
-    """Whether a nest computes one thing, which is rounded once."""
+    """Whether a nest computes one thing, which has one right answer. The larger of 0 and -0 is either."""
     from micrograd_cpu.mathematics import FUNCTIONS
 
     lines = [line for part in nest.parts for line in part.lines if isinstance(line, Compute)]
-    return len(lines) == 1 and lines[0].op not in FUNCTIONS and not nest.reduced
+    return len(lines) == 1 and lines[0].op not in (*FUNCTIONS, "maximum", "minimum") and not nest.reduced
 
 
 _PLACES: Final = {"data": _OBJECT, "type": _OBJECT - 8, "count": _OBJECT + 8, "shape": _OBJECT + 16}

@@ -125,10 +125,16 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
 
 
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
-    """A part or a share as a function of Python, during which other threads run; `more` are types between."""
+    """A part as a function of Python, during which other threads run; `more` are types between."""
     made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
     made.library = library  # the code lives as long as who calls it
-    made.job = 0 if name.endswith(".part") else library.address(f"{name}.job")
+    return made
+
+
+def function_of_share(library: Any, name: str, count: int, *more: Any) -> Any:
+    """The same of a share, with the address of its job."""
+    made = function_of_range(library, name, count, *more)
+    made.job = library.address(f"{name}.job")
     return made
 
 
