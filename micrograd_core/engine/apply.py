@@ -163,19 +163,18 @@ def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) 
     """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
     accepts, separate = op.accepts, op.separate
     several = accepts.__class__ is tuple
-    if 0 in separate:
-        return False
     for position, x in enumerate(operands):
-        if x.__class__ is float:
-            if not dtype.is_floating or position in separate:
+        if x.__class__ is float and position not in separate:
+            if not dtype.is_floating:
                 return False
-        elif not isinstance(x, BaseTensor) or x._kernels is not kernels:
+        elif (
+            not isinstance(x, BaseTensor)
+            or x._kernels is not kernels
+            or x.dtype.kind not in (accepts[position] if several else accepts)  # type: ignore[index]
+            or (x.dtype is not dtype and position not in separate)
+        ):
             return False
-        elif x.dtype.kind not in (accepts[position] if several else accepts):  # type: ignore[operator, index]
-            return False
-        elif x.dtype is not dtype and position not in separate:
-            return False
-    return True
+    return 0 not in separate
 
 
 def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:

@@ -131,7 +131,10 @@ def _run(compose: Any, name: str, operands: tuple[Any, ...]) -> Kernel | None:
     )
     if dtypes or not takes or all(map(_single, operands)):
         return None
-    shape = np.broadcast_shapes(*[x.shape for x in operands])
+    try:
+        shape = np.broadcast_shapes(*[x.shape for x in operands])
+    except ValueError:  # NumPy's function says why
+        return None
     if any(not _single(x) and (x.shape != shape or not x.flags.c_contiguous) for x in operands):
         lies = all(x.flags.c_contiguous for x in operands)
         return eager.specialised(compose, operands, {}, exact) if lies else None
@@ -152,7 +155,7 @@ def _run(compose: Any, name: str, operands: tuple[Any, ...]) -> Kernel | None:
 
 def _single(x: Any) -> bool:
     """Whether all elements are one number in memory."""
-    return x.size > 0 and not any([stride for n, stride in zip(x.shape, x.strides, strict=True) if n > 1])
+    return x.size > 0 and not any(stride for n, stride in zip(x.shape, x.strides, strict=True) if n > 1)
 
 
 def exact(nest: Any) -> bool:

@@ -120,7 +120,8 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
         "  %first = atomicrmw add ptr %taken, i64 %step monotonic\n  %after = add i64 %first, %step\n"
         "  %some = icmp slt i64 %first, %end\n  br i1 %some, label %run, label %done\nrun:\n"
         "  %last = icmp slt i64 %end, %after\n  %until = select i1 %last, i64 %end, i64 %after\n"
-        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n{job(name, count, bool(more))}"
+        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n"
+        f"{job(name, count, bool(more))}"
     )
 
 

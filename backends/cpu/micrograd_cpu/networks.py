@@ -524,7 +524,7 @@ def _losses_composed(k: Any, x: Any, targets: Any, *, axis: int, reduction: str)
 
 def _losses(x: Any, targets: Any, *, axis: int, reduction: str) -> Any:
     """The cross-entropy of classes that all count the same."""
-    e, sums, top = _exponentials(x, axis)
+    _, sums, top = _exponentials(x, axis)
     losses = np.squeeze(np.log(sums), axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
     return _reduced(losses, losses.size if reduction == "mean" else 1, reduction)
 
