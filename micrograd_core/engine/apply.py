@@ -138,12 +138,8 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    if (
-        operands[0].__class__ is kind
-        and op.cast is None
-        and not op.capability
-        and _as_they_are(op, kernels, dtype, operands)
-    ):
+    plain = op.cast is None and not op.capability and operands[0].__class__ is kind
+    if plain and _as_they_are(op, kernels, dtype, operands):
         return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
@@ -161,18 +157,13 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
 
 def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) -> bool:
     """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
-    accepts, separate = op.accepts, op.separate
-    several = accepts.__class__ is tuple
-    for position, x in enumerate(operands):
-        if x.__class__ is float and position not in separate:
-            if not dtype.is_floating:
-                return False
-        elif (
-            not isinstance(x, BaseTensor)
-            or x._kernels is not kernels
-            or x.dtype.kind not in (accepts[position] if several else accepts)  # type: ignore[index]
-            or (x.dtype is not dtype and position not in separate)
-        ):
+    separate = op.separate
+    for i, x in enumerate(operands):
+        if x.__class__ is float:
+            fits = dtype.is_floating and i not in separate
+        else:
+            fits = isinstance(x, BaseTensor) and x._kernels is kernels and x.dtype.kind in op.accepted(i)
+        if not fits or (i not in separate and x.__class__ is not float and x.dtype is not dtype):
             return False
     return 0 not in separate
 

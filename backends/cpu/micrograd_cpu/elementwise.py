@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.compiler.nests import Compute
+from micrograd_core.compiler.program import operation
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.ops import TABLE
 from micrograd_cpu import eager
 
 Kernel = Callable[..., Any]
@@ -79,7 +79,7 @@ def kernels(others: Mapping[str, Kernel]) -> dict[str, Kernel]:
     found = [
         _Waiting(name, each)
         for name, each in others.items()
-        if isinstance(each, np.ufunc) and TABLE[name].kind == "elementwise"
+        if isinstance(each, np.ufunc) and operation(name).kind == "elementwise"
     ]
     if not all(each.known for each in found):  # another Python
         return {}
@@ -114,8 +114,9 @@ def _large(runs: dict[Any, Any], compose: Any, name: str, ufunc: Any, *operands:
         if key not in runs:
             if len(runs) >= eager.KINDS:
                 runs.clear()
-            runs[key] = None
-            return ufunc(*operands)
+            found = ufunc(*operands)
+            runs[key] = None  # NumPy has not refused them
+            return found
         run = runs[key] = _run(compose, name, operands) or ufunc
     return run(*operands)
 
@@ -127,14 +128,14 @@ def _run(compose: Any, name: str, operands: tuple[Any, ...]) -> Kernel | None:
     dtypes = {x.dtype if x.__class__ is np.ndarray else None for x in operands}
     dtype = dtypes.pop()
     takes = (
-        dtype is not None and dtype.isnative and dtype.name in DTYPES and DTYPES[dtype.name].kind in TABLE[name].accepts
+        dtype is not None
+        and dtype.isnative
+        and dtype.name in DTYPES
+        and DTYPES[dtype.name].kind in operation(name).accepts
     )
     if dtypes or not takes or all(map(_single, operands)):
         return None
-    try:
-        shape = np.broadcast_shapes(*[x.shape for x in operands])
-    except ValueError:  # NumPy's function says why
-        return None
+    shape = np.broadcast_shapes(*[x.shape for x in operands])
     if any(not _single(x) and (x.shape != shape or not x.flags.c_contiguous) for x in operands):
         lies = all(x.flags.c_contiguous for x in operands)
         return eager.specialised(compose, operands, {}, exact) if lies else None
