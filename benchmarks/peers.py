@@ -389,14 +389,15 @@ class C(Peer):
         return self.prepared(run, found, (arrays, between))
 
     @staticmethod
-    def prepared(run: Callable[[], Any], found: Arrays, held: Any) -> Prepared:
+    def prepared(run: partial[Any], found: Arrays, held: Any) -> Prepared:
         """A function of addresses, which `held` arrays are at, and what it leaves in arrays."""
+
+        run.held = held, found  # type: ignore[attr-defined]
 
         def numbers() -> Arrays:
             run()
             return found
 
-        numbers.held = held  # type: ignore[attr-defined]
         return Prepared(run, numbers)
 
 

@@ -20,7 +20,7 @@ from micrograd_cpu.kernels import KERNELS
 SHAPE = (13, 50)
 KINDS = ("same", "repeated", "row", "column", "transposed", "offset", "number", "numbers")
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 3.5, 1e-40, 1e38, -2.5, 0.5, 1.5])
-LEAST = 4
+FROM = 4
 """Which word says from how many elements on."""
 
 
@@ -30,13 +30,13 @@ def looking(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path_factory.getbasetemp() / "objects"))
     monkeypatch.setattr(compiled._Threads, "count", 3)
     elementwise.begin()
-    before = [each.words[LEAST] for each in elementwise._ALIVE]
+    before = [each.words[FROM] for each in elementwise._ALIVE]
     for each in elementwise._ALIVE:
-        each.words[LEAST] = 64
+        each.words[FROM] = 64
     with np.errstate(all="ignore"):
         yield elementwise._ALIVE
     for each, least in zip(elementwise._ALIVE, before, strict=True):
-        each.words[LEAST] = least
+        each.words[FROM] = least
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:

@@ -23,6 +23,8 @@ from micrograd_cpu import eager
 
 Kernel = Callable[..., Any]
 
+LEAST: Final = 500_000
+"""Elements from which on a second thread gains more than it takes to start."""
 FASTCALL_KEYWORDS: Final = 0x82
 _OBJECT: Final = object.__basicsize__
 """Where in a builtin function the address of its definition stands, and right after it what it gets as ``self``."""
@@ -58,10 +60,8 @@ class _Waiting:
 
     def look(self, address: int) -> None:
         """From now on machine code is called, with the addresses it needs."""
-        from micrograd_cpu.compiled import LARGE
-
         large = partial(_large, {}, eager.operation(self.name), self.name, self.ufunc)
-        self.words = np.array([id(self.ufunc), id(large), self.call, id(np.ndarray), LARGE], "uint64")
+        self.words = np.array([id(self.ufunc), id(large), self.call, id(np.ndarray), LEAST], "uint64")
         definition = self.definition(address)
         self.alive.append(large)
         both = (ctypes.c_void_p * 2)(ctypes.addressof(definition), id(self.words))
