@@ -391,7 +391,6 @@ class C(Peer):
     @staticmethod
     def prepared(run: partial[Any], found: Arrays, held: Any) -> Prepared:
         """A function of addresses, which `held` arrays are at, and what it leaves in arrays."""
-
         run.held = held, found  # type: ignore[attr-defined]
 
         def numbers() -> Arrays:
