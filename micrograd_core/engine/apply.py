@@ -138,8 +138,8 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    plain = len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability
-    if plain and dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+    plain = op.cast is None and not op.capability and operands[0].__class__ is kind
+    if plain and _as_they_are(op, kernels, dtype, operands):
         return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
@@ -153,6 +153,19 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = converted(x, dtype)
     return kind, kernels, dtype, tuple(prepared)
+
+
+def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) -> bool:
+    """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
+    separate = op.separate
+    for i, x in enumerate(operands):
+        if x.__class__ is float:
+            fits = dtype.is_floating and i not in separate
+        else:
+            fits = isinstance(x, BaseTensor) and x._kernels is kernels and x.dtype.kind in op.accepted(i)
+        if not fits or (i not in separate and x.__class__ is not float and x.dtype is not dtype):
+            return False
+    return 0 not in separate
 
 
 def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:

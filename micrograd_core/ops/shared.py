@@ -88,10 +88,12 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened(k: Table, *operands: Any, **params: Any) -> Any:
-        dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
-        narrow = next((dtype for dtype in dtypes if dtype in NARROW), None)
-        if narrow is None:
+        for x in operands:
+            if not is_scalar(x) and (narrow := k.dtype(x)) in NARROW:
+                break
+        else:
             return function(k, *operands, **params)
+        dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
         wide = (k.astype(x, dtype=float32) if dtype in NARROW else x for x, dtype in zip(operands, dtypes, strict=True))
         return k.astype(function(k, *wide, **params), dtype=narrow)
 
