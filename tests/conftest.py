@@ -1,4 +1,4 @@
-"""Fixtures: the devices that the core's tests run on, and the same draws for a test wherever and after whatever it runs."""
+"""Fixtures: the devices that the core's tests run on; and the same draws for a test wherever and whenever it runs."""
 
 from __future__ import annotations
 
