@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from micrograd_core.data.columns import (
     Category,
+    Cell,
     Number,
     Target,
     coded,
@@ -19,7 +23,7 @@ from micrograd_core.data.columns import (
     spread,
     told,
 )
-from micrograd_core.data.errors import DataError, needed
+from micrograd_core.data.errors import DataError, DataWarning, needed
 from micrograd_core.data.reading import place
 
 FEW = 20
@@ -59,6 +63,13 @@ class Settings:
         if not len(values):
             where = "any row" if absent.all() else "any row to train on"
             raise DataError(f"the column {name!r} holds nothing, in {where}; leave it out with ignore=[{name!r}]")
+        if not dates and _counts(every):
+            warnings.warn(
+                f"the column {name!r} counts the rows, from {every[0]:g} to {every[-1]:g}; if it is nothing but their "
+                f"number, leave it out with ignore=[{name!r}]",
+                DataWarning,
+                stacklevel=3,
+            )
         center, scale = spread(values)
         only = values.min() == values.max()
         if only and not absent.any():
@@ -86,11 +97,31 @@ class Settings:
             if len(values) > FEW and 2 * len(values) > present:
                 return (
                     f"it has {len(values):,} different texts in {present:,} rows, as names have, and nothing is "
-                    f"learned from those; categories=[{name!r}] takes it in"
+                    f"learned from those{_hint(values)}; categories=[{name!r}] takes it in"
                 )
         if len(values) == 1 and not absent:
             return f"it is {values[0]!r} in all rows"
         return Category(name, type_, values, absent, self.encoding)
+
+
+HINTS = (
+    (r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b.*", "are those dates? They are understood as 2024-05-31"),
+    (r"[^\w.,+-]*[+-]?[\d.,' ]*\d[\d.,' ]*\s*[^\w.,]{0,3}", "are those numbers? They are understood as 1234.5"),
+)
+"""Of texts that look so, what is said of them."""
+
+
+def _hint(values: Sequence[Cell]) -> str:
+    """What texts that almost all look alike probably are."""
+    for pattern, question in HINTS:
+        if 20 * sum(re.fullmatch(pattern, str(each)) is not None for each in values) > 19 * len(values):
+            return f" ({question}, without anything beside it, and here is {str(values[0])!r})"
+    return ""
+
+
+def _counts(values: Any) -> bool:
+    """Whether numbers only count the rows."""
+    return len(values) >= FEW and bool((values[1:] - values[:-1] == 1).all())
 
 
 def refuse_mixed(table: Any, name: str, held: list[Any], codes: Any) -> None:

@@ -164,6 +164,13 @@ class Preparation:
         return found if goal is None or goal.type != "text" else [*found, goal.name]
 
     @property
+    def numbers(self) -> list[str]:
+        """Columns that held numbers when this was made."""
+        found = [column.name for column in self.columns if isinstance(column, Number) and not column.dates]
+        goal = self.goal
+        return found if goal is None or goal.type != "number" else [*found, goal.name]
+
+    @property
     def cardinalities(self) -> dict[str, int]:
         """For features that are indices, how many there are: the size of an embedding, by the feature's name."""
         return {
