@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from micrograd_core.data.columns import (
     spread,
     told,
 )
-from micrograd_core.data.errors import DataError, DataWarning, needed
+from micrograd_core.data.errors import DataError, needed
 from micrograd_core.data.reading import place
 
 FEW = 20
@@ -63,13 +62,6 @@ class Settings:
         if not len(values):
             where = "any row" if absent.all() else "any row to train on"
             raise DataError(f"the column {name!r} holds nothing, in {where}; leave it out with ignore=[{name!r}]")
-        if not dates and _counts(every):
-            warnings.warn(
-                f"the column {name!r} counts the rows, from {every[0]:g} to {every[-1]:g}; if it is nothing but their "
-                f"number, leave it out with ignore=[{name!r}]",
-                DataWarning,
-                stacklevel=3,
-            )
         center, scale = spread(values)
         only = values.min() == values.max()
         if only and not absent.any():
@@ -119,9 +111,17 @@ def _hint(values: Sequence[Cell]) -> str:
     return ""
 
 
-def _counts(values: Any) -> bool:
-    """Whether numbers only count the rows."""
-    return len(values) >= FEW and bool((values[1:] - values[:-1] == 1).all())
+def counting(table: Any, column: Number | Category) -> str:
+    """What is said of numbers that only count the rows; nothing of others."""
+    if isinstance(column, Category) or column.dates or table.num_rows < FEW:
+        return ""
+    values = numbers(table, column.name, False)
+    if not (values[1:] - values[:-1] == 1).all():
+        return ""
+    return (
+        f"the column {column.name!r} counts the rows, from {values[0]:g} to {values[-1]:g}; if it is nothing but their "
+        f"number, leave it out with ignore=[{column.name!r}]"
+    )
 
 
 def refuse_mixed(table: Any, name: str, held: list[Any], codes: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +114,13 @@ def _fractions(settings: Settings) -> tuple[float, float, float]:
 
 
 def _table(table: Any, name: str, about: str, target: str, settings: Settings) -> Problem:
-    columns = {"ignore": settings.ignore, "categories": settings.categories}
+    fit = partial(Preparation.fit, table, target, ignore=settings.ignore, categories=settings.categories)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        goal = Preparation.fit(table, target, task=settings.task, **columns)
+        goal = fit(task=settings.task)
     labels = table[target] if goal.task == "classification" else table.num_rows
     chosen = dict(zip(PARTS, split(labels, _fractions(settings), seed=settings.seed, column=target), strict=True))
-    made = Preparation.fit(table, target, task=goal.task, rows=chosen["train"], **columns)
+    made = fit(task=goal.task, rows=chosen["train"])
     x, y = made.apply(table)
     inputs = Inputs("table", str(made.task), target, tuple(made.names), tuple(made.classes), x.shape[1:], made)
     return Problem(name, about, goal.reason, (), inputs, _parts(x, y, chosen), chosen)
