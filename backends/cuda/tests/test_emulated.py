@@ -293,6 +293,21 @@ def test_no_kernel_leaves_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " passed" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["RMSprop", "Lion"])
+def test_a_step_under_jit_takes_as_many_launches_for_all_parameters(
+    name: str, gpu: Device, counted: Callable[[str], int]
+) -> None:
+    params = [Tensor(np.ones((3, n), "float32"), device=gpu) for n in range(1, 9)]
+    rule = getattr(optim, name)(params, lr=0.01)
+    step = jit(rule.step)
+    for i in range(4):
+        for p in params:
+            p.grad = Tensor(np.full(p.shape, i - 1.5, "float32"), device=gpu, requires_grad=False)
+        before = counted("launch")
+        step()
+    assert counted("launch") - before == {"RMSprop": 1, "Lion": 2}[name]
+
+
 def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, model = tmp_path / "my.csv", str(tmp_path / "model")
     draw = np.random.default_rng(0)
@@ -319,7 +334,4 @@ def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.C
     judged = [said("evaluate", model, str(table), "--device", device) for device in ("cuda", "cpu")]
     assert judged[0]["accuracy"] == judged[1]["accuracy"]
     assert said("inspect", model)["parameters"] == 82
-    assert [row["status"] for row in said("compare", model, "--devices", "cpu", "cuda")] == [
-        "reference",
-        "agrees",
-    ]
+    assert [row["status"] for row in said("compare", model, "--devices", "cpu", "cuda")] == ["reference", "agrees"]
