@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
+import json
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from benchmarks.gpu.prove import trainer
 from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
+from micrograd_core.tools.cli import main
 
 if find_spec("micrograd_cuda"):
     from micrograd_cuda import biased
@@ -373,3 +375,47 @@ def test_no_kernel_leaves_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     done = guarded(f"import sys, pytest; sys.exit(pytest.main({options!r}))", monkeypatch)
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-1000:]}"
     assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["RMSprop", "Lion"])
+def test_a_step_under_jit_takes_as_many_launches_for_all_parameters(
+    name: str, gpu: Device, counted: Callable[[str], int]
+) -> None:
+    params = [Tensor(np.ones((3, n), "float32"), device=gpu) for n in range(1, 9)]
+    rule = getattr(optim, name)(params, lr=0.01)
+    step = jit(rule.step)
+    for i in range(4):
+        for p in params:
+            p.grad = Tensor(np.full(p.shape, i - 1.5, "float32"), device=gpu, requires_grad=False)
+        before = counted("launch")
+        step()
+    assert counted("launch") - before == {"RMSprop": 1, "Lion": 2}[name]
+
+
+def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, model = tmp_path / "my.csv", str(tmp_path / "model")
+    draw = np.random.default_rng(0)
+    rows = [f"{x:.3f},{y:.3f},{'left' if x + y < 1 else 'right'}" for x, y in draw.random((60, 2))]
+    table.write_text("\n".join(["x,y,side", *rows]) + "\n")
+
+    def said(*words: str) -> Any:
+        assert main([*words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    training = ["train", str(table), "--target", "side", "--hidden", "16", "--device", "cuda"]
+    straight = said(*training, "--epochs", "6", "--out", str(tmp_path / "straight"))
+    said(*training, "--epochs", "2", "--out", model)
+    resumed = said(*training, "--epochs", "6", "--out", model, "--resume")
+    assert resumed["device"] == "cuda:0"
+    assert len(resumed["loss"]) == 6
+    assert (resumed["loss"], resumed["test"]) == (straight["loss"], straight["test"])
+    assert resumed["loss"][-1] < resumed["loss"][0]
+    here, there = (
+        said("predict", model, str(table), "--device", device, "--out", str(tmp_path / f"{device}.csv")) and device
+        for device in ("cuda", "cpu")
+    )
+    assert (tmp_path / f"{here}.csv").read_text().count("\n") == (tmp_path / f"{there}.csv").read_text().count("\n")
+    judged = [said("evaluate", model, str(table), "--device", device) for device in ("cuda", "cpu")]
+    assert judged[0]["accuracy"] == judged[1]["accuracy"]
+    assert said("inspect", model)["parameters"] == 82
+    assert [row["status"] for row in said("compare", model, "--devices", "cpu", "cuda")] == ["reference", "agrees"]
