@@ -6,8 +6,9 @@ from micrograd_core.amp import set_matmul_precision as set_matmul_precision
 from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
 from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
-from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill, norm as norm
-from micrograd_core.array.selection import gather as gather, index_select as index_select, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
+from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill
+from micrograd_core.array.selection import masked_select as masked_select
+from micrograd_core.array.shapes import flatten as flatten
 from micrograd_core.array.statistics import histogram as histogram
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
@@ -305,7 +306,7 @@ def cumulative_prod(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = No
 def logsumexp(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows."""
 
-def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
+def permute_dims(x: ArrayLike, /, axes: tuple[int, ...] = ..., *, dim: tuple[int, ...] = ..., dims: tuple[int, ...] = ...) -> Tensor:
     """Axes in another order. A view."""
 
 def broadcast_to(x: ArrayLike, /, shape: int | tuple[int, ...]) -> Tensor:
@@ -409,7 +410,7 @@ def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> T
 
 def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None, dim: int = ..., dims: int = ...) -> Tensor: ...
 
-def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, dim: int | tuple[Sequence[int], Sequence[int]] = ..., dims: int | tuple[Sequence[int], Sequence[int]] = ...) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
@@ -649,6 +650,10 @@ def softmin(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...)
 def glu(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
 
+def gather(x: Any, /, dim: int = ..., index: Any = ..., *, axis: int = ...) -> Tensor: ...
+
+def scatter_reduce(x: Any, /, dim: int = ..., index: Any = ..., src: Any = ..., reduce: str = 'replace', *, include_self: builtins.bool = True, axis: int = ...) -> Tensor: ...
+
 def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Any: ...
 
 def quantile(x: ArrayLike, /, q: Any, axis: int | None = None, keepdims: builtins.bool = False, method: str = 'linear', *, interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
@@ -660,7 +665,7 @@ def median(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = F
 def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
 
-def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, axis: Sequence[int] | None = None, dim: Sequence[int] | None = ..., dims: Sequence[int] | None = ...) -> Tensor:
+def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, dim: Sequence[int] = ..., dims: Sequence[int] = ...) -> Tensor:
     """Turned by `k` quarters, from the first of two `axes` towards the second. A view."""
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -800,11 +805,15 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int |
 
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
+def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: builtins.bool = False, *, p: Any = None, dim: Any = ..., dims: Any = ..., keepdim: builtins.bool = ...) -> Tensor: ...
+
+def index_select(x: Any, /, dim: int = ..., index: Any = ..., *, axis: int = ...) -> Tensor: ...
+
+def scatter_add(x: Any, /, dim: int = ..., index: Any = ..., src: Any = ..., *, axis: int = ...) -> Tensor: ...
+
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
-
-def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 
 def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 

@@ -10,6 +10,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 F: Final = FUNCTIONS
 
 
+@both_spellings
 def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     """Along `dim`, the elements that `index` names, place by place: ``out[i][j] = x[index[i][j]][j]`` for `dim` 0.
 
@@ -24,6 +25,7 @@ def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     return F["gather"](x.reshape(1), index.reshape(-1), axis=dim).reshape(index.shape)
 
 
+@both_spellings
 def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     """The slices along `dim` that integers name: ``take(x, index, axis=dim)``."""
     x = asarray(x)
@@ -31,6 +33,7 @@ def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     return found if x.ndim else found.reshape(())
 
 
+@both_spellings
 def scatter_reduce(
     x: Any, /, dim: int, index: Any, src: Any, reduce: str = "replace", *, include_self: bool = True
 ) -> Tensor:
@@ -61,6 +64,7 @@ def scatter_reduce(
     return F["scatter_reduce"](x.reshape(1), index.reshape(-1), src, **given).reshape(())
 
 
+@both_spellings
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     """A copy of `x` with the elements of `src` added where `index` says along `dim`."""
     return scatter_reduce(x, dim, index, src, "sum")

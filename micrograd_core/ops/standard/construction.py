@@ -33,8 +33,7 @@ def _diag(k: Table, x: Any, *, offset: int) -> Any:
     return k.reshape(k.index_set(empty, places, x, axis=0), shape=(n, n))
 
 
-def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1), *, axis: Sequence[int] | None = None) -> dict[str, Any]:
-    axes = axes if axis is None else axis
+def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> dict[str, Any]:
     first, second = (resolve_axis("rot90", axis, len(x.shape)) for axis in axes)
     if first == second:
         raise ShapeError(f"rot90: axes {axes} are the same")
