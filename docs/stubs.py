@@ -141,8 +141,9 @@ def spelled(parameters: Iterable[Parameter]) -> list[Parameter]:
     names = {each.name: each for each in found}
     others = [(other, names[own]) for other, own in sorted(shared.other_spellings(names).items())]
     kept: list[Parameter] = []
-    for each in found:  # what may be given by another name is left out then, and what comes after it has a name as well
-        may = each in [own for _, own in others] or (kept and kept[-1].default is ... and each.kind <= Parameter.POSITIONAL_OR_KEYWORD)
+    for each in found:  # what is given by another name is left out, and what comes after it is given by name
+        comes_after = bool(kept) and kept[-1].default is ... and each.kind <= Parameter.POSITIONAL_OR_KEYWORD
+        may = comes_after or each in [own for _, own in others]
         kept.append(each.replace(default=...) if may and each.default is each.empty else each)
     last = [kept.pop()] if kept and kept[-1].kind is Parameter.VAR_KEYWORD else []
     more = [own.replace(name=other, kind=Parameter.KEYWORD_ONLY, default=...) for other, own in others]
@@ -431,15 +432,16 @@ def override(name: str) -> str:
 def emptied(node: ast.FunctionDef) -> str:
     """A function without its body."""
     decorators = [each for each in node.decorator_list if ast.unparse(each) != "both_spellings"]
+    args = node.args if decorators == node.decorator_list else spelled_out(node.args)
     bare = ast.FunctionDef(
-        name=node.name, args=node.args if decorators == node.decorator_list else spelled_out(node.args),
-        body=[ast.Expr(ast.Constant(...))], decorator_list=decorators, returns=node.returns, type_comment=None, lineno=0, type_params=[],
+        name=node.name, args=args, body=[ast.Expr(ast.Constant(...))], decorator_list=decorators,
+        returns=node.returns, type_comment=None, lineno=0, type_params=[],
     )  # fmt: skip
     return ast.unparse(bare).replace(":\n    ...", ": ...")
 
 
 def spelled_out(args: ast.arguments) -> ast.arguments:
-    """The arguments of a function in its source with the other spellings of their names, one of which is to be given."""
+    """The arguments of a function in its source, with the other spellings of their names."""
     listed = [*args.posonlyargs, *args.args]
     known = {each.arg: each for each in [*listed, *args.kwonlyargs]}
     others = sorted(shared.other_spellings(known).items())
