@@ -375,7 +375,7 @@ def add_along_axis(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis:
 def last_position(indices: ArrayLike, /, *, length: int) -> Tensor:
     """For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere."""
 
-def linear_index(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
+def linear_index(arrays: Sequence[ArrayLike], /, *, shape: tuple[int, ...]) -> Tensor:
     """Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast."""
 
 def argwhere(x: ArrayLike, /) -> Tensor:

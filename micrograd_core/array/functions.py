@@ -111,12 +111,13 @@ def _running(  # type: ignore[empty-body]
     x: Tensor, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor: ...
 def _many(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+def _positions(arrays: Sequence[Tensor], /, *, shape: tuple[int, ...]) -> Tensor: ...  # type: ignore[empty-body]
 
 
 def _shape_of(op: Op) -> Callable[..., Any]:
     """A function that has the signature of an operation."""
     if op.operands == -1:
-        return _many
+        return _positions if op.name == "linear_index" else _many
     if op.parameters is None:
         return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
     if op.cast is accumulator:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Method = Callable[..., Any]
+EXPAND_DIMS: Final = TABLE["expand_dims"]
 
 
 def along(name: str) -> Method:
@@ -103,6 +104,11 @@ class Methods(Operators):
         return [name for name in object.__dir__(self) if name not in ELSEWHERE]
 
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @both_spellings
+    def expand_dims(self: Any, axis: Any) -> Tensor:
+        """Axes of length 1 inserted. A view."""
+        return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
 
     @both_spellings
     def unsqueeze(self: Any, dim: int) -> Tensor:
