@@ -327,8 +327,7 @@ def flip(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, dim: int
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     """Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view."""
 
-def scatter(x: ArrayLike, values: ArrayLike, /, *, key: Any) -> Tensor:
-    """A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment."""
+def scatter(x: Any, /, dim: Any = ..., index: Any = None, src: Any = None, *, value: Any = None, reduce: str | None = None, key: Any = None, axis: Any = ...) -> Tensor: ...
 
 def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Tensors joined along the existing `axis`; flattened and joined for ``None``."""

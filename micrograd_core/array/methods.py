@@ -304,20 +304,12 @@ class Methods(Operators):
     index_select = of_package("index_select")
     masked_fill = of_package("masked_fill")
     masked_select = of_package("masked_select")
+    scatter = of_package("scatter")
     scatter_add = of_package("scatter_add")
     scatter_reduce = of_package("scatter_reduce")
     take_along_dim = of_package("take_along_axis")
     nonzero = of_package("nonzero")
     argwhere = of_package("argwhere")
-
-    @both_spellings
-    def scatter(self: Any, dim: Any, index: Any, src: Any, *, reduce: Any = None) -> Tensor:
-        """A copy in which `src`, a tensor or a number, stands where `index` says along `dim`.
-
-        With ``reduce="add"`` or ``"multiply"`` it is added to, or multiplied with, what is there.
-        """
-        word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce or "replace")
-        return self.__array_namespace__().scatter_reduce(self, dim, index, src, word)
 
     def where(self: Any, condition: Any, other: Any) -> Tensor:
         """``mg.where(condition, x, other)``."""

@@ -65,6 +65,51 @@ def scatter_reduce(
 
 
 @both_spellings
+def scatter(
+    x: Any,
+    /,
+    dim: Any,
+    index: Any = None,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+    key: Any = None,
+) -> Tensor:
+    """A copy of `x` in which `src` stands where `index` says along `dim`; with `key` where that says, and what is second.
+
+    Parameters
+    ----------
+    x : Tensor
+    dim : int
+        With `key`, what takes the place of ``x[key]``.
+    index : Tensor
+        Integers, of as many axes as `x`.
+    src : Tensor or number
+    value : number, optional
+        The same, by PyTorch's other name.
+    reduce : str, optional
+        ``'add'`` or ``'multiply'``: with what is there.
+    key : optional
+        As from `x[key]`; then there is no `index`.
+
+    Raises
+    ------
+    ShapeError, TypeError
+        When the index does not fit, or there is none.
+    """
+    if key is not None:
+        return F["scatter"](x, dim, key=key)
+    given = src if value is None else value
+    if index is None or given is None:
+        raise TypeError(
+            "scatter: give dim, index and src, as scatter(x, 1, index, src), or scatter(x, values, key=key)"
+        )
+    word = {None: "replace", "add": "sum", "multiply": "prod"}.get(reduce, reduce)
+    return scatter_reduce(x, dim, index, given, word)
+
+
+@both_spellings
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     """A copy of `x` with the elements of `src` added where `index` says along `dim`."""
     return scatter_reduce(x, dim, index, src, "sum")
