@@ -76,7 +76,7 @@ def scatter(
     reduce: str | None = None,
     key: Any = None,
 ) -> Tensor:
-    """A copy of `x` in which `src` stands where `index` says along `dim`; with `key` where that says, and what is second.
+    """A copy of `x` in which `src` stands where `index` says along `dim`, or the second argument where `key` says.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def scatter(
         raise TypeError(
             "scatter: give dim, index and src, as scatter(x, 1, index, src), or scatter(x, values, key=key)"
         )
-    word = {None: "replace", "add": "sum", "multiply": "prod"}.get(reduce, reduce)
+    word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce) if reduce else "replace"
     return scatter_reduce(x, dim, index, given, word)
 
 

@@ -140,9 +140,11 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    plain = len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability
-    if plain and dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
-        return kind, kernels, dtype, operands
+    if not op.separate and op.cast is None and not op.capability and dtype.kind in op.accepts:
+        weak = (float, int) if dtype.is_floating else ()  # which any floating dtype takes
+        given = tensors if len(tensors) == len(operands) else [x for x in operands if x.__class__ not in weak]
+        if all(x.__class__ is kind and x._kernels is kernels and x.dtype is dtype for x in given):
+            return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
     kernels, prepared = _brought_together(op, tensors[0], operands)

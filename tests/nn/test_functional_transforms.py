@@ -1,4 +1,4 @@
-"""What one types, inside transforms and in other dtypes: every call that is held against torch, by `jit`, `vmap`, dtype.
+"""What one types, inside transforms and in other dtypes: calls that are held against torch, by `jit`, `vmap`, dtype.
 
 The calls are those of the tables that hold functions and methods against torch in value and both gradients. CI takes
 some, ``MICROGRAD_EXHAUSTIVE=1`` all.
@@ -21,8 +21,8 @@ from tests.nn.test_functional_torch import CALLS
 
 READ = {
     "histogram": "reads the extremes", "masked_select": "has as many elements as the mask says",
-    "ctc_loss": "reads the lengths", "one_hot": "reads the greatest class", "dim": "is a number", "numel": "is a number",
-    "is_floating_point": "is an answer",
+    "ctc_loss": "reads the lengths", "one_hot": "reads the greatest class", "dim": "is a number",
+    "numel": "is a number", "is_floating_point": "is an answer",
 }  # fmt: skip
 """What is no function of a tensor whose numbers are not known yet."""
 
@@ -107,20 +107,21 @@ def slopes(bound: Bound) -> Callable[..., tuple[Any, ...]]:
 @pytest.mark.parametrize(("function", "call", "name"), some(9))
 def test_jit_and_vmap_give_the_same(function: Callable[..., Any], call: Call, name: str) -> None:
     bound, bare = Bound(function, call, name), name.partition(".")[2]
-    if bare in READ or not bound.arrays:
+    if bare in READ or not bound.arrays or (bare == "quantile" and len(bound.arrays) > 1):  # which reads its levels
         return
+    near = 1e-5 if "dtype" in call.kwargs else 1e-9
     first, second = (list(map(mg.asarray, bound.draw(seed))) for seed in (0, 1))
     expected = [numbers(bound(*each)) for each in (first, second)]
     compiled = mg.jit(bound)
     for each, its in zip((first, second), expected, strict=True):
-        same(numbers(compiled(*each)), its)
+        same(numbers(compiled(*each)), its, near)
     rows = [mg.stack([x, y]) for x, y in zip(first, second, strict=True)]
-    same(numbers(mg.vmap(bound)(*rows)), [np.stack(pair) for pair in zip(*expected, strict=True)])
+    same(numbers(mg.vmap(bound)(*rows)), [np.stack(pair) for pair in zip(*expected, strict=True)], near)
     if any(x.dtype.is_floating for x in bound(*first)):
         gradient = slopes(bound)
         wanted = [numbers(gradient(*each)) for each in (first, second)]
-        same(numbers(mg.jit(gradient)(*first)), wanted[0], atol=1e-7)
-        same(numbers(mg.vmap(gradient)(*rows)), [np.stack(pair) for pair in zip(*wanted, strict=True)], atol=1e-7)
+        same(numbers(mg.jit(gradient)(*first)), wanted[0], near, 1e-7)
+        same(numbers(mg.vmap(gradient)(*rows)), [np.stack(pair) for pair in zip(*wanted, strict=True)], near, 1e-7)
 
 
 @pytest.mark.filterwarnings("ignore")
