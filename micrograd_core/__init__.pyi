@@ -268,10 +268,10 @@ def mean(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: b
     """Arithmetic mean over `axis`."""
 
 def max(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
+    """Maximum over `axis` alone: `argmax` says where. NaN where any element is. Tied elements share the gradient evenly."""
 
 def min(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
+    """Minimum over `axis` alone: `argmin` says where. NaN where any element is. Tied elements share the gradient evenly."""
 
 def var(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Variance over `axis`, by the two-pass formula; divides by the count less `correction`."""
@@ -398,18 +398,18 @@ def index_multiply(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis:
 def index_scale(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """As `index_multiply`, but with a gradient that divides by the factors, none of which may be 0."""
 
-def argsort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
+def argsort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, *, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The positions that sort the elements along `axis`. NaN comes last; equal elements keep their order. Complex numbers are ordered by their real parts, then by their imaginary ones."""
 
-def sort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
+def sort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, *, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The elements in order along `axis`, as `argsort` has it."""
 
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
 
-def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None, dim: int = ..., dims: int = ...) -> Tensor: ...
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None, *, dim: int = ..., dims: int = ...) -> Tensor: ...
 
-def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, dim: int | tuple[Sequence[int], Sequence[int]] = ..., dims: int | tuple[Sequence[int], Sequence[int]] = ...) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2, *, dim: int | tuple[Sequence[int], Sequence[int]] = ..., dims: int | tuple[Sequence[int], Sequence[int]] = ...) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
@@ -553,10 +553,10 @@ def cross_entropy(logits: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | 
 def nll_loss(log_probabilities: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | None = None, *, ignore_index: int = -100, reduction: str = 'mean') -> Tensor:
     """Minus the log-probability ``x`` of integer class `targets` (classes along axis 1; axis 0 if 1-d): what `cross_entropy` does after `log_softmax`, with the same parameters."""
 
-def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The lower triangle of matrices; zeros above the `k`-th diagonal."""
 
-def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The upper triangle of matrices; zeros below the `k`-th diagonal."""
 
 def lgamma(x: ArrayLike, /) -> Tensor:
@@ -659,9 +659,9 @@ def quantile(x: ArrayLike, /, q: Any, axis: int | None = None, keepdims: builtin
     """The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is."""
 
 def median(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle."""
+    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle. Where it is, `kthvalue` says."""
 
-def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
+def diag(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
 
 def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, dim: Sequence[int] = ..., dims: Sequence[int] = ...) -> Tensor:

@@ -32,7 +32,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def simple(*operands: Any) -> Tensor:
         if len(operands) != count:
-            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
+            instead = "; for the places where it is true, nonzero(condition)" if op.name == "where" else ""
+            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}{instead}")
         try:
             return run(*operands)
         except TypeError:

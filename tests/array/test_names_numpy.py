@@ -195,6 +195,8 @@ def test_errors_of_the_new_functions() -> None:
         (lambda: mg.kthvalue(x, 5), ShapeError, "k is 1 to 4"),
         (lambda: mg.split(x, [1, 1]), ShapeError, "do not add up to 3"),
         (lambda: mg.chunk(x, 0), ShapeError, "at least one piece"),
+        (lambda: mg.where(x > 0), TypeError, "for the places where it is true, nonzero"),
+        (lambda: mg.scatter(x, 1), TypeError, "give dim, index and src"),
         (lambda: mg.diag(x[None]), ShapeError, "Use diagonal"),
         (lambda: mg.diagonal(x, 0, 1, 1), ShapeError, "are the same"),
         (lambda: mg.vander(x), ShapeError, "a vector is needed"),

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 
-def _diag_parameters(x: Any, /, k: int = 0) -> dict[str, Any]:
+def _diag_parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
+    k = k if diagonal is None else diagonal
     if len(x.shape) not in (1, 2):
         raise ShapeError(f"diag: a vector or a matrix is needed; got shape {tuple(x.shape)}. Use diagonal")
     return {"offset": int(k)}
