@@ -268,10 +268,10 @@ def mean(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: b
     """Arithmetic mean over `axis`."""
 
 def max(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Maximum over `axis` alone: `argmax` says where. NaN where any element is. Tied elements share the gradient evenly."""
+    """Maximum over `axis` (`argmax` says where); NaN where any element is. Tied elements share the gradient evenly."""
 
 def min(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Minimum over `axis` alone: `argmin` says where. NaN where any element is. Tied elements share the gradient evenly."""
+    """Minimum over `axis` (`argmin` says where); NaN where any element is. Tied elements share the gradient evenly."""
 
 def var(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Variance over `axis`, by the two-pass formula; divides by the count less `correction`."""

@@ -86,12 +86,14 @@ SAME = {
     "corrcoef": [Call(X)],
     "trapezoid": [Call(X), Call(X, A(4)), Call(X, dim=0), Call(X, A(3, 4), dim=1)],
     "einsum": [
-        Call("ij,jk", A(2, 3), A(3, 4)), Call("ij,jk->ki", [A(2, 3), A(3, 4)]), Call("ii->i", SQUARE), Call("ii", SQUARE),
+        Call("ij,jk", A(2, 3), A(3, 4)),
+        Call("ij,jk->ki", [A(2, 3), A(3, 4)]), Call("ii->i", SQUARE), Call("ii", SQUARE),
         Call("...ij,...jk->...ik", A(5, 2, 3), A(3, 2)),
         Call("bii->b", A(2, 3, 3)), Call("i,i,i", ROW, A(5), A(5)),
     ],
     "tensordot": [Call(X, A(4, 2), 1), Call(X, A(3, 4), dims=([0, 1], [0, 1]))],
-    "diff": [Call(X), Call(X, 2), Call(X, 1, 0), Call(X, dim=0), Call(X, n=2), Call(X, prepend=A(3, 1), append=A(3, 2))],
+    "diff": [
+        Call(X), Call(X, 2), Call(X, 1, 0), Call(X, dim=0), Call(X, n=2), Call(X, prepend=A(3, 1), append=A(3, 2))],
     "logical_and": [Call(N(3, 4), X), Call(BITS, BITS)], "logical_or": [Call(N(3, 4), X)],
     "logical_xor": [Call(N(3, 4), X)], "logical_not": [Call(N(3, 4)), Call(X)],
     "softmax": [Call(X, -1), Call(X, dim=0), Call(A(), -1), Call(A(), dim=0)],
