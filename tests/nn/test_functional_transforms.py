@@ -104,7 +104,7 @@ def slopes(bound: Bound) -> Callable[..., tuple[Any, ...]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("function", "call", "name"), some(9))
+@pytest.mark.parametrize(("function", "call", "name"), some(13))
 def test_jit_and_vmap_give_the_same(function: Callable[..., Any], call: Call, name: str) -> None:
     bound, bare = Bound(function, call, name), name.partition(".")[2]
     if bare in READ or not bound.arrays or (bare == "quantile" and len(bound.arrays) > 1):  # which reads its levels
@@ -126,7 +126,7 @@ def test_jit_and_vmap_give_the_same(function: Callable[..., Any], call: Call, na
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize(("function", "call", "name"), some(5))
+@pytest.mark.parametrize(("function", "call", "name"), some(10))
 def test_other_dtypes_are_kept_and_near(function: Callable[..., Any], call: Call, name: str, dtype: str) -> None:
     """Of the numbers as the dtype has them, what float64 gives, to the digits of the dtype."""
     bound = Bound(function, call, name)
