@@ -185,6 +185,11 @@ def block(p: Any, x: Any, *parameters: Any) -> Any:
     return x + p.linear(p.gelu(p.linear(p.layer_norm(x, *norm1), *up)), *down)
 
 
+def squared_block(p: Any, x: Any, *parameters: Any) -> Any:
+    """A scalar of it."""
+    return squared(p, block(p, x, *parameters))
+
+
 def gpt(p: Any, x: Any, targets: Any, tokens: Any, places: Any, *parameters: Any) -> Any:
     """The cross-entropy of the next characters."""
     x = p.embedding(x, tokens) + places
@@ -384,7 +389,7 @@ TABLE = (
         "compiled",
         "network",
         "sum(block(x) ** 2), (4, 64, 128), 4 heads, and gradients",
-        lambda p, x, *parameters: squared(p, block(p, x, *parameters)),
+        squared_block,
         block_arrays,
     ),
     Case(
@@ -416,6 +421,9 @@ TABLE = (
         lambda rng: {"a": np.float32(-4.0), "b": np.float32(2.0)},  # type: ignore[dict-item]
     ),
 )
+
+PRODUCED = (matmul_squared, perceptron, squared_block, gpt)
+"""Programs that are products of matrices above all."""
 
 CASES = {case.name: case for case in TABLE}
 GROUPS = list(dict.fromkeys(case.group for case in TABLE))

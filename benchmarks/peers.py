@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.by_hand import BY_HAND
-from benchmarks.cases import Arrays, Case, affine
+from benchmarks.cases import PRODUCED, Arrays, Case, affine
 
 TIMED_RATE = 1e-6
 """Learning rate while timing: after 10⁵ steps the network is still the one that was checked."""
@@ -344,36 +345,58 @@ class NumPy(Functional):
 
 
 class C(Peer):
-    """A loop in C, over memory that is there already: what one case costs where nothing is recorded or allocated."""
+    """Loops in C, over memory that is there already: what a case costs where nothing is recorded or allocated."""
 
     name, module, distribution = "c", "ctypes", "c"
-    kinds = ("operation",)
-    notes: ClassVar[dict[str, str]] = {"operation": "cc -O3 -march=native, one thread, into the same memory each time"}
-    source = """void affine(const float *restrict x, const float *restrict w, const float *restrict b,
-                             float *restrict out, long n) {
-                    for (long i = 0; i < n; i++) { float y = x[i] * w[i] + b[i]; out[i] = y > 0 ? y : 0; } }"""
+    kinds = ("operation", "network")
+    notes: ClassVar[dict[str, str]] = {
+        "operation": "cc -O3 -march=native, one thread, into the same memory each time",
+        "network": "a loop for each operation, by all threads (OpenMP), into the same memory each time",
+    }
+    layers: ClassVar[dict[str, str]] = {"layer-norm": "layer_norm", "batch-norm": "batch_norm"}
+    """Functions in `loops.c` by the name of the case."""
 
     def __init__(self) -> None:
         super().__init__()
-        command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-x", "c", "-", "-o"]
+        source = str(Path(__file__).with_name("loops.c"))
+        options = ["-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC"]
         with TemporaryDirectory() as folder:
-            path = f"{folder}/affine.so"
-            subprocess.run([*command, path], input=self.source, text=True, check=True, capture_output=True)
-            self.function = self.library.CDLL(path).affine
+            path = f"{folder}/loops.so"
+            subprocess.run(["cc", *options, source, "-o", path, "-lm"], check=True, capture_output=True)
+            self.functions = self.library.CDLL(path)
 
     def runs(self, case: Case) -> bool:
-        return case.program is affine
+        return case.program is affine or case.name.removesuffix("-large") in self.layers
+
+    def pointers(self, *arrays: np.ndarray) -> list[Any]:
+        """Where arrays are."""
+        return [self.library.c_void_p(array.ctypes.data) for array in arrays]
 
     def operation(self, case: Case, arrays: Arrays) -> Prepared:
         out = np.zeros_like(arrays["x"])
-        addresses = [self.library.c_void_p(array.ctypes.data) for array in (*arrays.values(), out)]
-        run = partial(self.function, *addresses, self.library.c_long(out.size))
+        run = partial(self.functions.affine, *self.pointers(*arrays.values(), out), self.library.c_long(out.size))
+        return self.prepared(run, {"value": out}, arrays)
+
+    def network(self, case: Case, arrays: Arrays) -> Prepared:
+        """The value and gradients of a layer, and what is between them."""
+        x, value = arrays["x"], np.zeros((), "float32")
+        gradients = {name: np.zeros_like(array) for name, array in arrays.items()}
+        between = [np.zeros_like(x) for _ in range(4)] + [np.zeros(max(x.shape), "float32") for _ in range(2)]
+        function = getattr(self.functions, self.layers[case.name.removesuffix("-large")])
+        given = self.pointers(*arrays.values(), value, *gradients.values(), *between)
+        run = partial(function, *given, *map(self.library.c_long, x.shape))
+        found = {"value": value, **named(arrays, [*gradients.values()])}
+        return self.prepared(run, found, (arrays, between))
+
+    @staticmethod
+    def prepared(run: partial[Any], found: Arrays, held: Any) -> Prepared:
+        """A function of addresses, which `held` arrays are at, and what it leaves in arrays."""
+        run.held = held, found  # type: ignore[attr-defined]
 
         def numbers() -> Arrays:
             run()
-            return {"value": out}
+            return found
 
-        numbers.arrays = arrays  # type: ignore[attr-defined]  # the addresses are theirs
         return Prepared(run, numbers)
 
 
@@ -424,6 +447,59 @@ class MicrogradJit(Micrograd):
     def functions(self) -> Any:
         """A module, as a user has: of other objects `jit` looks at each call whether the attributes are the same."""
         return self._functions
+
+
+class Products(MicrogradJit):
+    """The products of matrices of that program alone, in memory that is there: what no loop around them goes below."""
+
+    name, module = "products", "micrograd_core"
+    kinds = ("gradient", "training", "network", "model")
+    notes: ClassVar[dict[str, str]] = dict.fromkeys(
+        kinds, "NumPy's BLAS alone on the shapes and layouts of micrograd-jit's products, a limit and no peer"
+    )
+
+    def runs(self, case: Case) -> bool:
+        return super().runs(case) and case.program in PRODUCED
+
+    def prepare(self, case: Case, arrays: Arrays) -> Prepared:
+        run: Any = super().prepare(case, arrays).run
+        run()
+        operands = factors(run.program)
+        calls = [partial(np.dot if x.ndim == 2 else np.matmul, x, y, out=x @ y) for x, y in operands]
+
+        def products() -> None:
+            for call in calls:
+                call()
+
+        return Prepared(products, dict)
+
+
+def factors(program: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Operands for every product of a program, which lie in memory as its views say."""
+    expanded = import_module("micrograd_core.compiler.passes").expand(program)
+    rng = np.random.default_rng(0)
+    made: list[Any] = [None] * len(expanded.types)
+    views: dict[str, Callable[..., Any]] = {
+        "permute_dims": lambda x, axes: x.transpose(axes),
+        "reshape": lambda x, shape: x.reshape(shape),
+        "getitem": lambda x, key: x[key],
+    }
+
+    def array(n: int) -> Any:
+        if made[n] is None:
+            made[n] = rng.normal(size=expanded.types[n].shape).astype("float32")
+        return made[n]
+
+    found = []
+    for step, (n, *_) in expanded.numbered():
+        if step.op in views:
+            made[n] = views[step.op](array(step.operands[0].number), **step.params)
+        elif step.op == "matmul":
+            x, y = (array(operand.number) for operand in step.operands)
+            if y.ndim == 2 < x.ndim:  # many rows, one product
+                x = x.reshape(-1, x.shape[-1])
+            found.append((x, y))
+    return found
 
 
 class Torch(Modules):
@@ -689,6 +765,20 @@ class Karpathy(Scalars):
         super().__init__(self.module)
 
 
-_PEERS = (C, NumPy, Micrograd, MicrogradJit, Torch, TorchCompile, Jax, JaxJit, Autograd, MyGrad, TinyGrad, Karpathy)
+_PEERS = (
+    C,
+    Products,
+    NumPy,
+    Micrograd,
+    MicrogradJit,
+    Torch,
+    TorchCompile,
+    Jax,
+    JaxJit,
+    Autograd,
+    MyGrad,
+    TinyGrad,
+    Karpathy,
+)
 PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in _PEERS}
 """In the order of the columns."""

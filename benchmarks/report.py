@@ -20,9 +20,12 @@ from benchmarks.timing import Timing
 ROOT = Path(__file__).parent.parent
 VARIABLES = ("MKL_", "OMP_", "OPENBLAS_", "XLA_")
 """Prefixes of the environment variables that change what is measured."""
-BASELINES = ("numpy", "torch", "jax-jit", "micrograd")
+BASELINES = ("products", "numpy", "torch", "jax-jit", "micrograd")
 """Whom everyone is divided by in the record."""
-SHOWN = (("micrograd", "numpy"), ("micrograd", "torch"), ("micrograd-jit", "torch"), ("micrograd-jit", "jax-jit"))
+SHOWN = (
+    ("micrograd", "numpy"), ("micrograd", "torch"), ("micrograd-jit", "torch"), ("micrograd-jit", "jax-jit"),
+    ("micrograd-jit", "products"),
+)  # fmt: skip
 """Whose ratios to whom the table shows."""
 
 Result = dict[str, Any]

@@ -56,8 +56,6 @@ KNOWN = {
 }
 """Where names in annotations come from that have no module of their own."""
 
-SPELLINGS: dict[str, str] = getattr(shared, "SPELLINGS", {})
-"""Other names that arguments may be given by, and their own."""
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 COMPARISONS = "lt le gt ge eq ne".split()
 SIGNS = "neg pos abs invert".split()
@@ -141,9 +139,12 @@ def spelled(parameters: Iterable[Parameter]) -> list[Parameter]:
     """Parameters with the other spellings of their names, one of which is to be given."""
     found = list(parameters)
     names = {each.name: each for each in found}
-    others = [(other, names[own]) for other, own in SPELLINGS.items() if own in names and other not in names]
-    kept = [each.replace(default=...) if each in [own for _, own in others] and each.default is each.empty else each
-            for each in found]  # fmt: skip
+    others = [(other, names[own]) for other, own in sorted(shared.other_spellings(names).items())]
+    kept: list[Parameter] = []
+    for each in found:  # what is given by another name is left out, and what comes after it is given by name
+        comes_after = bool(kept) and kept[-1].default is ... and each.kind <= Parameter.POSITIONAL_OR_KEYWORD
+        may = comes_after or each in [own for _, own in others]
+        kept.append(each.replace(default=...) if may and each.default is each.empty else each)
     last = [kept.pop()] if kept and kept[-1].kind is Parameter.VAR_KEYWORD else []
     more = [own.replace(name=other, kind=Parameter.KEYWORD_ONLY, default=...) for other, own in others]
     return [*kept, *more, *last]
@@ -197,6 +198,8 @@ class Stub:
         for node in self.tree.body:
             self.take(node)
         for name in self.public:
+            if name in self.imports and hasattr(getattr(self.module, name), "__wrapped__"):
+                del self.imports[name]  # its source does not say what else its arguments are called
             if name not in self.bound and name not in self.imports:
                 self.make(name)
         if not self.needed:
@@ -335,6 +338,7 @@ class Stub:
         own = list(inspect.signature(value).parameters.values())[1:]
         gives = CLASSES[self.kind][1] if self.kind in CLASSES else "Tensor"
         if value.__qualname__ == f"{kind.__name__}.{value.__name__}":  # another name of a method
+            own = spelled(own) if hasattr(value, "__wrapped__") else own
             signature = inspect.signature(value)
             self.import_annotations(signature, value)
             return [f"def {name}{written(bound(own), str(signature.return_annotation))}: ..."]
@@ -427,11 +431,29 @@ def override(name: str) -> str:
 
 def emptied(node: ast.FunctionDef) -> str:
     """A function without its body."""
+    decorators = [each for each in node.decorator_list if ast.unparse(each) != "both_spellings"]
+    args = node.args if decorators == node.decorator_list else spelled_out(node.args)
     bare = ast.FunctionDef(
-        name=node.name, args=node.args, body=[ast.Expr(ast.Constant(...))], decorator_list=node.decorator_list,
+        name=node.name, args=args, body=[ast.Expr(ast.Constant(...))], decorator_list=decorators,
         returns=node.returns, type_comment=None, lineno=0, type_params=[],
     )  # fmt: skip
     return ast.unparse(bare).replace(":\n    ...", ": ...")
+
+
+def spelled_out(args: ast.arguments) -> ast.arguments:
+    """The arguments of a function in its source, with the other spellings of their names."""
+    listed = [*args.posonlyargs, *args.args]
+    known = {each.arg: each for each in [*listed, *args.kwonlyargs]}
+    others = sorted(shared.other_spellings(known).items())
+    named = {own for _, own in others}
+    without = listed[: len(listed) - len(args.defaults)]
+    first = next((i for i, each in enumerate(without) if each.arg in named), len(without))
+    missing: list[ast.expr] = [ast.Constant(...) for _ in without[first:]]
+    return ast.arguments(
+        posonlyargs=args.posonlyargs, args=args.args, vararg=args.vararg, kwarg=args.kwarg,
+        kwonlyargs=[*args.kwonlyargs, *(ast.arg(other, known[own].annotation) for other, own in others)],
+        kw_defaults=[*args.kw_defaults, *(ast.Constant(...) for _ in others)], defaults=[*missing, *args.defaults],
+    )  # fmt: skip
 
 
 def of_constant(value: Any) -> str:

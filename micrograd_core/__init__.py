@@ -50,7 +50,7 @@ LATER = {
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
     "array.numeric": "allclose cumprod cumsum masked_fill norm",
-    "array.selection": "gather index_select kthvalue masked_select scatter_add scatter_reduce",
+    "array.selection": "gather index_select kthvalue masked_select scatter scatter_add scatter_reduce",
     "array.shapes": "chunk diagonal flatten repeat_interleave split trace",
     "array.statistics": "histogram",
     "linalg": "cross",

@@ -6,8 +6,9 @@ from micrograd_core.amp import set_matmul_precision as set_matmul_precision
 from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
 from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
 from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
-from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill, norm as norm
-from micrograd_core.array.selection import gather as gather, index_select as index_select, masked_select as masked_select, scatter_add as scatter_add, scatter_reduce as scatter_reduce
+from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill
+from micrograd_core.array.selection import masked_select as masked_select
+from micrograd_core.array.shapes import flatten as flatten
 from micrograd_core.array.statistics import histogram as histogram
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
@@ -267,10 +268,10 @@ def mean(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: b
     """Arithmetic mean over `axis`."""
 
 def max(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
+    """Maximum over `axis` (`argmax` says where); NaN where any element is. Tied elements share the gradient evenly."""
 
 def min(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly."""
+    """Minimum over `axis` (`argmin` says where); NaN where any element is. Tied elements share the gradient evenly."""
 
 def var(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Variance over `axis`, by the two-pass formula; divides by the count less `correction`."""
@@ -305,7 +306,7 @@ def cumulative_prod(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = No
 def logsumexp(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows."""
 
-def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
+def permute_dims(x: ArrayLike, /, axes: tuple[int, ...] = ..., *, dim: tuple[int, ...] = ..., dims: tuple[int, ...] = ...) -> Tensor:
     """Axes in another order. A view."""
 
 def broadcast_to(x: ArrayLike, /, shape: int | tuple[int, ...]) -> Tensor:
@@ -326,8 +327,7 @@ def flip(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, dim: int
 def getitem(x: ArrayLike, /, key: Any) -> Tensor:
     """Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view."""
 
-def scatter(x: ArrayLike, values: ArrayLike, /, *, key: Any) -> Tensor:
-    """A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment."""
+def scatter(x: Any, /, dim: Any = ..., index: Any = None, src: Any = None, *, value: Any = None, reduce: str | None = None, key: Any = None, axis: Any = ...) -> Tensor: ...
 
 def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
     """Tensors joined along the existing `axis`; flattened and joined for ``None``."""
@@ -374,7 +374,7 @@ def add_along_axis(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis:
 def last_position(indices: ArrayLike, /, *, length: int) -> Tensor:
     """For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere."""
 
-def linear_index(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | None = ..., dims: int | None = ...) -> Tensor:
+def linear_index(arrays: Sequence[ArrayLike], /, *, shape: tuple[int, ...]) -> Tensor:
     """Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast."""
 
 def argwhere(x: ArrayLike, /) -> Tensor:
@@ -398,18 +398,18 @@ def index_multiply(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis:
 def index_scale(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Tensor:
     """As `index_multiply`, but with a gradient that divides by the factors, none of which may be 0."""
 
-def argsort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
+def argsort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, *, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The positions that sort the elements along `axis`. NaN comes last; equal elements keep their order. Complex numbers are ordered by their real parts, then by their imaginary ones."""
 
-def sort(x: ArrayLike, /, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
+def sort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, *, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The elements in order along `axis`, as `argsort` has it."""
 
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
 
-def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None, dim: int = ..., dims: int = ...) -> Tensor: ...
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None, *, dim: int = ..., dims: int = ...) -> Tensor: ...
 
-def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2, *, dim: int | tuple[Sequence[int], Sequence[int]] = ..., dims: int | tuple[Sequence[int], Sequence[int]] = ...) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
@@ -553,10 +553,10 @@ def cross_entropy(logits: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | 
 def nll_loss(log_probabilities: ArrayLike, targets: ArrayLike, /, weight: ArrayLike | None = None, *, ignore_index: int = -100, reduction: str = 'mean') -> Tensor:
     """Minus the log-probability ``x`` of integer class `targets` (classes along axis 1; axis 0 if 1-d): what `cross_entropy` does after `log_softmax`, with the same parameters."""
 
-def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The lower triangle of matrices; zeros above the `k`-th diagonal."""
 
-def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The upper triangle of matrices; zeros below the `k`-th diagonal."""
 
 def lgamma(x: ArrayLike, /) -> Tensor:
@@ -649,18 +649,22 @@ def softmin(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...)
 def glu(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
 
+def gather(x: Any, /, dim: int = ..., index: Any = ..., *, axis: int = ...) -> Tensor: ...
+
+def scatter_reduce(x: Any, /, dim: int = ..., index: Any = ..., src: Any = ..., reduce: str = 'replace', *, include_self: builtins.bool = True, axis: int = ...) -> Tensor: ...
+
 def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: builtins.bool = False, *, dim: int = ..., dims: int = ..., keepdim: builtins.bool = ...) -> Any: ...
 
 def quantile(x: ArrayLike, /, q: Any, axis: int | None = None, keepdims: builtins.bool = False, method: str = 'linear', *, interpolation: str | None = None, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is."""
 
 def median(x: ArrayLike, /, axis: int | None = None, keepdims: builtins.bool = False, *, dim: int | None = ..., dims: int | None = ..., keepdim: builtins.bool = ...) -> Tensor:
-    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle."""
+    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle. Where it is, `kthvalue` says."""
 
-def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
+def diag(x: ArrayLike, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
 
-def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, axis: Sequence[int] | None = None, dim: Sequence[int] | None = ..., dims: Sequence[int] | None = ...) -> Tensor:
+def rot90(x: ArrayLike, /, k: int = 1, axes: Sequence[int] = ..., *, dim: Sequence[int] = ..., dims: Sequence[int] = ...) -> Tensor:
     """Turned by `k` quarters, from the first of two `axes` towards the second. A view."""
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -800,11 +804,15 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int |
 
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
+def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: builtins.bool = False, *, p: Any = None, dim: Any = ..., dims: Any = ..., keepdim: builtins.bool = ...) -> Tensor: ...
+
+def index_select(x: Any, /, dim: int = ..., index: Any = ..., *, axis: int = ...) -> Tensor: ...
+
+def scatter_add(x: Any, /, dim: int = ..., index: Any = ..., src: Any = ..., *, axis: int = ...) -> Tensor: ...
+
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
-
-def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 
 def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 

@@ -101,6 +101,10 @@ class Backend(Protocol):
         """A handle over the memory of `x`, which has DLPack's methods. With the capability ``dlpack``."""
         raise NotImplementedError(f"{self.device} claims 'dlpack' without from_dlpack")
 
+    def to_dlpack(self, x: Any) -> Any:
+        """`x` as something with DLPack's methods. From then on others may see its memory, and write into it."""
+        return x
+
     def synchronize(self) -> None:
         """Wait until all work submitted to the device is done."""
 
@@ -123,12 +127,12 @@ class Backend(Protocol):
 
 
 OPTIONAL: Final = (
-    "capabilities", "layout", "shares_memory", "assign", "receive", "from_dlpack", "synchronize", "memory",
-    "release_memory", "stream", "compile",
+    "capabilities", "layout", "shares_memory", "assign", "receive", "from_dlpack", "to_dlpack", "synchronize",
+    "memory", "release_memory", "stream", "compile",
 )  # fmt: skip
 _ARGUMENTS: Final = {
     "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
-    "from_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "stream": 0, "compile": 1,
+    "from_dlpack": 1, "to_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "stream": 0, "compile": 1,
 }  # fmt: skip
 
 

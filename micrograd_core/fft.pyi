@@ -13,10 +13,10 @@ def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'b
 def ifft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'backward', dim: int = ..., dims: int = ...) -> Tensor:
     """Inverse of `fft`. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
-def fftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward') -> Tensor:
+def fftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward', dim: tuple[int, ...] | None = ..., dims: tuple[int, ...] | None = ...) -> Tensor:
     """`fft` along several axes. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
-def ifftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward') -> Tensor:
+def ifftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward', dim: tuple[int, ...] | None = ..., dims: tuple[int, ...] | None = ...) -> Tensor:
     """Inverse of `fftn`. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
 def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'backward', dim: int = ..., dims: int = ...) -> Tensor:
@@ -25,10 +25,10 @@ def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = '
 def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'backward', dim: int = ..., dims: int = ...) -> Tensor:
     """Inverse of `rfft`; `n`, the number of real elements, is by default the even one that fits. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
-def rfftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward') -> Tensor:
+def rfftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward', dim: tuple[int, ...] | None = ..., dims: tuple[int, ...] | None = ...) -> Tensor:
     """`rfft` along the last of several axes, `fft` along the others. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
-def irfftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward') -> Tensor:
+def irfftn(x: ArrayLike, /, *, s: tuple[int, ...] | None = None, axes: tuple[int, ...] | None = None, norm: str = 'backward', dim: tuple[int, ...] | None = ..., dims: tuple[int, ...] | None = ...) -> Tensor:
     """Inverse of `rfftn`. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
 def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'backward', dim: int = ..., dims: int = ...) -> Tensor:
@@ -37,10 +37,10 @@ def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = '
 def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = 'backward', dim: int = ..., dims: int = ...) -> Tensor:
     """Inverse of `hfft`. ``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."""
 
-def fftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def fftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """The element of frequency 0 moved to the middle of each of `axes` (default: all)."""
 
-def ifftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def ifftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """Inverse of `fftshift`."""
 
 __all__ = [

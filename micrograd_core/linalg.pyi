@@ -28,7 +28,7 @@ SHARED: Any
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """The last two axes exchanged. A view."""
 
-def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2, *, dim: int | tuple[Sequence[int], Sequence[int]] = ..., dims: int | tuple[Sequence[int], Sequence[int]] = ...) -> Tensor:
     """Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two sequences of them."""
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fixtures: the devices that the core's tests run on, and the same draws for a test wherever and after whatever it runs."""
+"""Fixtures: devices that the core's tests run on; the same draws for a test, whatever ran before it."""
 
 from __future__ import annotations
 

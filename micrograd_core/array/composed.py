@@ -60,7 +60,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 
 @both_spellings
-def diff(x: Any, /, axis: int = -1, *, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences of neighbours along `axis`, taken `n` times, with `prepend` and `append` joined on first.
 
     A number, or a 0-d tensor, is joined on as a slice that is full of it.
@@ -117,6 +117,9 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     ShapeError
         When terms do not fit the operands; it names the subscript.
     """
+    terms = subscripts.partition("->")[0].count(",") + 1
+    if len(operands) == 1 < terms and isinstance(operands[0], (list, tuple)):  # PyTorch takes them in a list, too
+        operands = tuple(operands[0])
     return F["einsum"](operands, subscripts=subscripts)
 
 

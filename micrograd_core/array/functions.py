@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
@@ -16,7 +16,8 @@ from micrograd_core.ops import SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
-from micrograd_core.ops.shared import SPELLINGS, respelled, to_bool, to_int64
+from micrograd_core.ops.shared import both_spellings as both_spellings
+from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool, to_int64
 from micrograd_core.ops.standard import scans
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
@@ -24,13 +25,15 @@ from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 def _function(op: Op) -> Callable[..., Tensor]:
     """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
     parameters = op.parameters
+    others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
     run = recorded(Tensor, op)
     perform = apply if op.parts is None else apply_parts
 
     def simple(*operands: Any) -> Tensor:
         if len(operands) != count:
-            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}")
+            instead = "; for the places where it is true, nonzero(condition)" if op.name == "where" else ""
+            raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}{instead}")
         try:
             return run(*operands)
         except TypeError:
@@ -39,8 +42,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return run(*(_listed(x, operands) if isinstance(x, (list, tuple)) else x for x in operands))
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
-        if kwargs and not SPELLINGS.keys().isdisjoint(kwargs):
-            kwargs = respelled(op.name, kwargs)
+        if kwargs and not others.keys().isdisjoint(kwargs):
+            kwargs = respelled(op.name, kwargs, others)
         if op.optional:
             args = _completed(op, args, kwargs)
         operands = tuple(
@@ -54,7 +57,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     def variadic(arrays: Any, /, *axis: int, **kwargs: Any) -> Tensor:
         operands = tuple(map(asarray, arrays))
         if axis or kwargs:
-            kwargs = respelled(op.name, {**dict(zip(("axis",), axis, strict=False)), **kwargs})
+            kwargs = respelled(op.name, {**dict(zip(("axis",), axis, strict=False)), **kwargs}, others)
         return apply(op, operands, parameters(*operands, **kwargs))  # type: ignore[misc]
 
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
@@ -109,12 +112,13 @@ def _running(  # type: ignore[empty-body]
     x: Tensor, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor: ...
 def _many(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+def _positions(arrays: Sequence[Tensor], /, *, shape: tuple[int, ...]) -> Tensor: ...  # type: ignore[empty-body]
 
 
 def _shape_of(op: Op) -> Callable[..., Any]:
     """A function that has the signature of an operation."""
     if op.operands == -1:
-        return _many
+        return _positions if op.name == "linear_index" else _many
     if op.parameters is None:
         return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
     if op.cast is accumulator:
@@ -219,18 +223,6 @@ def linear(x: Any, weight: Any, bias: Any = None, /) -> Tensor:
     return apply(TABLE["linear"], (asarray(x), weight, 0.0 if bias is None else bias))
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def both_spellings(function: Function) -> Function:
-    """The function, which takes `dim` and `keepdim` for `axis` and `keepdims` too."""
-
-    def either(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **(respelled(function.__name__, kwargs) if kwargs else kwargs))
-
-    return wraps(function)(either)  # type: ignore[return-value]
-
-
 # ── bools and numbers, where NumPy takes either ──────────────────────────────────────────────────────────────
 
 
@@ -255,6 +247,7 @@ def is_lenient(op: Op) -> bool:
 
 def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
+    run = recorded(Tensor, op)
 
     def converted(operands: tuple[Any, ...]) -> Tensor:
         given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
@@ -275,6 +268,10 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
         return converted((x,))
 
     def of_two(x: Any, y: Any, /) -> Tensor:  # a pack of operands costs a tenth of a small comparison
+        try:
+            return run(x, y)
+        except TypeError:
+            pass
         try:
             return function(x, y)
         except DTypeError:

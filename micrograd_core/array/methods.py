@@ -15,27 +15,28 @@ from micrograd_core.engine.apply import apply_single
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.shared import both_spellings
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Method = Callable[..., Any]
+EXPAND_DIMS: Final = TABLE["expand_dims"]
 
 
 def along(name: str) -> Method:
     """A method that works along one axis, the last by default."""
     op = TABLE[name]
 
-    def method(x: Any, axis: Any = None, *, dim: Any = -1, dtype: Any = None) -> Any:
-        axis = dim if axis is None else axis
+    def method(x: Any, axis: Any = -1, *, dtype: Any = None) -> Any:
         if dtype is not None:
             x = x.astype(dtype)
         if not x.ndim:
             return getattr(x.__array_namespace__(), name)(x, axis)
         return apply_single(op, x, {"axis": resolve_axis(name, axis, x.ndim)})
 
-    method.__doc__ = op.doc
-    return method
+    method.__name__, method.__doc__ = name, op.doc
+    return both_spellings(method)
 
 
 def of_package(name: str) -> Method:
@@ -104,6 +105,12 @@ class Methods(Operators):
 
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
+    @both_spellings
+    def expand_dims(self: Any, axis: Any) -> Tensor:
+        """Axes of length 1 inserted. A view."""
+        return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
+
+    @both_spellings
     def unsqueeze(self: Any, dim: int) -> Tensor:
         """``x.expand_dims(dim)``: an axis of length 1 inserted. A view."""
         return self.expand_dims(dim)
@@ -120,8 +127,10 @@ class Methods(Operators):
 
     reshape_as = view_as
 
-    def permute(self: Any, *dims: Any) -> Tensor:
+    def permute(self: Any, *dims: Any, **named: Any) -> Tensor:
         """``x.permute_dims(dims)``: axes in another order. A view."""
+        if named:
+            return self.__array_namespace__().permute_dims(self, *dims, **named)
         return self.permute_dims(_axes(dims))
 
     def expand(self: Any, *sizes: Any) -> Tensor:
@@ -145,6 +154,7 @@ class Methods(Operators):
         start, end = (resolve_axis("flatten", each, self.ndim) for each in (start_dim, end_dim))
         return self.reshape((*self.shape[:start], -1, *self.shape[end + 1 :])) if start <= end else self
 
+    @both_spellings
     def unflatten(self: Any, dim: int, sizes: Any) -> Tensor:
         """An axis made several; one of `sizes` may be -1."""
         at = resolve_axis("unflatten", dim, self.ndim)
@@ -164,26 +174,31 @@ class Methods(Operators):
         """The transpose of a matrix; a vector as it is. A view."""
         return self.T if self.ndim > 1 else self
 
+    @both_spellings
     def swapaxes(self: Any, axis1: int, axis2: int) -> Tensor:
         """``x.transpose(axis1, axis2)``. A view."""
         return self.transpose(axis1, axis2)
 
     swapdims = swapaxes
 
+    @both_spellings
     def narrow(self: Any, dim: int, start: int, length: int) -> Tensor:
         """``x[start:start + length]`` along the axis `dim`. A view."""
         return self.slice(dim, start, start + length)
 
+    @both_spellings
     def select(self: Any, dim: int, index: int) -> Tensor:
         """``x[index]`` along the axis `dim`. A view."""
         at = resolve_axis("select", dim, self.ndim)
         return self[(*(slice(None),) * at, index)]
 
+    @both_spellings
     def slice(self: Any, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
         """``x[start:stop:step]`` along the axis `dim`. A view."""
         at = resolve_axis("slice", dim, self.ndim)
         return self[(*(slice(None),) * at, slice(start, stop, step))]
 
+    @both_spellings
     def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """``mg.unstack(x, axis=dim)``."""
         return self.__array_namespace__().unstack(self, axis=dim)
@@ -289,19 +304,12 @@ class Methods(Operators):
     index_select = of_package("index_select")
     masked_fill = of_package("masked_fill")
     masked_select = of_package("masked_select")
+    scatter = of_package("scatter")
     scatter_add = of_package("scatter_add")
     scatter_reduce = of_package("scatter_reduce")
     take_along_dim = of_package("take_along_axis")
     nonzero = of_package("nonzero")
     argwhere = of_package("argwhere")
-
-    def scatter(self: Any, dim: Any, index: Any, src: Any, *, reduce: Any = None) -> Tensor:
-        """A copy in which `src`, a tensor or a number, stands where `index` says along `dim`.
-
-        With ``reduce="add"`` or ``"multiply"`` it is added to, or multiplied with, what is there.
-        """
-        word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce or "replace")
-        return self.__array_namespace__().scatter_reduce(self, dim, index, src, word)
 
     def where(self: Any, condition: Any, other: Any) -> Tensor:
         """``mg.where(condition, x, other)``."""

@@ -39,12 +39,11 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     return F["cumulative_prod"](x.reshape(1) if not x.ndim else x, axis=axis or 0, dtype=dtype).reshape(x.shape)
 
 
-def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False, *, dim: Any = None, p: Any = None,
-         keepdim: bool = False) -> Tensor:  # fmt: skip
+@both_spellings
+def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False, *, p: Any = None) -> Tensor:
     """The length of vectors along `axis`, by default of all elements: PyTorch's ``x.norm(p, dim)``."""
     word = ord if p is None else p
     if word not in ("fro", None) and isinstance(word, str):
         raise ShapeError(f"norm: {word!r} is of matrices; use mg.linalg.matrix_norm(x, ord={word!r})")
-    places = axis if dim is None else dim
-    return F["vector_norm"](x, axis=tuple(places) if isinstance(places, list) else places, keepdims=keepdims or keepdim,
-                            ord=2 if word in ("fro", None) else word)  # fmt: skip
+    places = tuple(axis) if isinstance(axis, list) else axis
+    return F["vector_norm"](x, axis=places, keepdims=keepdims, ord=2 if word in ("fro", None) else word)

@@ -132,4 +132,4 @@ class Operators(BaseTensor):
             raise UnsupportedOp("DLPack", str(self.device), because="its backend does not export memory")
         if not hasattr(self._handle, "__dlpack__"):  # NumPy's scalars, which are nobody's memory
             self._handle = self._kernels.copy(self._handle)
-        return self._handle
+        return self.device.kernels.to_dlpack(self._handle)

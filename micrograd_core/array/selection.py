@@ -10,6 +10,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 F: Final = FUNCTIONS
 
 
+@both_spellings
 def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     """Along `dim`, the elements that `index` names, place by place: ``out[i][j] = x[index[i][j]][j]`` for `dim` 0.
 
@@ -24,6 +25,7 @@ def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     return F["gather"](x.reshape(1), index.reshape(-1), axis=dim).reshape(index.shape)
 
 
+@both_spellings
 def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     """The slices along `dim` that integers name: ``take(x, index, axis=dim)``."""
     x = asarray(x)
@@ -31,6 +33,7 @@ def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     return found if x.ndim else found.reshape(())
 
 
+@both_spellings
 def scatter_reduce(
     x: Any, /, dim: int, index: Any, src: Any, reduce: str = "replace", *, include_self: bool = True
 ) -> Tensor:
@@ -61,6 +64,52 @@ def scatter_reduce(
     return F["scatter_reduce"](x.reshape(1), index.reshape(-1), src, **given).reshape(())
 
 
+@both_spellings
+def scatter(
+    x: Any,
+    /,
+    dim: Any,
+    index: Any = None,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+    key: Any = None,
+) -> Tensor:
+    """A copy of `x` in which `src` stands where `index` says along `dim`, or the second argument where `key` says.
+
+    Parameters
+    ----------
+    x : Tensor
+    dim : int
+        With `key`, what takes the place of ``x[key]``.
+    index : Tensor
+        Integers, of as many axes as `x`.
+    src : Tensor or number
+    value : number, optional
+        The same, by PyTorch's other name.
+    reduce : str, optional
+        ``'add'`` or ``'multiply'``: with what is there.
+    key : optional
+        As from `x[key]`; then there is no `index`.
+
+    Raises
+    ------
+    ShapeError, TypeError
+        When the index does not fit, or there is none.
+    """
+    if key is not None:
+        return F["scatter"](x, dim, key=key)
+    given = src if value is None else value
+    if index is None or given is None:
+        raise TypeError(
+            "scatter: give dim, index and src, as scatter(x, 1, index, src), or scatter(x, values, key=key)"
+        )
+    word = {"add": "sum", "multiply": "prod"}.get(reduce, reduce) if reduce else "replace"
+    return scatter_reduce(x, dim, index, given, word)
+
+
+@both_spellings
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     """A copy of `x` with the elements of `src` added where `index` says along `dim`."""
     return scatter_reduce(x, dim, index, src, "sum")

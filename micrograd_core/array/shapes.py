@@ -71,7 +71,6 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
 
 
-@both_spellings
 def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from `start_dim` to `end_dim` made one."""
     return asarray(x).flatten(start_dim, end_dim)

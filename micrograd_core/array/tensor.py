@@ -236,10 +236,6 @@ class Tensor(Methods):
         """Axes of length 1, or missing on the left, repeated to `shape`. A view."""
         return _call("broadcast_to", self, shape[0] if len(shape) == 1 else shape)
 
-    def expand_dims(self, axis: Any) -> Tensor:
-        """Axes of length 1 inserted. A view."""
-        return _call("expand_dims", self, axis=axis)
-
     __getitem__ = getitem
     __setitem__ = write
     at = property(At)

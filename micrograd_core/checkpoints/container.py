@@ -1,12 +1,13 @@
-"""The file itself: tensors and JSON in the format of safetensors, which the package of that name writes and checks.
+"""The file itself: tensors and JSON in the format of safetensors, which the package of that name reads and checks.
 
-What is here: tensors that are read when they are asked for, a dtype that the format lacks, and a checksum of what a
-file says of itself. Nothing in a file is run: what is read are numbers and names.
+What is here: tensors that go to the disk, and come from it, one by one, so that none but one is in memory twice (the
+package wants all of them at once, and gives the file as a whole); a dtype that the format lacks; and a checksum of what
+a file says of itself. Nothing in a file is run: what is read are numbers and names.
 """
 
 from __future__ import annotations
 
-import ctypes
+import itertools
 import json
 import math
 import zlib
@@ -31,6 +32,9 @@ _OURS: Final = {
     "C64": "complex64",
 }  # fmt: skip
 """Our dtypes by their names in the format. It has no complex128: such a tensor is one of float64, with an axis more."""
+_THEIRS: Final = {ours: theirs for theirs, ours in _OURS.items()} | {"complex128": "F64"}
+LIMIT: Final = 100_000_000
+"""Bytes of a header that readers take."""
 STRING: Final = "micrograd"
 """The only string of ours, which is JSON: several would come in any order, and equal runs would not be equal files."""
 PARTS: Final = "complex128"
@@ -65,29 +69,52 @@ def write(path: Path, tensors: Mapping[str, Tensor], told: Mapping[str, Any]) ->
     CannotWrite
     CheckpointError
         When the format has no room for the names and the JSON.
-    MissingExtra
-        When the package safetensors is not installed.
     """
     parts = [name for name, x in tensors.items() if x.dtype is complex128]
     text = json.dumps({**told, PARTS: parts})
     sealed = _sealed(text, {name: (x.dtype.name, x.shape) for name, x in tensors.items()})
-    with _package() as package:
-        kept, specs = [], {}
-        for name, x in tensors.items():
-            kept.append(data := bytes(read(x._kernels, x._handle, x.dtype)))  # the package is given addresses
-            dtype, shape = ("float64", (*x.shape, 2)) if x.dtype is complex128 else (x.dtype.name, x.shape)
-            address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
-            specs[name] = package.TensorSpec(dtype=dtype, shape=shape, data_ptr=address, data_len=len(data))
-        try:
-            if "__metadata__" in specs:
-                raise ValueError("no tensor can be called __metadata__")
-            whole = package.serialize(specs, {STRING: sealed})
-        except (ValueError, package.SafetensorError) as error:
-            raise CheckpointError(
-                f"cannot write {str(path)!r}: {error}. Names are text, and take at most 100 MB with the metadata; keep "
-                "large things as tensors, or in a file of their own"
-            ) from error
-    files.write({path: whole})
+    try:
+        head = _header(tensors, {STRING: sealed})
+    except ValueError as error:
+        raise CheckpointError(
+            f"cannot write {str(path)!r}: {error}. Names are text, and take at most 100 MB with the metadata; keep "
+            "large things as tensors, or in a file of their own"
+        ) from error
+    bodies = (read(x._kernels, x._handle, x.dtype) for x in _in_order(tensors).values())
+    files.write({path: itertools.chain([head], bodies)})
+
+
+def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The largest elements first, so that each lies where its size divides its place; then by name."""
+    return dict(sorted(tensors.items(), key=lambda each: (-_element(each[1]), each[0])))
+
+
+def _element(x: Tensor) -> int:
+    return 8 if x.dtype is complex128 else x.dtype.itemsize
+
+
+def _header(tensors: Mapping[str, Tensor], strings: Mapping[str, str]) -> bytes:
+    """The length of the JSON that says where each tensor lies, and that.
+
+    Raises
+    ------
+    ValueError
+        For names that are no text, and too many.
+    """
+    entries: dict[str, Any] = {"__metadata__": strings}
+    at = 0
+    for name, x in _in_order(tensors).items():
+        if name in entries:
+            raise ValueError("no tensor can be called __metadata__")
+        end = at + x.size * x.dtype.itemsize
+        shape = [*x.shape, 2] if x.dtype is complex128 else x.shape
+        entries[name] = {"dtype": _THEIRS[x.dtype.name], "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > LIMIT:
+        raise ValueError(f"header too large: {len(text):,} bytes")
+    return len(text).to_bytes(8, "little") + text
 
 
 class Contents:

@@ -25,7 +25,7 @@ FORMAT: Final = 1
 
 
 class HasState(Protocol):
-    """An optimiser, a schedule, batches: what goes on from a state."""
+    """An optimiser, a schedule, a scaler, batches: what goes on from a state."""
 
     def state_dict(self) -> Any:
         """Numbers, strings, tensors, and lists and dicts of them."""
@@ -51,7 +51,7 @@ class Checkpoint:
     device : str
         Where the model was.
     parts : tuple of str
-        What there is of ``model``, ``optimizer``, ``schedule``, ``data`` and ``random``.
+        What there is of ``model``, ``optimizer``, ``schedule``, ``scaler``, ``data`` and ``random``.
     tensors : dict
         Dtype and shape of each tensor, by name; those that belong to no model have a ``/`` in it.
     structure : dict
@@ -124,7 +124,7 @@ class Checkpoint:
         return f"<Checkpoint {str(self.path)!r}: {', '.join(filter(None, facts))}>"
 
 
-PARTS: Final = ("model", "optimizer", "schedule", "data", "random")
+PARTS: Final = ("model", "optimizer", "schedule", "scaler", "data", "random")
 
 
 def save(
@@ -133,6 +133,7 @@ def save(
     model: Module | None = None,
     optimizer: States = None,
     schedule: States = None,
+    scaler: States = None,
     data: States = None,
     random: Any = None,
     meta: Any = None,
@@ -147,7 +148,7 @@ def save(
     path : str or Path
     model : Module, optional
         Its numbers, its structure, whether it is in training, and the places of its generators.
-    optimizer, schedule, data : optional
+    optimizer, schedule, scaler, data : optional
         What has ``state_dict()``, or a list, tuple or dict of such.
     random : bool, generator, or list, tuple or dict of generators
         Where random numbers stand. ``True``: those of the default generator, and of Python's ``random``. A generator is
@@ -163,13 +164,13 @@ def save(
         When there is something in a state that a file cannot hold.
     """
     try:
-        container.write(Path(path), *_taken_apart(model, optimizer, schedule, data, random, meta))
+        container.write(Path(path), *_taken_apart(model, optimizer, schedule, scaler, data, random, meta))
     except RecursionError as error:
         raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
 
 
 def _taken_apart(
-    model: Module | None, optimizer: States, schedule: States, data: States, random: Any, meta: Any
+    model: Module | None, optimizer: States, schedule: States, scaler: States, data: States, random: Any, meta: Any
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a file, and what is told beside them."""
     apart = Apart()
@@ -194,6 +195,7 @@ def _taken_apart(
     for part, given, state in (
         ("optimizer", optimizer, _state),
         ("schedule", schedule, _state),
+        ("scaler", scaler, _state),
         ("data", data, _state),
         ("random", _Defaults() if random is True else random or None, _position),
     ):
@@ -211,6 +213,7 @@ def load(
     model: Module | None = None,
     optimizer: States = None,
     schedule: States = None,
+    scaler: States = None,
     data: States = None,
     random: Any = None,
     device: str | Device | None = None,
@@ -221,7 +224,7 @@ def load(
     ----------
     path : str or Path
         Also a safetensors file of another library, which has numbers for a model.
-    model, optimizer, schedule, data, random : optional
+    model, optimizer, schedule, scaler, data, random : optional
         As they were given to `save`: made in the same way, with any numbers. They keep their device and dtype.
     device : str or Device, optional
         Where the model is moved to first; make optimisers after that.
@@ -239,7 +242,7 @@ def load(
         When the numbers do not fit the objects; none of them has changed then.
     """
     found = Checkpoint(path)
-    given = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": data}
+    given = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "data": data}
     wanted = {part: x for part, x in given.items() if x is not None}
     if random is not None and random is not False:
         wanted["random"] = _Defaults() if random is True else random

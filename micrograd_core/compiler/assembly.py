@@ -30,7 +30,10 @@ from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
-DEAR: Final = frozenset("divide exp expm1 log log1p sqrt sin cos tanh erf erfc pow random_uniform_from".split())
+DEAR: Final = frozenset(
+    "divide exp expm1 log log1p log2 log10 sqrt sin cos tanh erf erfc pow floor_divide remainder "
+    "random_uniform_from".split()
+)
 """Primitives that take longer than reading a number back."""
 DRAWN: Final = "random_uniform_from"
 """The primitive whose elements are told apart by where they are."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.assembly import DRAWN, Assembly
@@ -22,7 +23,7 @@ from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.layout import Layout, Shape, reduced_shape
 
 REACH: Final = 16
-"""How many of the last nests are looked at for one that a step may join."""
+"""How many nests are looked at for one that a step may join: of those that make or read what it reads, the last."""
 MOST: Final = 256
 """Steps in one nest: compilers take more than linear time for long straight lines."""
 
@@ -142,6 +143,7 @@ class Fusion:
         self.items: list[Group | Call] = []
         self.stored: set[int] = set()  # the numbers of values that must be in memory
         self.emitted: set[int] = set()  # of views and sources for which there is a call
+        self.users: dict[int, dict[int, None]] = {}  # by a value's number, the positions that make or read it
         self.next = len(program.types)
         for n, type in enumerate(program.types[: program.inputs]):
             self.values.append(Node("input", (), {}, type, n))
@@ -227,14 +229,9 @@ class Fusion:
             if isinstance(x, Node):
                 self.readable(x)
         ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
-        for position in range(max(ready, 0, len(self.items) - REACH), len(self.items)):
+        for position in self.related(node, max(ready, 0)):
             group = self.items[position]
-            if (
-                isinstance(group, Group)
-                and 0 < len(group.nodes) < MOST
-                and self.related(group, node)
-                and self.joins(group, position, node)
-            ):
+            if isinstance(group, Group) and 0 < len(group.nodes) < MOST and self.joins(group, position, node):
                 self.gather(position, node)
                 return
         group = Group(shape)
@@ -262,7 +259,7 @@ class Fusion:
                 and not any(self.reads(i, earlier, node) for i in range(earlier + 1, position + 1))
             ):
                 for each in other.nodes:
-                    each.owner = position
+                    self.belongs(each, position)
                 group.nodes[:0] = other.nodes
                 group.rows |= other.rows
                 group.reduced = other.reduced if group.reduced is None else group.reduced
@@ -293,24 +290,20 @@ class Fusion:
                 moved = Layout.contiguous(view.shape)
             layout = moved
 
-    def related(self, group: Group, node: Node) -> bool:
-        """Whether a step gains from a nest: it reads what is made or read there, or less than it makes, as masks do.
+    def related(self, node: Node, ready: int) -> list[int]:
+        """Nests from which a step gains: they make or read what it reads, or it reads less than it makes, as masks do.
 
         Random numbers start a nest of their own, which becomes part of that of what they are used with.
         """
         if node.op == DRAWN:
-            return False
-        bases = {id(through(x)[0]) for x in node.operands if isinstance(x, Node)}
+            return []
+        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
         size = math.prod(node.shape)
-        if all(math.prod(through(x)[0].shape) < size for x in node.operands if isinstance(x, Node)):
-            return True
-        for each in group.nodes:
-            if id(each) in bases:
-                return True
-            for x in each.operands:
-                if isinstance(x, Node) and id(through(x)[0]) in bases and through(x)[0].op != "full":
-                    return True
-        return False
+        if all(math.prod(base.shape) < size for base in bases):
+            return list(range(max(ready, len(self.items) - REACH), len(self.items)))
+        users = [self.users[base.number] for base in bases if base.number in self.users and base.op != "full"]
+        near = {position for each in users for position in islice(reversed(each), REACH) if position >= ready}
+        return sorted(near)
 
     def joins(self, group: Group, position: int, node: Node) -> bool:
         """Make a step part of a nest, if that can hold it."""
@@ -327,10 +320,17 @@ class Fusion:
     def join(self, group: Group, position: int, node: Node, row: bool) -> bool:
         """Make a step part of a nest."""
         group.nodes.append(node)
-        node.owner = position
+        self.belongs(node, position)
         if row:
             group.rows.add(id(node))
         return True
+
+    def belongs(self, node: Node, position: int) -> None:
+        """A step is part of the nest at a position, which others may join who read the same."""
+        node.owner = position
+        for x in (node, *node.operands):
+            if isinstance(x, Node):
+                self.users.setdefault(through(x)[0].number, {})[position] = None
 
     def reduction_joins(self, group: Group, position: int, node: Node) -> bool:
         """The same of a reduction, which decides over which axes the nest reduces."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import copysign, prod
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,7 +34,8 @@ REDUCTIONS: Final = frozenset(("sum", "max", "min", "prod"))
 ELEMENTWISE: Final = frozenset(
     "add subtract multiply divide negative abs maximum minimum less less_equal greater greater_equal equal not_equal "
     "bitwise_and bitwise_or bitwise_xor bitwise_invert where astype copy exp expm1 log log1p sqrt sin cos tanh erf "
-    "erfc pow floor ceil trunc round isnan copysign signbit random_uniform_from".split()
+    "erfc log2 log10 pow floor ceil trunc round floor_divide remainder isnan copysign signbit "
+    "random_uniform_from".split()
 )
 """The scalar primitives: what a line in a nest may compute."""
 FUSIBLE: Final = VIEWS | SOURCES | REDUCTIONS | ELEMENTWISE
@@ -280,9 +281,19 @@ def optimized(
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
     if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-        for name, stage in after.items():
-            print(f"# {name}\n{stage}", file=sys.stderr)
+        print("\n".join(_told(after)), file=sys.stderr)
     return found
+
+
+def _told(after: Mapping[str, Program]) -> Iterator[str]:
+    """A program after each pass, and what that is for; of one that changed nothing only that."""
+    abouts = {each.__name__: each.__doc__ or "" for each in (expand, *PASSES, apart)}
+    last = ""
+    for name, program in after.items():
+        about, text = abouts.get(name, "").partition("\n")[0], str(program)
+        yield f"# {name}: {about}" if about else f"# {name}"
+        yield text if text != last else "    (nothing changes)"
+        last = text
 
 
 def written(compose: Callable[..., Any], operands: Sequence[Any], params: dict[str, Any]) -> Program | None:

@@ -100,48 +100,68 @@ TWICE: Final = "one operand twice"
 
 FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 
-SELECTIONS: Final = "clip maximum minimum max min sort max_pool1d max_pool2d"
-ADDITIONS: Final = (
-    "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize standardize_gradient "
-    "cross_entropy_gradient embedding_gradient batch_norm"
-)
-ALGORITHMS: Final = [op.name for op in TABLE.values() if op.extension]
-SEQUENCES: Final = [op.name for op in recurrent.OPS]
+FOURIER: Final = " ".join(op.name for op in TABLE.values() if op.extension == "fft")
+VALUES: Final = "svdvals eigvalsh"
+"""What is well-conditioned whatever the matrix."""
+SUMS: Final = "trace cross"
+_SETTLED: Final = f"{VALUES} {SUMS} diagonal".split()
+MATRICES: Final = " ".join(op.name for op in TABLE.values() if op.extension == "linalg" and op.name not in _SETTLED)
+SEQUENCES: Final = " ".join(op.name for op in recurrent.OPS)
+CONVOLUTIONS: Final = " ".join(name for name in TABLE if name.startswith("conv"))
+
+WHY_OPEN: Final[dict[str, dict[str, str]]] = {
+    "rough": {
+        "the sign of NaN is nobody's": "copysign signbit",
+        "shifts by a negative number, or by more bits than there are": "bitwise_left_shift bitwise_right_shift",
+        "a quotient of infinities is what rounds it: NaN, or the infinity": "floor_divide",
+        "NaN and infinities are added in any order, with 0 between them": "patches_gradient",
+        "an infinite weight beside one of 0": "cross_entropy_gradient nll_loss",
+        "an algorithm stops at NaN, or goes on": f"{MATRICES} {VALUES}",
+        "a transform multiplies infinities by 0, or leaves that out": FOURIER,
+    },
+    "ones": {"a singular matrix has no inverse, and many bases": MATRICES},
+    "zeros": {"a singular matrix has no inverse, and many bases": MATRICES},
+    "subnormal": {
+        "a mean over weights whose sum is subnormal": "nll_loss",
+        "a determinant below all numbers; a matrix singular to the last digit": MATRICES,
+    },
+    "small": {
+        "a slope times a number, which is 0 or not as the factors are grouped": "silu silu_gradient",
+        "differences of squares that are subnormal themselves": "standardize_gradient layer_norm rms_norm_gradient",
+        "a matrix singular to the last digit": MATRICES,
+        "differences of activations that are subnormal themselves": SEQUENCES,
+    },
+    "huge": {
+        "sums and squares leave the range on the way, or are scaled first": (
+            "avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
+            f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient batch_norm_weight_gradient "
+            f"{CONVOLUTIONS} {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
+        )
+    },
+    "backwards": {
+        "shifts by a negative number": "bitwise_left_shift bitwise_right_shift",
+        "positions in what is not sorted": "searchsorted",
+    },
+    TWICE: {"logits that are targets too": "cross_entropy_gradient"},
+    "tiled": {"rows that are equal make a matrix singular": MATRICES},
+    "long": {
+        "each product of many factors rounds, in any order": "prod",
+        "a matrix of 251 equal parts is singular": "qr svd",
+    },
+    "sign of zero": {
+        "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d",
+        "the sign of a sum that begins with 0, or does not": (
+            "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
+            f"standardize_gradient cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
+            f"{MATRICES} {VALUES} {SUMS}"
+        ),
+    },
+}
+"""What no definition settles: by form (and of all forms the sign of a zero) why, and in which operations."""
 
 OPEN: Final[dict[str, frozenset[str]]] = {
-    "rough": frozenset(
-        "copysign signbit bitwise_left_shift bitwise_right_shift floor_divide patches_gradient "
-        "cross_entropy_gradient nll_loss".split()
-        + ALGORITHMS
-    ),
-    "ones": frozenset(ALGORITHMS),
-    "zeros": frozenset(ALGORITHMS),
-    "subnormal": frozenset(["nll_loss", *ALGORITHMS]),
-    "small": frozenset(
-        ["silu", "silu_gradient", "standardize_gradient", "layer_norm", "rms_norm_gradient", *ALGORITHMS, *SEQUENCES]
-    ),
-    "huge": frozenset(
-        (
-            "mean avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
-            "cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient"
-        ).split()
-        + [name for name in TABLE if name.startswith("conv")]
-        + ALGORITHMS
-        + SEQUENCES
-    ),
-    "backwards": frozenset({"bitwise_left_shift", "bitwise_right_shift", "searchsorted"}),
-    TWICE: frozenset({"cross_entropy_gradient"}),
-    "tiled": frozenset(ALGORITHMS),
-    "long": frozenset({"prod", "cumulative_prod", "qr", "svd"}),
-    "sign of zero": frozenset(SELECTIONS.split() + ADDITIONS.split() + ALGORITHMS + SEQUENCES),
+    form: frozenset(" ".join(each.values()).split()) for form, each in WHY_OPEN.items()
 }
-"""What no definition settles, by form, and of all forms the sign of a zero.
-
-Which of two equal zeros is chosen, and the sign of a sum that begins with 0; the sign of NaN; quotients of infinities,
-and shifts by more bits than there are; sums of NaN and infinities with 0 between them; sums, powers and products that
-leave the dtype's range on the way, or cancel; positions in what is not sorted; what the algorithms of linear algebra
-and Fourier transforms make of NaN, of what overflows, of singular and defective matrices.
-"""
 
 
 def changed(x: Any, form: str, dtype: str, position: int, own: bool) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from micrograd_core.data.columns import (
     Category,
+    Cell,
     Number,
     Target,
     coded,
@@ -86,11 +89,39 @@ class Settings:
             if len(values) > FEW and 2 * len(values) > present:
                 return (
                     f"it has {len(values):,} different texts in {present:,} rows, as names have, and nothing is "
-                    f"learned from those; categories=[{name!r}] takes it in"
+                    f"learned from those{_hint(values)}; categories=[{name!r}] takes it in"
                 )
         if len(values) == 1 and not absent:
             return f"it is {values[0]!r} in all rows"
         return Category(name, type_, values, absent, self.encoding)
+
+
+HINTS = (
+    (r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b.*", "are those dates? They are understood as 2024-05-31"),
+    (r"[^\w.,+-]*[+-]?[\d.,' ]*\d[\d.,' ]*\s*[^\w.,]{0,3}", "are those numbers? They are understood as 1234.5"),
+)
+"""Of texts that look so, what is said of them."""
+
+
+def _hint(values: Sequence[Cell]) -> str:
+    """What texts that almost all look alike probably are."""
+    for pattern, question in HINTS:
+        if 20 * sum(re.fullmatch(pattern, str(each)) is not None for each in values) > 19 * len(values):
+            return f" ({question}, without anything beside it, and here is {str(values[0])!r})"
+    return ""
+
+
+def counting(table: Any, column: Number | Category) -> str:
+    """What is said of numbers that only count the rows; nothing of others."""
+    if isinstance(column, Category) or column.dates or table.num_rows < FEW:
+        return ""
+    values = numbers(table, column.name, False)
+    if not (values[1:] - values[:-1] == 1).all():
+        return ""
+    return (
+        f"the column {column.name!r} counts the rows, from {values[0]:g} to {values[-1]:g}; if it is nothing but their "
+        f"number, leave it out with ignore=[{column.name!r}]"
+    )
 
 
 def refuse_mixed(table: Any, name: str, held: list[Any], codes: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.data.columns import Category, Cell, Number, Target, plain
-from micrograd_core.data.decisions import Settings, decided
+from micrograd_core.data.decisions import Settings, counting, decided
 from micrograd_core.data.errors import DataError, DataWarning, listed, nearest, needed
 from micrograd_core.data.reading import read
 
@@ -147,6 +147,9 @@ class Preparation:
         if not columns:
             why = listed(f"{name!r} ({reason})" for name, reason in left_out.items()) or "there is only the target"
             raise DataError(f"no column is left to learn from: {why}")
+        for said in [counting(table, each) for each in columns if len(columns) > 1]:
+            if said:
+                warnings.warn(said, DataWarning, stacklevel=2)
         return cls(tuple(columns), goal, left_out, unseen)
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────
@@ -162,6 +165,13 @@ class Preparation:
         found = [column.name for column in self.columns if isinstance(column, Category) and column.type == "text"]
         goal = self.goal
         return found if goal is None or goal.type != "text" else [*found, goal.name]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns that held numbers when this was made."""
+        found = [column.name for column in self.columns if isinstance(column, Number) and not column.dates]
+        goal = self.goal
+        return found if goal is None or goal.type != "number" else [*found, goal.name]
 
     @property
     def cardinalities(self) -> dict[str, int]:

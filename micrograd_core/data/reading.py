@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ALSO_MISSING = ("?", "-")
 """Cells that say nothing, beside those that pyarrow knows (empty ones, NA, NaN, null and the like)."""
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""How such files begin; spreadsheets write them as "Unicode text"."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -24,7 +26,7 @@ def read(
     data: Any,
     *,
     delimiter: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
     encoding: str = "utf8",
     preparation: Preparation | None = None,
 ) -> Any:
@@ -37,10 +39,11 @@ def read(
         a pandas, polars or pyarrow table, a dict of columns, a `Dataset`.
     delimiter : str, optional
         What separates cells of a text file; by default what its first line shows: a comma, a semicolon or a tab.
-    decimal : str
-        What stands before the fraction of a number.
+    decimal : str, optional
+        What stands before the fraction of a number; by default a point, or in columns that are whole only so, where no
+        comma separates cells, a comma.
     encoding : str
-        Of a text file.
+        Of a text file; one that begins as UTF-16 is read as that.
     preparation : Preparation, optional
         One that the table is for: what was text when it was made is read as text, also where it looks like numbers.
 
@@ -157,12 +160,14 @@ def _column(pa: Any, column: Any) -> Any:
 
 
 def _text(
-    pa: Any, path: Path, delimiter: str | None, decimal: str, encoding: str, preparation: Preparation | None
+    pa: Any, path: Path, delimiter: str | None, decimal: str | None, encoding: str, preparation: Preparation | None
 ) -> tuple[Any, bool]:
     """A text file, and whether each line is a row."""
     csv = needed("pyarrow.csv", "data.read")
     with pa.input_stream(str(path), compression="detect") as stream:
         raw = stream.read()
+    if raw[:2] in UTF16:
+        encoding = "utf-16"
     if encoding.lower().replace("-", "") != "utf8":
         raw = raw.decode(encoding).encode()
     if b"\0" in raw[:4096]:
@@ -186,7 +191,7 @@ def _text(
     convert = csv.ConvertOptions(
         null_values=[*csv.ConvertOptions().null_values, *ALSO_MISSING],
         strings_can_be_null=True,
-        decimal_point=decimal,
+        decimal_point=decimal or ".",
         column_types={} if preparation is None else dict.fromkeys(preparation.texts, pa.string()),
     )
     try:
@@ -205,8 +210,42 @@ def _text(
             f"{line}{path.name} has {row.actual_columns} cells, and the first line {row.expected_columns}: "
             f"{row.text[:80]!r}"
         ) from error
+    if decimal is None and (delimiter or found) != ",":
+        table = _with_commas(pa, table, preparation)
     ended = raw.rstrip(b"\r\n").count(b"\n")
     return table, ended == table.num_rows
+
+
+WHOLE = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?\s*$"
+"""A number with a comma before its fraction, and points between thousands."""
+FRACTION = r",(\d{1,2}|\d{4,})\s*$"
+"""A comma that cannot be one between thousands."""
+
+
+def _with_commas(pa: Any, table: Any, preparation: Preparation | None) -> Any:
+    """Columns of text that hold numbers with commas, as numbers.
+
+    That commas stand before fractions one cell must show, in whichever column; or the preparation, to which these
+    columns are numbers.
+    """
+    pc = needed("pyarrow.compute", "data.read")
+    known = () if preparation is None else preparation.texts
+    expected = () if preparation is None else preparation.numbers
+    found = [
+        name
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if name not in known
+        and pa.types.is_string(column.type)
+        and pc.all(pc.match_substring_regex(column, WHOLE)).as_py()
+        and pc.any(pc.match_substring_regex(column, r"\d")).as_py()
+    ]
+    shown = any(pc.any(pc.match_substring_regex(table[name], FRACTION)).as_py() for name in found)
+    for name in found if shown else [name for name in found if name in expected]:
+        texts = pc.replace_substring(pc.replace_substring(table[name], ".", ""), ",", ".")
+        texts = pc.if_else(pc.equal(pc.utf8_trim_whitespace(texts), ""), None, pc.utf8_trim_whitespace(texts))
+        column = pc.cast(texts, pa.float64())
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:

@@ -14,11 +14,12 @@ from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_sca
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
 from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
-from micrograd_core.engine.explain import explain, refusal
+from micrograd_core.engine.explain import after, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
+from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import reduction_arguments, to_bool
@@ -33,6 +34,7 @@ ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 NARROW = (float16, bfloat16, float32)
 ASTYPE = TABLE["astype"]
+__warningregistry__ = WITHHELD
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
@@ -53,7 +55,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
-        raise explain(op, kernels, operands, params, error)
+        handle = after(error, op, kernels, operands, handles, params)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
     out = wrap(kind, handle, place, result_dtype, None)
@@ -73,7 +75,7 @@ def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_P
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
-        raise explain(op, kernels, operands, params, error)
+        made = Parts(after(error, op, kernels, operands, handles, params))
     record = None
     if op.differentiable and records_at(kernels.depth) and _any_records(kind, operands):
         record = _record(op, kernels, params, made, operands, handles)
@@ -114,7 +116,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     try:
         handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
     except Exception as error:
-        raise explain(op, kernels, (x,), params, error)
+        handle = after(error, op, kernels, (x,), (a,), params)
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
@@ -138,8 +140,8 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
     tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
     kind: type[Tensor] = tensors[0].__class__
     kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    plain = len(tensors) == len(operands) and not op.separate and op.cast is None and not op.capability
-    if plain and dtype.kind in op.accepts and all(x._kernels is kernels and x.dtype is dtype for x in tensors):
+    plain = op.cast is None and not op.capability and operands[0].__class__ is kind
+    if plain and _as_they_are(op, kernels, dtype, operands):
         return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
@@ -153,6 +155,19 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = converted(x, dtype)
     return kind, kernels, dtype, tuple(prepared)
+
+
+def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) -> bool:
+    """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
+    separate = op.separate
+    for i, x in enumerate(operands):
+        if x.__class__ is float:
+            fits = dtype.is_floating and i not in separate
+        else:
+            fits = isinstance(x, BaseTensor) and x._kernels is kernels and x.dtype.kind in op.accepted(i)
+        if not fits or (i not in separate and x.__class__ is not float and x.dtype is not dtype):
+            return False
+    return 0 not in separate
 
 
 def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:
@@ -316,7 +331,7 @@ def create(kind: type[Tensor], op: Op, kernels: Any, *args: Any, dtype: DType, *
     try:
         handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
     except Exception as error:
-        raise explain(op, kernels, (), params, error)
+        handle = after(error, op, kernels, (), args, {"dtype": dtype, **params})
     return wrap(kind, handle, kernels, dtype, None)
 
 
@@ -363,7 +378,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         try:
             handle = getattr(kernels, name)(a, b)
         except Exception as error:
-            raise explain(op, kernels, (x, y), NO_PARAMS, error)
+            handle = after(error, op, kernels, (x, y), (a, b), NO_PARAMS)
         p = x._record
         q = y._record
         out = new(kind)
@@ -397,7 +412,7 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
+            handle = after(error, op, kernels, (y, x) if swapped else (x, y), (y, a) if swapped else (a, y), NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.shared import respelled
+from micrograd_core.ops.shared import other_spellings, respelled
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -76,8 +76,8 @@ class Call(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes the arguments that the signature of the class shows."""
         takes = _arguments(type(self))
-        if "axis" in takes.parameters:
-            kwargs = respelled(type(self).__name__, kwargs)
+        if kwargs:
+            kwargs = respelled(type(self).__name__, kwargs, other_spellings(takes.parameters))
         try:
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
         except TypeError as error:

@@ -33,6 +33,12 @@ INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
 (RELU_RULE,) = rules("relu")
 
 
+if TYPE_CHECKING:
+
+    class Outputs(Value, list[Value]):  # type: ignore[misc]
+        """What a network gives for Values: one, or a list of several. Types do not know which: either use is right."""
+
+
 class ScalarModule(Module):
     """What `Neuron`, `Layer` and `MLP` share: scalar parameters over matrices, and two ways to be called."""
 
@@ -41,7 +47,7 @@ class ScalarModule(Module):
         @overload
         def __call__(self, x: Tensor) -> Tensor: ...
         @overload
-        def __call__(self, x: Iterable[Value | float]) -> Any: ...
+        def __call__(self, x: Iterable[Value | float]) -> Outputs: ...
         def __call__(self, x: Any) -> Any:
             """`forward`, which see."""
 
@@ -168,6 +174,15 @@ class Neuron(ScalarModule):
         As for `Layer`.
     """
 
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __call__(self, x: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, x: Iterable[Value | float]) -> Value: ...
+        def __call__(self, x: Any) -> Any:
+            """`forward`, which see."""
+
     def __init__(self, nin: int, nonlin: bool = True, **options: Any) -> None:
         self._layer, self._row = Layer(nin, 1, nonlin, **options), 0
 
@@ -183,14 +198,15 @@ class Neuron(ScalarModule):
         return self._layer.nonlin
 
     @property
-    def w(self) -> list[Any]:
+    def w(self) -> list[Value]:
         """The weights."""
         return self.parameters()[:-1]
 
     @property
-    def b(self) -> Any:
+    def b(self) -> Value:
         """The bias."""
-        return self.parameters()[-1]
+        bias: Value = self.parameters()[-1]
+        return bias
 
     def stages(self) -> Sequence[Layer]:
         """The layer it is a row of."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
@@ -88,29 +88,62 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened(k: Table, *operands: Any, **params: Any) -> Any:
-        dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
-        narrow = next((dtype for dtype in dtypes if dtype in NARROW), None)
-        if narrow is None:
+        for x in operands:
+            if not is_scalar(x) and (narrow := k.dtype(x)) in NARROW:
+                break
+        else:
             return function(k, *operands, **params)
+        dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
         wide = (k.astype(x, dtype=float32) if dtype in NARROW else x for x, dtype in zip(operands, dtypes, strict=True))
         return k.astype(function(k, *wide, **params), dtype=narrow)
 
     return widened
 
 
-SPELLINGS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "dim1": "axis1", "dim2": "axis2"}
-"""What PyTorch calls arguments that NumPy and the array API standard have names for: both are taken."""
+SPELLINGS = {
+    "axis": ("dim", "dims"), "axes": ("dims", "dim"), "axis1": ("dim1",), "axis2": ("dim2",), "keepdims": ("keepdim",),
+    "dim": ("axis",), "keepdim": ("keepdims",),
+}  # fmt: skip
+"""What else an argument may be called, by its own name: PyTorch's words beside those of NumPy and the standard."""
 
 
-def respelled(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments by the standard's names."""
+def other_spellings(names: Iterable[str]) -> dict[str, str]:
+    """What else the parameters of a function may be called, and their own names."""
+    own = set(names)
+    return {other: name for name in own for other in SPELLINGS.get(name, ()) if other not in own}
+
+
+def respelled(name: str, given: dict[str, Any], others: Mapping[str, str]) -> dict[str, Any]:
+    """Named arguments by their own names."""
     found = {}
     for each, value in given.items():
-        own = SPELLINGS.get(each, each)
+        own = others.get(each, each)
         if own in found or (own != each and own in given):
             raise TypeError(f"{name}: {each} and {own} are the same argument; give one of them")
         found[own] = value
     return found
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Those of a Python function."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def both_spellings(function: Function) -> Function:
+    """The function, which takes `dim` and `keepdim` for `axis` and `keepdims` too, or the other way round."""
+    others = other_spellings(parameter_names(function))
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **(respelled(function.__name__, kwargs, others) if kwargs else kwargs))
+
+    return functools.wraps(function)(either)  # type: ignore[return-value]
+
+
+OF_REDUCTIONS = other_spellings(("axis", "keepdims"))
 
 
 def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +155,7 @@ def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, 
             f"np.{name} is NumPy's, and takes its arrays; write mg.{name}(x), with mg for micrograd_core, or "
             f"np.{name}(x.detach().numpy())"
         )
-    others = respelled(name, others)
+    others = respelled(name, others, OF_REDUCTIONS)
     if (axis is not None and "axis" in others) or (keepdims and "keepdims" in others):
         raise TypeError(f"{name}: axis (dim) or keepdims (keepdim) was given twice")
     return {"axis": axis, "keepdims": keepdims, **others}

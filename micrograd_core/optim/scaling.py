@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.dtypes import weak
 from micrograd_core.ground.assignments import assign_all
 
 if TYPE_CHECKING:
@@ -88,6 +90,39 @@ class GradScaler:
         if good_steps == self.interval:
             good_steps, factor = 0, factor * self.growth
         self.good_steps, self.factor, self._finite, self._unscaled = good_steps, factor, None, []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next step goes on from, to be taken after `update`: numbers by PyTorch's names."""
+        return {name: getattr(self, own) for name, own in KEPT.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state_dict()`` of a scaler, PyTorch's also, as after its `update`.
+
+        Raises
+        ------
+        ValueError
+            When names are missing or not known, or a number is out of range; nothing is loaded then.
+        """
+        if set(state) != set(KEPT):
+            raise ValueError(
+                f"GradScaler: a state has {', '.join(KEPT)}; got {', '.join(map(str, state)) or 'nothing'}"
+            )
+        scale, growth, backoff, interval, good_steps = (weak(state[name]) for name in KEPT)
+        new = GradScaler(scale, growth=growth, backoff=backoff, interval=interval)
+        if not 0 <= good_steps < interval:
+            raise ValueError(f"GradScaler: _growth_tracker must be from 0 to below {interval}; got {good_steps}")
+        new.good_steps = good_steps
+        assign_all([(self, name, value) for name, value in vars(new).items()])
+
+
+KEPT = {
+    "scale": "factor",
+    "growth_factor": "growth",
+    "backoff_factor": "backoff",
+    "growth_interval": "interval",
+    "_growth_tracker": "good_steps",
+}
+"""Attributes of a scaler that its state has, by their names there."""
 
 
 def finite_everywhere(x: Tensor) -> Tensor:

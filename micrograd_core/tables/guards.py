@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.errors import KernelBroken
+from micrograd_core.ground.warning import WITHHELD, unless_withheld
 from micrograd_core.ops import CORE_KERNELS, Op
 from micrograd_core.ops.shared import is_scalar
 
@@ -24,6 +25,9 @@ EACH: Final = 4
 
 QUIET: Final = 32
 """Calls in a row without a new combination of dtypes, after which a kernel is no longer looked at."""
+
+
+__warningregistry__ = WITHHELD
 
 
 def checks_always() -> bool:
@@ -43,7 +47,10 @@ class Guard:
 
     def __call__(self, *operands: Any, **params: Any) -> Any:  # noqa: D102
         op, kernels = self.op, self.kernels
-        result = self.function(*operands, **params)
+        try:
+            result = self.function(*operands, **params)
+        except TypeError as error:
+            result = unless_withheld(error, self, "function", operands, params)
         if result is NotImplemented and op.compose is not None:
             self.settled = kernels.either(op, self.function)
             result = op.compose(kernels, *operands, **params)

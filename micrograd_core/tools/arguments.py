@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import json
 import math
+import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -191,6 +194,18 @@ def _single(action: argparse.Action, value: Any, where: str) -> Any:
     if action.choices is not None and made not in action.choices:
         raise ConfigError(f"{where} is one of {', '.join(map(str, action.choices))}; got {value!r}")
     return made
+
+
+def as_options(said: str) -> str:
+    """A sentence for those who write Python, for those who type commands: ``--ignore id`` for ``ignore=['id']``."""
+    for advice in (", or split with stratify=False", ", or say which encoding it has, as in encoding='latin-1'"):
+        said = said.replace(advice, "")
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{found[1]} {shlex.quote(ast.literal_eval(found[2]))}"
+
+    quoted = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    return re.sub(rf"\b(ignore|categories|unseen)=\[?{quoted}\]?", option, said)
 
 
 def as_toml(settings: dict[str, Any], comment: str) -> str:

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return GONE
     except (MicrogradError, OSError) as error:
         said = str(error) if isinstance(error, MicrogradError) or error.filename else f"cannot print: {error.strerror}"
-        print("micrograd:", "; ".join([said, *getattr(error, "__notes__", ())]), file=sys.stderr)
+        print("micrograd:", "; ".join([common.as_options(said), *getattr(error, "__notes__", ())]), file=sys.stderr)
         _drop_output()
         return MENDABLE
     except KeyboardInterrupt as interrupt:

@@ -14,6 +14,8 @@ SHELLS = {
     "fish": "micrograd completion fish | source",
 }
 """What to write into the shell's start file, by shell."""
+FIRST = {"--help": "show what commands there are", "--version": "show the version"}
+"""What may stand in the place of a command."""
 
 
 class Option(NamedTuple):
@@ -62,7 +64,7 @@ def _bash(tree: Tree) -> str:
 _micrograd() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="{" ".join(tree)} --help --version"
+    words="{" ".join([*tree, *FIRST])}"
   else
     case "${{COMP_WORDS[1]}}" in
 {_indented(cases)}
@@ -79,27 +81,25 @@ complete -o default -F _micrograd micrograd
 
 def _zsh(tree: Tree) -> str:
     commands = " ".join(_single(f"{name}:{help}") for name, (help, _) in tree.items())
+    first = " ".join(_single(f"{name}:{help}") for name, help in FIRST.items())
     cases = []
     for name, (_, options) in tree.items():
-        specs = []
+        free = _free(options)
+        named = f'"name:name:({" ".join(free)})" ' if free else ""
+        specs = [_single(f'*:value:_alternative {named}"file:file:_files"')]
         for option in options:
             after = f":value:({' '.join(option.choices)})" if option.choices else ":value:_files"
-            if option.names:
-                about = option.help.replace("[", "(").replace("]", ")").replace(":", "\\:")
-                specs += [_single(f"{each}[{about}]{after if option.takes_value else ''}") for each in option.names]
-            elif option.choices:
-                named = " ".join(option.choices)
-                specs.append(_single(f'*:value:_alternative "name:name:({named})" "file:file:_files"'))
-            else:
-                specs.append("'*:value:_files'")
+            about = option.help.replace("[", "(").replace("]", ")").replace(":", "\\:")
+            specs += [_single(f"{each}[{about}]{after if option.takes_value else ''}") for each in option.names]
         cases.append(f"    {name}) _arguments {' '.join(specs)} ;;")
     return f"""#compdef micrograd
 # zsh completion for micrograd: {SHELLS["zsh"]}
 _micrograd() {{
-  local -a commands
+  local -a commands first
   commands=({commands})
+  first=({first})
   if (( CURRENT == 2 )); then
-    _describe command commands
+    _describe command commands -- first
     return
   fi
   local name=$words[2]
@@ -109,15 +109,22 @@ _micrograd() {{
 {chr(10).join(cases)}
   esac
 }}
-compdef _micrograd micrograd
+if [[ $funcstack[1] == _micrograd ]]; then # a file of $fpath, which is read at the first use
+  _micrograd "$@"
+else
+  (( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+  compdef _micrograd micrograd
+fi
 """
 
 
 def _fish(tree: Tree) -> str:
     lines = [f"# fish completion for micrograd: {SHELLS['fish']}"]
+    for name, help in FIRST.items():
+        lines.append(f"complete -c micrograd -n __fish_use_subcommand -f -l {name[2:]} -d {_single(help)}")
     for name, (help, options) in tree.items():
         lines.append(f"complete -c micrograd -n __fish_use_subcommand -f -a {name} -d {_single(help)}")
-        when = f"-n {_single(f'__fish_seen_subcommand_from {name}')}"
+        when = f"-n {_single(f'contains -- {name} (commandline -opc)[2]')}"
         for option in options:
             values = f"-a {_single(' '.join(option.choices))}" if option.choices else ""
             names = " ".join(f"-l {each[2:]}" if each.startswith("--") else f"-s {each[1:]}" for each in option.names)

@@ -66,7 +66,10 @@ class Text:
         """What the lines are, under a ``def`` line: it and its names form no cycle."""
         source = "\n    ".join([head, *self.lines]) + "\n"
         if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-            print(f"# call\n{source}", file=sys.stderr)
+            print(
+                f"# call: what Python does around the program, or whether a call is of the kind it is for\n{source}",
+                file=sys.stderr,
+            )
         exec(compile(source, "<jit>", "exec"), self.scope)
         found: Callable[..., Any] = self.scope.pop(head[4 : head.index("(")])
         return found

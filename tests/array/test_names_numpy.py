@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core import Tensor, asarray, gradcheck
+from micrograd_core import Tensor, asarray, gradcheck, gradgradcheck
 from micrograd_core.errors import DTypeError, ShapeError
 
 DRAWN = np.random.default_rng(0)
@@ -59,6 +59,14 @@ def test_a_function_is_numpy_s(name: str, args: tuple[Any, ...], kwargs: dict[st
         lambda x: mg.interp(asarray([0.0, 1.0], dtype="float64"), asarray(POINTS[0]), x[0]),
         lambda x: mg.convolve(x[0], x[1, :3], "same"),
         lambda x: mg.median(x, 1),
+        lambda x: mg.median(x) * x,
+        lambda x: mg.quantile(x, [0.2, 0.7], 1) ** 2,
+        lambda x: mg.take_along_axis(x, asarray(np.argsort(X, 1)), 1) ** 2,
+        lambda x: mg.diff(x, prepend=0.5, append=x[:, :2]) ** 2,
+        lambda x: mg.trapezoid(x, x[0] ** 2, axis=1),
+        lambda x: mg.vander(x[0], 3),
+        lambda x: mg.cov(x) ** 2,
+        lambda x: mg.cross(x[:, :3], x[:, 1:]),
         lambda x: mg.corrcoef(x),
         lambda x: mg.scatter_reduce(x, 1, asarray([[0], [2]]), x[:2, :1] * 2, "mean"),
         lambda x: mg.logit(mg.sigmoid(x)) + mg.lerp(x, 1.0, x),
@@ -67,6 +75,7 @@ def test_a_function_is_numpy_s(name: str, args: tuple[Any, ...], kwargs: dict[st
 )
 def test_its_gradient_is_that_of_differences(function: Callable[[Any], Any]) -> None:
     assert gradcheck(function, [Tensor(X)])
+    assert gradgradcheck(function, [Tensor(X)])
 
 
 def test_allclose_is_a_bool() -> None:
@@ -94,7 +103,7 @@ ENTRIES: list[Any] = [
 def test_keys_of_lists_and_tuples_are_numpy_s() -> None:
     """By generation: keys of up to three entries of every kind. Both select the same, or both refuse."""
     x = np.arange(24.0).reshape(2, 3, 4)
-    t = asarray(x)
+    t, leaf = asarray(x), Tensor(x, requires_grad=True)
     keys = [key for n in (1, 2, 3) for key in itertools.product(ENTRIES, repeat=n)]
     selected = refused = 0
     for key in random.Random(0).sample(keys, 700):
@@ -106,6 +115,11 @@ def test_keys_of_lists_and_tuples_are_numpy_s() -> None:
                 t[key]
             continue
         assert np.array_equal(t[key].numpy(), expected), key
+        weights, wanted = np.random.default_rng(0).uniform(1, 2, np.shape(expected)), np.zeros_like(x)
+        np.add.at(wanted, key, weights)
+        (leaf[key] * asarray(weights)).sum().backward()
+        np.testing.assert_allclose(leaf.grad.numpy(), wanted, err_msg=str(key))
+        leaf.grad = None
         selected += 1
     assert min(selected, refused) > 100
 
@@ -181,6 +195,8 @@ def test_errors_of_the_new_functions() -> None:
         (lambda: mg.kthvalue(x, 5), ShapeError, "k is 1 to 4"),
         (lambda: mg.split(x, [1, 1]), ShapeError, "do not add up to 3"),
         (lambda: mg.chunk(x, 0), ShapeError, "at least one piece"),
+        (lambda: mg.where(x > 0), TypeError, "for the places where it is true, nonzero"),
+        (lambda: mg.scatter(x, 1), TypeError, "give dim, index and src"),
         (lambda: mg.diag(x[None]), ShapeError, "Use diagonal"),
         (lambda: mg.diagonal(x, 0, 1, 1), ShapeError, "are the same"),
         (lambda: mg.vander(x), ShapeError, "a vector is needed"),

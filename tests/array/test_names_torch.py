@@ -5,7 +5,9 @@ One table says how each is called; the same call goes to both, as a function and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ SAME = {
     "cummax": [Call(X, 0), Call(X, dim=1), Call(A(6, 7, kind=exchanged, grad=False), 1), Call(A(2, 3, 9), -1)],
     "cummin": [Call(X, 0), Call(X, dim=1), Call(A(6, 7, kind=exchanged, grad=False), 1)],
     "logcumsumexp": [Call(X, 0), Call(X, dim=1), Call(A(3, 9, low=-50, high=50), 1)],
-    "diag": [Call(SQUARE), Call(A(3, 4), 1), Call(ROW), Call(ROW, -2)],
+    "diag": [Call(SQUARE), Call(SQUARE, diagonal=1), Call(A(3, 4), 1), Call(ROW), Call(ROW, -2)],
     "diagonal": [Call(SQUARE), Call(A(2, 3, 4), 1, 0, 2), Call(A(2, 3, 4), offset=-1, dim1=1, dim2=2)],
     "trace": [Call(SQUARE), Call(A(3, 4))],
     "kron": [Call(A(2, 3), A(3, 2)), Call(A(2), A(2, 3))],
@@ -50,7 +52,9 @@ SAME = {
     "lerp": [Call(X, A(3, 4), 0.3), Call(X, A(3, 4), A(3, 4))],
     "fmod": [Call(X, 0.7), Call(X, A(3, 4, low=0.3)), Call(N(9, low=-9, high=9), 4)],
     "gather": [Call(X, 1, PLACES), Call(X, 0, N(given=[[0, 2, 1, 0]])), Call(X, dim=-1, index=PLACES)],
-    "scatter": [Call(X, 1, DISTINCT, A(2, 3)), Call(X, 1, N(given=[[0, 2], [1, 3]]), 2.0)],
+    "scatter": [Call(X, 1, DISTINCT, A(2, 3)), Call(X, 1, N(given=[[0, 2], [1, 3]]), 2.0),
+        Call(A(3, 4, grad=False), 1, PLACES, 2.0, reduce="add"),
+        Call(A(3, 4), dim=0, index=N(given=[[0, 2, 1, 0]]), value=3.0)],
     "scatter_add": [Call(X, 1, PLACES, A(2, 3)), Call(X, 0, N(given=[[0, 2, 2, 0]]), A(1, 4))],
     "scatter_reduce": [
         *(Call(X, 1, PLACES, A(2, 3), word, include_self=own, order=1)
@@ -82,11 +86,14 @@ SAME = {
     "corrcoef": [Call(X)],
     "trapezoid": [Call(X), Call(X, A(4)), Call(X, dim=0), Call(X, A(3, 4), dim=1)],
     "einsum": [
-        Call("ij,jk", A(2, 3), A(3, 4)), Call("ii->i", SQUARE), Call("ii", SQUARE),
+        Call("ij,jk", A(2, 3), A(3, 4)),
+        Call("ij,jk->ki", [A(2, 3), A(3, 4)]), Call("ii->i", SQUARE), Call("ii", SQUARE),
         Call("...ij,...jk->...ik", A(5, 2, 3), A(3, 2)),
         Call("bii->b", A(2, 3, 3)), Call("i,i,i", ROW, A(5), A(5)),
     ],
-    "diff": [Call(X), Call(X, dim=0), Call(X, n=2), Call(X, prepend=A(3, 1), append=A(3, 2))],
+    "tensordot": [Call(X, A(4, 2), 1), Call(X, A(3, 4), dims=([0, 1], [0, 1]))],
+    "diff": [
+        Call(X), Call(X, 2), Call(X, 1, 0), Call(X, dim=0), Call(X, n=2), Call(X, prepend=A(3, 1), append=A(3, 2))],
     "logical_and": [Call(N(3, 4), X), Call(BITS, BITS)], "logical_or": [Call(N(3, 4), X)],
     "logical_xor": [Call(N(3, 4), X)], "logical_not": [Call(N(3, 4)), Call(X)],
     "softmax": [Call(X, -1), Call(X, dim=0), Call(A(), -1), Call(A(), dim=0)],
@@ -98,7 +105,7 @@ SAME = {
     "amax": [Call(X, 0), Call(X, dim=1, keepdim=True), Call(A(), 0)],
     "argmax": [Call(X, 0), Call(X, dim=1, keepdim=True), Call(A(), 0)],
     "argmin": [Call(X, 0), Call(X), Call(X, -1)],
-    "argsort": [Call(X, 0), Call(X, dim=1, descending=True)],
+    "argsort": [Call(X, 0), Call(X, -1, True), Call(X, dim=1, descending=True)],
     "count_nonzero": [Call(N(3, 4)), Call(N(3, 4), dim=0)],
     "flip": [Call(X, (0,)), Call(X, (0, 1))],
     "squeeze": [Call(A(1, 3, 1)), Call(A(1, 3, 1), 0), Call(A(1, 3, 1), dim=2)],
@@ -108,13 +115,14 @@ SAME = {
     "broadcast_to": [Call(A(4), (3, 4))],
     "moveaxis": [Call(A(2, 3, 4), 0, 2), Call(A(2, 3, 4), (0, 1), (1, 2))],
     "outer": [Call(A(3), A(4))],
-    "tril": [Call(SQUARE), Call(SQUARE, 1)], "triu": [Call(SQUARE, -1)],
+    "tril": [Call(SQUARE), Call(SQUARE, 1)], "triu": [Call(SQUARE, -1), Call(SQUARE, diagonal=1)],
     "histogram": [Call(A(20, grad=False), 5), Call(A(20, grad=False), 4, range=(-1.0, 1.0)),
         Call(A(20, grad=False), 4, density=True)],
 }  # fmt: skip
 
 METHODS: dict[str, list[Call]] = {
     "unsqueeze": [Call(X, 0), Call(X, -1)], "view": [Call(X, 2, 6), Call(X, (-1,)), Call(X, -1, 3)],
+    "take_along_dim": [Call(X, N(given=[[0, 2], [3, 1], [1, 1]]), 1), Call(X, N(given=[[0, 2, 1, 0]]), dim=0)],
     "view_as": [Call(X, A(4, 3))], "permute": [Call(A(2, 3, 4), 2, 0, 1), Call(A(2, 3, 4), (1, 2, 0))],
     "expand": [Call(A(3, 1), 3, 4), Call(A(3, 1), (2, -1, 4))], "expand_as": [Call(A(4), A(3, 4))],
     "reshape_as": [Call(X, A(2, 6))], "clone": [Call(X)], "contiguous": [Call(X)], "t": [Call(X), Call(ROW)],
@@ -143,6 +151,31 @@ METHODS: dict[str, list[Call]] = {
 METHODS.update({name: calls for name, calls in SAME.items() if hasattr(mg.Tensor, name) and name != "norm"})
 
 
+NUMPY_S = {"median", "quantile", "interp", "convolve", "equal", "less", "greater_equal", "allclose"}
+"""What torch has otherwise, or not at all: held against NumPy, and differences, in `test_names_numpy`."""
+
+NAMES = """
+cummax cummin logcumsumexp cumprod diag diagonal trace kron nan_to_num isclose allclose logit lgamma digamma polygamma
+erfinv i0 exp2 rsqrt lerp fmod gather scatter scatter_add scatter_reduce take_along_axis masked_fill masked_select
+index_select topk kthvalue median quantile histogram roll rot90 repeat_interleave tile split chunk vander cross cov
+corrcoef interp trapezoid convolve einsum diff logical_and logical_or logical_xor logical_not equal less greater_equal
+cumsum softmax log_softmax logsumexp sum mean prod max argmax argmin argsort count_nonzero flip squeeze concat stack
+norm flatten moveaxis outer tril triu broadcast_to
+"""
+
+
+def test_every_function_that_is_typed_is_held_against_another_and_stands_in_the_docs() -> None:
+    folder = Path(__file__).parents[2] / "docs"
+    text = "".join(
+        (folder / page).read_text(encoding="utf-8") for page in ("functional.md", "operations.md", "linalg.md")
+    )
+    others = {"polygamma", "max", "take_along_axis"}  # in tests of their own, and as amax and take_along_dim
+    for name in NAMES.split():
+        assert callable(getattr(mg, name))
+        assert name in SAME or name in NUMPY_S | others, name
+        assert re.search(rf"`(linalg\.)?{name}[`(]", text), name
+
+
 def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that gives arrays as they come, and what is no array as one."""
 
@@ -157,7 +190,7 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "call"), sampled({k: v for k, v in SAME.items() if k not in ("scatter", "unbind")}))
+@pytest.mark.parametrize(("name", "call"), sampled({k: v for k, v in SAME.items() if k != "unbind"}))
 def test_a_function_is_torch_s(name: str, call: Call) -> None:
     ours = mg.max if name == "amax" else getattr(mg, name)
     compare(call, named(name, ours), named(name, getattr(torch, name)))

@@ -98,6 +98,20 @@ def test_what_is_compiled_agrees_in_a_case_of_each_kind(name: str) -> None:
     assert all(each.run() is not None for each in prepared.values())
 
 
+@pytest.mark.parametrize(("name", "count"), [("mlp-deep-sgd", 8), ("attention-block", 18)])
+def test_the_limit_computes_every_product_of_a_program(name: str, count: int) -> None:
+    """Of a perceptron of three layers, whose input has no gradient; of a block with six products."""
+    opened, case = run.open_peers(["micrograd-jit", "products"])[0], cases.CASES[name]
+    prepared = {name: peer.prepare(case, case.arrays()) for name, peer in opened.items() if peer.runs(case)}
+    check.check(case, prepared)
+    step: Any = prepared["micrograd-jit"].run
+    step()
+    found = peers.factors(step.program)
+    assert len(found) == count
+    assert all(x.shape[-1] == y.shape[-2] for x, y in found)
+    assert not opened["products"].runs(cases.CASES["gelu"])
+
+
 def test_every_round_calls_everyone_and_ratios_pair_the_rounds() -> None:
     calls: list[str] = []
     runs = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}

@@ -18,6 +18,7 @@ from micrograd_core import asarray, nn, optim
 from micrograd_core.checkpoints import load, save
 from tests.interrupts import EXHAUSTIVE, ROOT
 
+SCALED = "SGD with a scale"
 RULES: dict[str, Callable[[Any], Any]] = {
     **{
         name: partial(kind, lr=0.01)
@@ -28,9 +29,15 @@ RULES: dict[str, Callable[[Any], Any]] = {
     },
     "SGD with momentum": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
     "SGD of Nesterov": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    SCALED: lambda p: optim.SGD(p, lr=0.1, momentum=0.9),
     "RMSprop with momentum": lambda p: optim.RMSprop(p, lr=0.01, momentum=0.9),
 }
-CASES = [(rule, jitted) for rule in RULES for jitted in (False, True) if EXHAUSTIVE or not jitted or rule == "AdamW"]
+CASES = [
+    (rule, jitted)
+    for rule in RULES
+    for jitted in (False, True)
+    if not jitted or rule == "AdamW" or (EXHAUSTIVE and rule != SCALED)
+]
 
 
 class Rows:
@@ -65,15 +72,16 @@ class Run:
         )  # fmt: skip
         self.rule = RULES[name](self.model.parameters())
         self.schedule = optim.Schedule(self.rule, optim.linear_warmup(4, optim.cosine(20)))
+        self.scaler = mg.GradScaler(2.0**64, growth=16.0, interval=3)
         self.data = Rows(30, 6)
         self.x = mg.random.normal((30, 5), generator=mg.random.Generator(7))
         self.y = asarray([i % 3 for i in range(30)])
-        model, rule, schedule = self.model, self.rule, self.schedule
+        model, rule, schedule, scaler = self.model, self.rule, self.schedule, self.scaler
 
         def backward(x: Any, y: Any) -> Any:
             loss = mg.cross_entropy(model(x), y)
             rule.zero_grad()
-            loss.backward()
+            (scaler.scale(loss) if name == SCALED else loss).backward()
             return loss
 
         def step(x: Any, y: Any) -> Any:
@@ -81,7 +89,11 @@ class Run:
                 loss = rule.step(lambda: backward(x, y))
             else:
                 loss = backward(x, y)
-                rule.step()
+                if name == SCALED:
+                    scaler.step(rule)
+                    scaler.update()
+                else:
+                    rule.step()
             schedule.step()
             return loss
 
@@ -99,7 +111,8 @@ class Run:
     @property
     def parts(self) -> dict[str, Any]:
         return {
-            "model": self.model, "optimizer": self.rule, "schedule": self.schedule, "data": self.data, "random": True,
+            "model": self.model, "optimizer": self.rule, "schedule": self.schedule, "scaler": self.scaler,
+            "data": self.data, "random": True,
         }  # fmt: skip
 
     def facts(self) -> Any:
@@ -107,6 +120,7 @@ class Run:
         return (
             [{name: x.tolist() if isinstance(x, mg.Tensor) else x for name, x in state.items()} for state in states],
             self.rule.lr,
+            self.scaler.state_dict(),
             random.random(),
             mg.random.uniform().item(),
         )

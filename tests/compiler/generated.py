@@ -18,7 +18,7 @@ from micrograd_core.layout import broadcast_shapes
 
 LENGTHS = (0, 1, 1, 2, 3, 3, 4, 5, 7)
 DTYPE_NAMES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint32", "bool")
-SMOOTH = "exp expm1 log1p tanh sin cos erf erfc sigmoid softplus silu gelu square".split()
+SMOOTH = "exp expm1 log1p log2 log10 tanh sin cos erf erfc sigmoid softplus silu gelu square".split()
 ROWS = "softmax log_softmax logsumexp mean var".split()
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 3.0, float("inf"), -float("inf"), float("nan"), 1e-40, -7.25, 65504.0)
 
@@ -146,6 +146,9 @@ def exact(rng: random.Random, length: int, dtypes: tuple[str, ...] = DTYPE_NAMES
             d.emit(rng.choice(("negative", "abs", "floor", "ceil", "trunc", "positive", "copy")), x)
         elif dtype.is_integer and what < 0.9:
             d.emit(rng.choice(("bitwise_and", "bitwise_or", "bitwise_xor")), x, d.partner(x))
+        elif what < 0.92:
+            divisor = rng.choice((1, 2, 3, 7))
+            d.emit(rng.choice(("floor_divide", "remainder")), x, float(divisor) if dtype.is_floating else divisor)
         else:
             tame(d, d.emit(rng.choice(("add", "subtract", "multiply", "maximum", "minimum")), x, d.partner(x)))
         if rng.random() < 0.05:
@@ -180,7 +183,8 @@ def smooth(rng: random.Random, length: int, dtype: str) -> Program:
         elif what < 0.75:
             op = rng.choice(SMOOTH)
             y = d.emit("tanh", x) if op in ("exp", "expm1", "square") else x
-            y = d.emit("square", y) if op == "log1p" and y is not None else y
+            y = d.emit("square", y) if op.startswith("log") and y is not None else y
+            y = d.emit("add", y, 1.0) if op in ("log2", "log10") and y is not None else y
             if y is not None:
                 d.emit(op, y, **({"approximate": rng.choice(("none", "tanh"))} if op == "gelu" else {}))
         else:
@@ -193,6 +197,7 @@ def special(rng: random.Random, length: int, dtype: str) -> Program:
     d = Drawing(rng, [Outline(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
     unary = ("negative", "abs", "sqrt", "floor", "relu", "isnan", "isfinite", "isinf", "signbit", "reciprocal")
     binary = ("add", "subtract", "multiply", "divide", "less", "equal", "not_equal", "copysign", "relu_gradient")
+    binary += ("floor_divide", "remainder")
     while len(d.steps) < length:
         x = d.any("real floating")
         assert x is not None

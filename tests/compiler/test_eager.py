@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, asarray, layer_norm
-from micrograd_core.errors import ShapeError
+from micrograd_core.errors import IndexingError, ShapeError
 from micrograd_core.ops import TABLE
 from micrograd_core.tables.raw import compose
 
 pytest.importorskip("llvmlite")
 
-from micrograd_cpu import eager, networks
+from micrograd_cpu import eager
 from micrograd_cpu.kernels import KERNELS
 
 LENGTHS = (2, 3, 5, 64, 257, 2049, 8195)  # of each tier, and both sides of blocks
@@ -57,7 +57,7 @@ def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[st
         yield from (
             (1, 0, {"axis": axis, "keepdims": keep}) for axis, keep in ((None, False), ((0,), True), ((rows,), False))
         )
-    elif "softmax" in name or name == "levels":
+    elif "softmax" in name:
         yield from ((1 + ("gradient" in name), 0, {"axis": axis}) for axis in {0, rows})
     elif name == "batch_norm":
         yield from ((1, 4, {"training": each, "eps": 1e-5}) for each in (True, False))
@@ -82,7 +82,7 @@ def tolerance(x: Any, dtype: str, kind: str) -> Any:
     return (2e-5 if dtype == "float32" else 1e-12) * scale
 
 
-@pytest.mark.parametrize("name", sorted({*eager.OPERATIONS, "levels", "scaled_softmax"}))
+@pytest.mark.parametrize("name", sorted(eager.OPERATIONS))
 def test_numbers_are_those_of_the_kernels(name: str) -> None:
     """For rows of every tier, kinds of numbers, layouts, parameters, dtypes; one in some of all combinations."""
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -99,9 +99,7 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
                 operands[1] = -np.abs(operands[1])
             if name == "batch_norm":
                 operands[2] = np.abs(operands[2])  # a variance
-            if name == "scaled_softmax":
-                operands.append(drawn(rng, (shape[0], 1) if i % 2 else (), dtype, "normal"))
-            kernel, wide = found_in(name), [x.astype("float64") for x in operands]
+            kernel, wide = KERNELS[name], [x.astype("float64") for x in operands]
             found = kernel(*operands, **params)
             if found is NotImplemented:
                 # What reduces everything is split by rows, so that its program depends on lengths.
@@ -117,14 +115,8 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
     assert compared >= 3
 
 
-def found_in(name: str) -> Any:
-    return getattr(networks, name, None) if name in ("levels", "scaled_softmax") else KERNELS[name]
-
-
 def reference(name: str, *operands: Any, **params: Any) -> Any:
     """The op table's composition of NumPy's kernels, in float64."""
-    if name in ("levels", "scaled_softmax"):
-        return getattr(networks, f"_{name}")(*operands, **params)
     return compose(name, Device("cpu").kernels.backend)(*operands, **params)
 
 
@@ -217,3 +209,79 @@ print("llvmlite" in sys.modules)
     environment = os.environ | {"MICROGRAD_CACHE": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_reductions_are_those_of_numpy() -> None:
+    """Over every set of axes, of numbers that lie in order; what lies otherwise is NumPy's anyway."""
+    rng = np.random.default_rng(0)
+    shapes = ((3, 4), (5, 1, 7), (64, 512), (1, 9), (4, 3, 2, 5), (1000, 600), (600_001,), (20, 1, 30_000))
+    compared = 0
+    for shape in shapes:
+        for count in range(len(shape) + 1):
+            for axis in combinations(range(len(shape)), count):
+                name, dtype = eager.REDUCTIONS[compared % 7], eager.FLOATS[compared // 7 % 2]
+                x = rng.normal(size=shape).astype(dtype)
+                if name == "prod":
+                    x = np.exp(x / x.size).astype(dtype)
+                if compared % 5 == 0:
+                    x.ravel()[rng.integers(x.size)] = rng.choice([np.nan, np.inf])
+                more = {"correction": 0} if name in ("std", "var") else {}
+                given: dict[str, Any] = {"axis": axis if compared % 3 or count < len(shape) else None}
+                given["keepdims"] = bool(compared % 2)
+                found = KERNELS[name](x, **given, **more)
+                wide = getattr(np, name)(x.astype("float64"), **given, **({"ddof": 0} if more else {}))
+                assert (np.shape(found), found.dtype) == (np.shape(wide), dtype), (name, shape, axis)
+                scale = np.max(np.abs(x), initial=1, where=np.isfinite(x)) * max(1, x.size**0.5)
+                error = 2e-6 if dtype == "float32" else 1e-13
+                np.testing.assert_allclose(found, wide, rtol=2 * error, atol=error * scale, err_msg=f"{name} {shape}")
+                compared += 1
+    assert compared > 40
+
+
+def test_a_large_sum_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from micrograd_cpu import compiled
+
+    x = np.random.default_rng(0).normal(size=(1000, 1200)).astype("float32")
+    found = set()
+    for count in (1, 2, 3, 7):
+        monkeypatch.setattr(compiled._Threads, "count", count)
+        for axis in (None, (0,), (1,)):
+            found.add((axis, eager.reduction("sum")(x, axis=axis, keepdims=False).tobytes()))
+    assert len(found) == 3
+
+
+def test_shapes_of_one_kind_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, make = list[Any](), eager._made
+    monkeypatch.setattr(eager, "_made", lambda *given: written.append(given) or make(*given))
+    kernel = eager.compiled(lambda k, x: k.softmax(k.negative(x), axis=1), lambda x: None)
+    for rows in range(300, 310):
+        for n in (260, 1000):
+            x = np.random.default_rng(rows).normal(size=(rows, n)).astype("float32")
+            np.testing.assert_allclose(kernel(x).sum(axis=1), 1, rtol=1e-6)
+    assert len(written) == 4  # the longer axis is the first, or the second: each twice
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(9, 30), (4, 7, 5), (11,)])
+def test_cross_entropy_of_classes_is_one_loop(shape: tuple[int, ...], reduction: str) -> None:
+    rng = np.random.default_rng(len(shape))
+    axis = int(len(shape) > 1)
+    positions = shape[:axis] + shape[axis + 1 :]
+    x = rng.normal(size=shape).astype("float32")
+    given: dict[str, Any] = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": reduction}
+    for dtype in ("int64", "int32", "uint8"):
+        targets = np.asarray(rng.integers(shape[axis], size=positions), dtype)
+        g = np.asarray(rng.normal(size=positions if reduction == "none" else ()), "float32")
+        wide = x.astype("float64")
+        p = np.exp(wide) / np.exp(wide).sum(axis=axis, keepdims=True)
+        own = np.expand_dims(targets, axis) == np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
+        losses = -np.log((p * own).sum(axis=axis))
+        loss = losses if reduction == "none" else getattr(losses, reduction)()
+        share = np.expand_dims(g, axis) if reduction == "none" else g / (losses.size if reduction == "mean" else 1)
+        np.testing.assert_allclose(KERNELS["cross_entropy"](x, targets, 1.0, **given), loss, rtol=1e-5)
+        found = KERNELS["cross_entropy_gradient"](g, x, targets, 1.0, **given)
+        np.testing.assert_allclose(found, (p - own) * share, rtol=1e-5, atol=1e-7)
+        targets = targets + np.asarray(shape[axis], dtype)
+        for name, before in (("cross_entropy", ()), ("cross_entropy_gradient", (g,))):
+            with pytest.raises(IndexingError, match="cross_entropy: targets must be class indices"):
+                KERNELS[name](*before, x, targets, 1.0, **given)

@@ -123,6 +123,23 @@ def test_a_mean_over_all_rows_comes_after_the_nest_of_each_and_what_it_divides_b
     assert len(found.steps) == len(after) + 2
 
 
+@pytest.mark.parametrize("calls", [1, 40])
+def test_a_step_joins_the_nest_that_makes_what_it_reads_however_many_steps_lie_between(calls: int) -> None:
+    """So a gradient takes along the slope of a function from where its input was, in place of all its parts."""
+    steps = [Step("exp", (Ref(0),), {}), Step("multiply", (Ref(1), Ref(0)), {})]
+    for _ in range(calls):
+        steps += [Step("matmul", (Ref(len(steps)), Ref(0)), {}), Step("abs", (Ref(len(steps) + 1),), {})]
+    slope = len(steps) + 1
+    steps += [Step("add", (Ref(1), Ref(2)), {}), Step("multiply", (Ref(slope), Ref(slope - 1)), {})]
+    square = Outline((6, 6), float32)
+    found = planned(traced(*steps, types=(square,)))
+    first = found.steps[0]
+    assert isinstance(first, Run)
+    assert slope in first.outputs, found
+    assert 1 not in first.outputs, found
+    assert len(nests(found)) == calls + 1
+
+
 # ── what may not be one ──────────────────────────────────────────────────────────────────────────────────────
 
 

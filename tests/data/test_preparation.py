@@ -128,6 +128,8 @@ def test_what_teaches_nothing_is_left_out_with_a_warning() -> None:
         "the column 'b' is left out: it is 'x' in all rows",
         "the column 'c' is left out: it has 30 different texts in 30 rows, as names have, and nothing is learned from "
         "those; categories=['c'] takes it in",
+        "the column 'd' counts the rows, from 0 to 29; if it is nothing but their number, leave it out with "
+        "ignore=['d']",
     ]
     assert caught[0].filename == __file__
     assert made.names == ["d", "e", "e is missing"]

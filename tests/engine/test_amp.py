@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,6 +200,67 @@ def test_a_step_with_an_infinite_gradient_is_left_out(device: Device) -> None:
         scaler.update()
         assert w.tolist()[1] == before - 2.0  # the gradient was divided again
         assert scaler.factor == expected
+
+
+def test_a_scaler_goes_on_from_its_state() -> None:
+    w = Tensor([1.0])
+    rule = optim.SGD([w], lr=0.5)
+
+    def run(scaler: GradScaler, gradients: list[float]) -> list[float]:
+        scales = []
+        for g in gradients:
+            w.grad = mg.asarray([g])
+            scaler.step(rule)
+            scaler.update()
+            scales.append(scaler.factor)
+        return scales
+
+    gradients = [1.0, math.inf, 2.0, 3.0, math.nan, 4.0, 5.0, 6.0, 7.0, 8.0]
+    straight = run(GradScaler(8.0, growth=4.0, backoff=0.25, interval=3), gradients)
+    for stop in range(len(gradients)):
+        first, again = GradScaler(8.0, growth=4.0, backoff=0.25, interval=3), GradScaler()
+        before = run(first, gradients[:stop])
+        w.grad = mg.asarray([math.inf])
+        again.step(rule)  # what was not updated is forgotten
+        again.load_state_dict(first.state_dict())
+        assert again.state_dict() == first.state_dict()
+        assert before + run(again, gradients[stop:]) == straight
+
+
+def test_states_of_scalers_have_torchs_names() -> None:
+    torch = pytest.importorskip("torch")
+    theirs, ours = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2), GradScaler(8.0, interval=2)
+    theirs.scale(torch.ones(()))  # it makes its scale at the first use
+    assert list(ours.state_dict().items()) == list(theirs.state_dict().items())
+    w, v = Tensor([1.0]), torch.ones(1, requires_grad=True)
+    rules = optim.SGD([w], lr=0.5), torch.optim.SGD([v], lr=0.5)
+    for g in (math.inf, 1.0, math.nan, 1.0, 1.0, 1.0):
+        w.grad, v.grad = mg.asarray([g]), torch.tensor([g])
+        for scaler, rule in zip((ours, theirs), rules, strict=True):
+            scaler.step(rule)
+            scaler.update()
+        assert ours.state_dict() == theirs.state_dict()
+        again = GradScaler()
+        again.load_state_dict(theirs.state_dict())
+        assert again.state_dict() == ours.state_dict()
+        theirs.load_state_dict(again.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    {
+        "missing": ({"scale": None}, r"a state has scale, growth_factor, .*_growth_tracker; got growth_factor"),
+        "unknown": ({"size": 1}, "got scale, .*, size"),
+        "range": ({"backoff_factor": 2.0}, "backoff between 0 and 1"),
+        "steps": ({"_growth_tracker": 2000}, "_growth_tracker must be from 0 to below 2000; got 2000"),
+    }.values(),
+)
+def test_a_state_that_is_none_changes_nothing(change: dict[str, Any], sentence: str) -> None:
+    scaler = GradScaler(4.0)
+    state = {name: x for name, x in (GradScaler(8.0).state_dict() | change).items() if x is not None}
+    with pytest.raises(ValueError, match=sentence):
+        scaler.load_state_dict(state)
+    assert scaler.state_dict() == GradScaler(4.0).state_dict()
 
 
 def test_mistakes_get_a_sentence() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import unittest
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device, plugins
 from micrograd_core.errors import DeviceUnavailable
 from micrograd_core.ground.warning import warn
+from micrograd_core.tables.guards import QUIET
 from micrograd_core.transforms import batching
 
 
@@ -90,6 +94,101 @@ def test_without_any_other_frame_it_is_the_outermost() -> None:
 
     points_here(lambda: ours(0), marked="exec(f")
     points_here(lambda: ours(5), marked="exec(f")
+
+
+# ── what the array library warns of, from C ──────────────────────────────────────────────────────────────────
+
+TWO, ZERO, LARGE = mg.asarray([1.0, 0.0]), mg.asarray([0.0, 0.0]), mg.asarray([1e30, 1e30])
+
+
+def divided_in_place() -> None:
+    x = LARGE * 1
+    x /= ZERO  # HERE
+
+
+SPEAKING: dict[str, Callable[[], Any]] = {
+    "operator": lambda: LARGE * LARGE,  # HERE
+    "operator-number": lambda: TWO / 0.0,  # HERE
+    "operator-reflected": lambda: 1 / TWO,  # HERE
+    "in-place": divided_in_place,
+    "function": lambda: mg.log(TWO),  # HERE
+    "function-of-two": lambda: mg.divide(TWO, ZERO),  # HERE
+    "function-of-a-list": lambda: mg.sqrt([-1.0]),  # HERE
+    "method": lambda: LARGE.exp(),  # HERE
+    "dtypes": lambda: LARGE * mg.asarray([1e300], dtype="float64") * 1e300,  # HERE
+    "in-no-grad": mg.no_grad()(lambda: mg.log(TWO)),  # HERE
+    "recorded": lambda: mg.log(mg.Tensor([0.0], requires_grad=True)).sum().backward,  # HERE
+}
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["new", "settled"])
+@pytest.mark.parametrize("name", SPEAKING)
+def test_of_numbers(name: str, settled: bool) -> None:
+    act = SPEAKING[name]
+    if settled:  # the kernel is no longer looked at
+        with np.errstate(all="ignore"):
+            for _ in range(2 * QUIET):
+                act()
+    points_here(act)
+
+
+def test_of_numbers_as_the_filters_want_it() -> None:
+    def one() -> mg.Tensor:
+        return mg.log(TWO)
+
+    def another() -> mg.Tensor:
+        return mg.log(TWO)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            one()
+            another()
+    assert [each.lineno for each in seen] == [f.__code__.co_firstlineno + 1 for f in (one, another)]  # once a line
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="divide by zero encountered in log") as told:
+            one()
+        assert told.value.__context__ is None
+        assert any("in log on cpu: shapes [(2,)]" in note for note in told.value.__notes__)
+        warnings.filterwarnings("ignore", "divide by zero", module=__name__)  # the module is the user's too
+        assert one().numpy().tolist() == [0.0, -np.inf]
+
+
+def test_of_numbers_as_numpy_was_told() -> None:
+    told = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with np.errstate(all="ignore"):
+            assert (TWO / 0.0).numpy().tolist()[0] == np.inf
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+            TWO / 0.0
+        with np.errstate(all="call", call=lambda kind, flag: told.append(kind)):
+            mg.log(TWO)
+    assert told == ["divide by zero"]
+
+
+def test_of_numbers_in_threads_and_beside_unittest() -> None:
+    class Case(unittest.TestCase):
+        def runTest(self) -> None:  # noqa: N802
+            for _ in range(2):
+                with self.assertWarns(RuntimeWarning) as seen:
+                    mg.log(TWO)
+                assert seen.filename == __file__
+
+    Case().debug()
+    with ThreadPoolExecutor(4) as pool, warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        list(pool.map(lambda _: mg.log(TWO), range(20)))
+    assert {each.filename for each in seen} == {__file__}
+    assert len(seen) == 20
+
+
+def test_an_error_that_is_none_of_a_warning_is_told_as_before() -> None:
+    with pytest.raises(mg.errors.ShapeError):
+        mg.ones(2) + mg.ones(3)
+    with pytest.raises(TypeError, match="operands are tensors and numbers"):
+        mg.divide(TWO, object())
 
 
 def points_here(act: Callable[[], Any], marked: str = "# HERE") -> None:

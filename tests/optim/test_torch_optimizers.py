@@ -15,6 +15,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, asarray, jit, nn, optim, vmap
 from micrograd_core.errors import GraphError, ShapeError, TraceError
+from tests.interrupts import EXHAUSTIVE
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -135,6 +136,25 @@ def test_a_compiled_step_equals_an_eager_one_and_goes_on_after_saving(name: str)
         again()
     for p, q in zip(compiled, twin, strict=True):
         np.testing.assert_allclose(q.detach().numpy(), p.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["Adadelta", "Lion", "Rprop"] if not EXHAUSTIVE else [each for each in OPTIONS if each != "LBFGS"]
+)
+def test_a_step_alone_under_jit_has_the_same_bits(name: str) -> None:
+    draw = np.random.default_rng(0)
+    start = [draw.normal(size=shape).astype("float32") for shape in ((3, 5), (5,), (2, 1))]
+    runs = []
+    for wrapped in (lambda step: step, jit):
+        params = [Tensor(x) for x in start]
+        rule = getattr(optim, name.split()[0])(params, lr=0.01)
+        step, draw = wrapped(rule.step), np.random.default_rng(1)
+        for _ in range(5):
+            for p in params:
+                p.grad = asarray(draw.normal(size=p.shape).astype("float32"))
+            step()
+        runs.append([p.tolist() for p in params])
+    assert runs[0] == runs[1]
 
 
 # ── groups ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""One style for all commands: examples, settings from a file, completion, and `python -m`."""
+"""One style for all commands: examples, settings from a file, and `python -m`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from micrograd_core.tools import arguments, cli, completion
+from micrograd_core.tools import arguments, cli
 from micrograd_core.tools.cli import main
 from micrograd_core.tools.learning import commands as training
 from micrograd_core.tools.learning.settings import Settings
@@ -98,38 +98,6 @@ def test_settings_are_written_as_they_are_read(name: str | None) -> None:
     found = tomllib.loads(arguments.as_toml(settings.as_config(), "comment"))
     for key, value in settings.as_config().items():
         assert found.get(key.replace("_", "-")) == (list(value) if isinstance(value, tuple) else value)
-
-
-# ── completion ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_each_script_knows_commands_options_and_values(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in [*COMMANDS, "weight-decay", "breast_cancer", "adamw", "transformer"]:
-        assert word in script
-
-
-def completed(*words: str) -> list[str]:
-    """What bash offers for the last word."""
-    script = completion.script("bash", cli._parser()[1])
-    typed = " ".join(map(shlex.quote, words))
-    code = (
-        f'{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _micrograd; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    )
-    run = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    return run.stdout.split()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="bash")
-def test_bash_completes() -> None:
-    assert completed("micrograd", "pre") == ["predict"]
-    assert completed("micrograd", "train", "d") == ["digits", "diabetes"]
-    assert completed("micrograd", "train", "--opt") == ["--optimizer"]
-    assert completed("micrograd", "train", "iris", "--optimizer", "a") == ["adam", "adamw"]
-    assert completed("micrograd", "train", "iris", "--lr", "") == []
-    assert completed("micrograd", "completion", "z") == ["zsh"]
 
 
 # ── results as JSON ──────────────────────────────────────────────────────────────────────────────────────────

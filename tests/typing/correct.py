@@ -9,6 +9,7 @@ import micrograd_core as mg
 from micrograd_core import (
     MLP,
     Device,
+    Layer,
     Neuron,
     Tensor,
     Value,
@@ -24,6 +25,7 @@ from micrograd_core import (
     vmap,
 )
 from micrograd_core.fft import rfft
+from micrograd_core.nn import functional as F  # noqa: N812
 
 
 def operators(x: Tensor, y: Tensor) -> Tensor:
@@ -63,6 +65,23 @@ def methods(x: Tensor) -> float:
     with no_grad():
         x.zero_grad()
     return float(x.sum().item())
+
+
+def spellings(x: Tensor) -> None:
+    assert_type(F.softmax(x, -1) + F.softmax(x, dim=0) + F.softmax(x, axis=0), Tensor)
+    assert_type(F.log_softmax(x, axis=1, dtype="float32"), Tensor)
+    assert_type(F.softmin(x, axis=1), Tensor)
+    assert_type(F.glu(x, axis=1), Tensor)
+    assert_type(F.gumbel_softmax(x, axis=1, hard=True), Tensor)
+    assert_type(F.normalize(x, p=1, axis=0), Tensor)
+    assert_type(F.cosine_similarity(x, x, axis=0), Tensor)
+    assert_type(F.pairwise_distance(x, x, keepdims=True), Tensor)
+    assert_type(mg.sum(x, dim=0, keepdim=True), Tensor)
+    assert_type(mg.permute_dims(x, dims=(1, 0)), Tensor)
+    assert_type(mg.index_select(x, axis=0, index=x), Tensor)
+    assert_type(mg.norm(x, p=1, dim=0, keepdim=True), Tensor)
+    assert_type(x.softmax(dim=0).unsqueeze(axis=0).narrow(0, 0, 1), Tensor)
+    assert_type(x.scatter_add(axis=0, index=x, src=x).unbind(axis=0)[0], Tensor)
 
 
 def functions(x: Tensor) -> list[Tensor]:
@@ -191,11 +210,21 @@ def scalars(n: Neuron) -> float:
     model = MLP(2, [4, 1])
     y = model([a, 1.0])
     y.backward()
+    assert_type(y.data + y.relu().grad, float)
+    assert_type((y - 1.0) ** 2, Value)
+    several = Layer(2, 2)([a, b])
+    assert_type(several[0], Value)
+    assert_type([v.data for v in several], list[float])
+    taken: Value | list[Value] = model(v for v in several)
+    assert_type(sum(several[1:], Value(0.0)), Value)
+    assert_type(n([a, b]), Value)
+    assert_type(n(Tensor([[1.0, 2.0]])), Tensor)
+    assert_type(n.w[0] * n.b, Value)
     assert_type(model(Tensor([[1.0, 2.0]])), Tensor)
     for p in model.parameters():
         p.data -= 0.1 * p.grad
     nodes: set[Any] = c._prev
-    print(c._op, nodes, n.w, total)
+    print(c._op, nodes, n.w, total, taken)
     return a.grad + a.data
 
 

@@ -3,7 +3,22 @@
 from typing import Any
 
 import micrograd_core as mg
-from micrograd_core import MLP, Device, Tensor, Value, grad, jit, linalg, nn, optim, random, value_and_grad, vmap
+from micrograd_core import (
+    MLP,
+    Device,
+    Neuron,
+    Tensor,
+    Value,
+    grad,
+    jit,
+    linalg,
+    nn,
+    optim,
+    random,
+    value_and_grad,
+    vmap,
+)
+from micrograd_core.nn import functional as F  # noqa: N812
 
 
 def cube(x: Tensor) -> Tensor:
@@ -51,6 +66,11 @@ def arguments(x: Tensor) -> None:
     mg.sin("1")  # no
     mg.sin(y=x)  # no
     mg.softmax(x, dimension=1)  # no
+    F.softmax(x, axes=1)  # no
+    F.normalize(x, axis="0")  # no
+    F.pairwise_distance(x, x, keep=True)  # no
+    F.rellu(x)  # no
+    x.unsqueeze(axis="0")  # no
     mg.sum(x, axes=0)  # no
     mg.concat(x, axs=0)  # no
     mg.where(x)  # no
@@ -150,5 +170,13 @@ def scalars(v: Value) -> Any:
     v.backward(1)  # no
     MLP(2)  # no
     MLP(2, [1])(3)  # no
+    MLP(2, [1])("ab")  # no
+    MLP(2, [1])([v, "a"])  # no
+    MLP(2, [1])([v, 1.0]).backwrd()  # no
+    MLP(2, [1])([v, 1.0])["a"]  # no
+    MLP(2, [2])([v, 1.0])[0].dat  # no
+    Neuron(2)([v, 1.0])[0]  # no
+    Neuron(2)([v, 1.0]).summ  # no
+    Neuron(2).b.shape  # no
     MLP(2, [1])(Tensor([[1.0, 2.0]])).tolst()  # no
     return v.exp

@@ -29,7 +29,7 @@ from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
-from micrograd_cpu import blas, entries
+from micrograd_cpu import blas, entries, team
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, units
@@ -39,7 +39,7 @@ from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments,
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
-LARGE: Final = 1_500_000
+LARGE: Final = 1_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
@@ -124,7 +124,7 @@ class Compiled:
         """A plan as a Python function, which returns ``None`` where its inputs are others than it is for."""
         dumps = os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0")
         if dumps:
-            print(f"# nests\n{plan}", file=sys.stderr)
+            print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
@@ -146,7 +146,10 @@ class Compiled:
         lines.append(f"return ({''.join(x + ', ' for x in outputs)})")
         source = "\n    ".join([f"def run({', '.join(inputs)}):", *lines])
         if dumps:
-            print(f"# program\n{source}", file=sys.stderr)
+            print(
+                f"# program: the same as Python runs it, with loops in a row as one function of machine code\n{source}",
+                file=sys.stderr,
+            )
         exec(source, scope)
         found: Callable[..., Any] = scope.pop("run")
         return found
@@ -256,13 +259,14 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
             texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
         elif isinstance(step, Run):
             texts[f"share{i}"] = entries.share(f"share{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
-    held = library("\n".join(texts.values()), [*texts][1:])
+    shares = [f"{name}.job" for name in texts if name.startswith("share")]
+    held = library("\n".join(texts.values()), [*[*texts][1:], *shares])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
         elif isinstance(step, Run):
-            yield entries.function_of_range(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
+            yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,6 +303,12 @@ class _Threads:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Threads.forget)
 
+
+def threads() -> int:
+    """How many work together on a large loop."""
+    return _Threads.count
+
+
 ALIGNED: Final = 64
 """Ranges of threads begin at multiples of this, where there are enough units: no two write to one cache line."""
 RANGES: Final = 8
@@ -322,17 +332,15 @@ def together(share: Callable[..., Any], count: int, ranges: int, *arrays: Any) -
 
     Each begins with a part of its own, the same at each call, which is in its core's cache; then it helps the others.
     """
-    threads = min(_Threads.count, count)
+    threads = min(_Threads.count, count, team.SEATS)
     most = _step(count, threads, 1)
     begins = range(0, count, most)
-    taken = (ctypes.c_int64 * len(begins))(*begins)
-    where, step = ctypes.addressof(taken), -(-most // ranges)
-
-    def take(first: int) -> None:
-        for i in range(first - len(begins), first):
-            share(where + 8 * (i % len(begins)), min(begins[i] + most, count), step, *arrays)
-
-    _by_threads(take, len(begins))
+    threads = len(begins)
+    given = [x if x.__class__ is int else id(x) for x in arrays]
+    words = team.HEAD + threads + len(given)
+    job = (ctypes.c_int64 * words)(share.job, count, most, -(-most // ranges), threads, *begins, *given)  # type: ignore[attr-defined]
+    taken = ctypes.addressof(job) + 8 * team.HEAD
+    team.do(job, threads, lambda: share(taken, count, count, *arrays))
 
 
 def shared(part: Callable[[int, int], Any], count: int) -> None:

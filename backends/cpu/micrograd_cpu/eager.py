@@ -38,8 +38,14 @@ TIERS: Final[tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]] = (
 )
 """Lengths up to a number, and primes for them, twice: rows that fit the nearest cache are computed in another way."""
 FLOATS: Final = ("float32", "float64")
-PLACES: Final = "uint64"
-"""Of words that say where in a stream random numbers begin."""
+ROWS_FROM: Final = 500_000
+"""Elements from which on a reduction of everything goes by rows first: threads share rows."""
+ROWS: Final = 16
+"""How many there are at least."""
+ROW: Final = 512
+"""How long they are at least."""
+OTHERS: Final = ("int32", "int64", "uint64")
+"""Of what stands beside them: indices, and words that say where in a stream random numbers begin."""
 
 
 def operation(name: str) -> Compose:
@@ -57,6 +63,10 @@ OPERATIONS: Final = (
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 
 
+REDUCTIONS: Final = ("max", "mean", "min", "prod", "std", "sum", "var")
+"""Those over axes: the kernels ask for them on their own."""
+
+
 def declines(*operands: Any, **params: Any) -> Any:
     """The kernel of what the core's composition computes."""
     return NotImplemented
@@ -72,22 +82,7 @@ def compiled(compose: Compose, otherwise: Kernel, like: Any = None) -> Kernel:
     """
     if not COMPILES:
         return otherwise
-    runs: dict[Any, Kernel] = {}
-    array = np.ndarray
-
-    def large(operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        key = (
-            *params.values(),
-            *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
-        )
-        run = runs.get(key)
-        if run is None:
-            if len(runs) >= KINDS:
-                runs.clear()
-            run = runs[key] = specialised(compose, operands, params) or otherwise
-            if run is otherwise:
-                return otherwise(*operands, **params)
-        return run(*operands, **params)
+    array, large = np.ndarray, _runs(compose, otherwise)
 
     # With names of its own a kernel takes half as long to decide, which small arrays would notice.
     plain: Any = _within(otherwise)
@@ -107,11 +102,96 @@ def kernel({", ".join([*positional, *(["*"] if named else []), *named])}):
     return scope["kernel"]  # type: ignore[no-any-return]
 
 
+def _runs(compose: Compose, otherwise: Kernel) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    """What runs a composition on operands and parameters, for each kind of them the same function."""
+    runs: dict[Any, Kernel] = {}
+    array = np.ndarray
+
+    def large(operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        key = (
+            *params.values(),
+            *[(y.shape, y.strides, y.dtype.char) if y.__class__ is array else (y.__class__, repr(y)) for y in operands],
+        )
+        run = runs.get(key)
+        if run is None:
+            if len(runs) >= KINDS:
+                runs.clear()
+            run = runs[key] = specialised(compose, operands, params) or otherwise
+            if run is otherwise:
+                return otherwise(*operands, **params)
+        return run(*operands, **params)
+
+    return large
+
+
 def _within(function: Any) -> Any:
     """What decorators wrap."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function
+
+
+def merged(shape: tuple[int, ...], axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Any, Any, Any]:
+    """A reduction of memory that lies in order with the fewest axes, in turn kept and reduced; the result's shape."""
+    reduced = range(len(shape)) if axis is None else axis
+    lengths: list[int] = []
+    kinds: list[bool] = []
+    for i, n in enumerate(shape):
+        if kinds and (n == 1 or kinds[-1] == (i in reduced)):
+            lengths[-1] *= n
+        elif n > 1:
+            lengths.append(n)
+            kinds.append(i in reduced)
+    if kinds == [True] and math.prod(shape) >= ROWS_FROM:
+        splits = [(rows, lengths[0] // rows) for rows in map(math.prod, _beginnings(shape))]
+        found = next((each for each in splits if each[0] >= ROWS and each[1] >= ROW), None)
+        lengths, kinds = (list(found), [True, True]) if found else (lengths, kinds)
+    result = tuple([1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced])
+    return tuple(lengths), tuple([i for i, each in enumerate(kinds) if each]), result
+
+
+def _beginnings(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return (shape[:i] for i in range(1, len(shape)))
+
+
+def reduction(name: str) -> Kernel:
+    """One of `REDUCTIONS`, of arrays that lie in order; ``NotImplemented`` for others.
+
+    One over everything goes by rows first, which threads share, where there are some.
+    """
+
+    def compose(k: Any, x: Any, *, axis: tuple[int, ...], **params: Any) -> Any:
+        reduce = getattr(k, name)
+        if len(axis) == len(x.shape) == 2:
+            x = reduce(x, axis=(1,), keepdims=True)
+        return reduce(x, axis=axis, keepdims=False, **params)
+
+    if not COMPILES:
+        return declines
+    runs: dict[Any, Kernel] = {}
+
+    def kernel(x: Any, **params: Any) -> Any:
+        key = (x.shape, x.strides, x.dtype.char, *params.values())
+        run = runs.get(key)
+        if run is None:
+            if len(runs) >= KINDS:
+                runs.clear()
+            run = runs[key] = _reduction(compose, x, **params) or declines
+        return run(x)
+
+    return kernel
+
+
+def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdims: bool, **params: Any) -> Any:
+    """What reduces arrays that lie as `x` does, which may be of another shape for it."""
+    if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
+        return None
+    shape, axes, result = merged(x.shape, axis, keepdims)
+    if not axes or (len(axes) == len(shape) == 2 and params):
+        return None
+    run = specialised(compose, (x.reshape(shape),), {"axis": axes, **params})
+    natural = tuple([n for i, n in enumerate(shape) if i not in axes])
+    return run if run is None or result == natural else lambda x: run(x).reshape(result)
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
@@ -145,28 +225,57 @@ class Made(NamedTuple):
 _LOCK: Final = threading.Lock()
 _FUNCTIONS: Final[dict[str, Any]] = {}
 """By text, for as long as the process lives."""
+_MADE: Final[dict[Any, Made | None]] = {}
+"""By composition, parameters, dtypes, layouts, and shapes of primes: other lengths are of the same kind."""
 
 
-def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
-    """The function for arrays of these shapes, dtypes and layouts, if nests compute it."""
+def specialised(
+    compose: Compose, operands: Sequence[Any], params: dict[str, Any], wanted: Callable[[Any], bool] = bool
+) -> Kernel | None:
+    """The function for arrays of these shapes, dtypes and layouts, if nests compute it that are `wanted`."""
     from micrograd_cpu.compiled import available
 
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
     plain = all(type(x) in (np.ndarray, bool, int, float) for x in operands)
     lengths = sorted({n for x in arrays for n in x.shape} - {1})
-    if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, PLACES) for x in arrays) or not available():
+    if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, *OTHERS) for x in arrays) or not available():
         return None
     chosen = list(_primes(lengths))
     if not chosen:
         return None
+    first, second = (dict(zip(lengths, each, strict=True)) for each in chosen)
+    kind = (
+        compose,
+        *params.items(),
+        *[(_of_primes(x, first), x.dtype.char, _laid(x)) if isinstance(x, np.ndarray) else repr(x) for x in operands],
+    )
     with _LOCK:
-        first, second = (_made(compose, operands, params, dict(zip(lengths, each, strict=True))) for each in chosen)
-        if first is None or second is None or first.text != second.text or _meaning(first) != _meaning(second):
+        if kind not in _MADE:
+            if len(_MADE) >= KINDS:
+                _MADE.clear()
+            _MADE[kind] = _made_twice(compose, operands, params, first, second)
+        made = _MADE[kind]
+        if made is None or not all(wanted(step.nest) for step in made.plan.steps):
             return None
-        if first.text not in _FUNCTIONS:
-            _FUNCTIONS[first.text] = _functions(first)
-        actual = dict(zip(chosen[0], lengths, strict=True))
-        return _run(first, _FUNCTIONS[first.text], actual, operands)
+        if made.text not in _FUNCTIONS:
+            _FUNCTIONS[made.text] = _functions(made)
+        actual = {prime: n for n, prime in first.items()}
+        return _run(made, _FUNCTIONS[made.text], actual, operands)
+
+
+def _of_primes(x: Any, primes: dict[int, int]) -> tuple[int, ...]:
+    """The shape of an array with primes for its lengths."""
+    return tuple([primes.get(n, 1) for n in x.shape])
+
+
+def _made_twice(
+    compose: Compose, operands: Sequence[Any], params: dict[str, Any], first: dict[int, int], second: dict[int, int]
+) -> Made | None:
+    """Nests whose text and meaning do not depend on which primes stand for lengths."""
+    made, again = (_made(compose, operands, params, primes) for primes in (first, second))
+    if made is None or again is None or made.text != again.text or _meaning(made) != _meaning(again):
+        return None
+    return made
 
 
 def _primes(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -198,7 +307,7 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     layouts, given = list[Layout](), list[Any]()
     for x in operands:
         if isinstance(x, np.ndarray):
-            shape = tuple([primes.get(n, 1) for n in x.shape])
+            shape = _of_primes(x, primes)
             given.append((shape, DTYPES[x.dtype.name]))
             layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
         else:
@@ -227,18 +336,47 @@ def _meaning(made: Made) -> list[Any]:
 
 def _functions(made: Made) -> list[Any]:
     """Of each nest, what computes a range of its units, and what computes some while ranges are left."""
-    from micrograd_cpu.entries import arrays, function_of_range
+    from micrograd_cpu.elementwise import begin
+    from micrograd_cpu.entries import arrays, function_of_range, function_of_share
     from micrograd_cpu.objects import library
 
+    begin()
     names = [f"share{i}" for i in range(len(made.plan.steps))]
-    held = library(made.text, [*names, *(f"{name}.part" for name in names)])
+    held = library(made.text, [*names, *(f"{name}.{each}" for name in names for each in ("part", "job"))])
     return [
         (
             function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p),
-            function_of_range(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
+            function_of_share(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
         )
         for name, step in zip(names, made.plan.steps, strict=True)
     ]
+
+
+def flat(compose: Compose, operands: Sequence[Any], count: int) -> tuple[Any, int, Any] | None:
+    """What threads share of a composition of vectors and single numbers, as `compiled.together` takes it.
+
+    It is one for vectors of all lengths. The second is an address that it gets too, the third the result's dtype.
+    ``None`` where it is not one number of an element that is rounded once.
+    """
+    from micrograd_cpu.compiled import available
+    from micrograd_cpu.elementwise import exact
+
+    longest = TIERS[-1][1][0]
+    kind = (compose, *[(x.dtype.char, x.ndim) for x in operands])
+    with _LOCK:
+        if kind not in _MADE:
+            fits = available() and all(x.dtype.kind in "biu" or x.dtype.name in FLOATS for x in operands)
+            made = _made(compose, operands, {}, {count: longest}) if fits else None
+            single = made is not None and len(made.plan.steps) == 1 and exact(made.plan.steps[0].nest)
+            _MADE[kind] = made if single else None
+        made = _MADE[kind]
+        if made is None:
+            return None
+        if made.text not in _FUNCTIONS:
+            _FUNCTIONS[made.text] = _functions(made)
+        ((_, share),) = _FUNCTIONS[made.text]
+        (type,) = made.types.values()
+        return share, 0, np.dtype(type.dtype.name)
 
 
 def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:

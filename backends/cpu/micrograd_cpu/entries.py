@@ -21,6 +21,7 @@ from micrograd_core.layout import Layout
 from micrograd_cpu import blas
 from micrograd_cpu.llvm import units
 from micrograd_cpu.segments import Product, Segment, empty
+from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
 """Where in an array's object the address of its elements stands: right after what all objects begin with."""
@@ -120,13 +121,21 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
         "  %some = icmp slt i64 %first, %end\n  br i1 %some, label %run, label %done\nrun:\n"
         "  %last = icmp slt i64 %end, %after\n  %until = select i1 %last, i64 %end, i64 %after\n"
         f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n"
+        f"{job(name, count, bool(more))}"
     )
 
 
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
-    """A part or a share as a function of Python, during which other threads run; `more` are types between."""
+    """A part as a function of Python, during which other threads run; `more` are types between."""
     made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
     made.library = library  # the code lives as long as who calls it
+    return made
+
+
+def function_of_share(library: Any, name: str, count: int, *more: Any) -> Any:
+    """The same of a share, with the address of its job."""
+    made = function_of_range(library, name, count, *more)
+    made.job = library.address(f"{name}.job")
     return made
 
 

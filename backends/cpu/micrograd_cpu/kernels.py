@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
-from micrograd_cpu import eager, random
+from micrograd_cpu import eager, elementwise, random
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import COMPOSED, NETWORKS
@@ -82,10 +82,16 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
+_large: Final = {name: eager.reduction(name) for name in eager.REDUCTIONS}
+_mean, _var, _std = _large["mean"], _large["var"], _large["std"]
+
+
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
     if x.__class__ is Half:
         return once(mean, x, axis=axis, keepdims=keepdims)
+    if x.size >= eager.SMALL and (found := _mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
+        return found
     total: Any = _sum(x, axis=axis, keepdims=keepdims)
     return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
 
@@ -94,6 +100,10 @@ def var(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any
     """The squares in the memory of the deviations."""
     if x.__class__ is Half:
         return once(var, x, axis=axis, correction=correction, keepdims=keepdims)
+    if x.size >= eager.SMALL:
+        found = _var(x, axis=axis, correction=correction, keepdims=keepdims)
+        if found is not NotImplemented:
+            return found
     deviations = np.subtract(x, mean(x, axis=axis, keepdims=True), out=...)
     total: Any = _sum(np.square(deviations, out=deviations), axis=axis, keepdims=keepdims)
     count = x.size if axis is None else math.prod(x.shape[each] for each in axis)
@@ -104,15 +114,21 @@ def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any
     """The root of the variance."""
     if x.__class__ is Half:
         return once(std, x, axis=axis, correction=correction, keepdims=keepdims)
+    if x.size >= eager.SMALL:
+        found = _std(x, axis=axis, correction=correction, keepdims=keepdims)
+        if found is not NotImplemented:
+            return found
     return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def reduced(ufunc: Any) -> Callable[..., Any]:
+def reduced(ufunc: Any, name: str) -> Callable[..., Any]:
     """A reduction in the dtype of its operand: NumPy widens small integers, here the core does where a user asks."""
-    reduce = ufunc.reduce
+    reduce, large = ufunc.reduce, _large[name]
 
     def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-        total = reduce(x, axis=axis, keepdims=keepdims)
+        if x.size >= eager.SMALL and (found := large(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
+            return found
+        total = reduce(x, axis, None, None, keepdims)
         return total if total.dtype is x.dtype else total.astype(x.dtype)
 
     return kernel
@@ -400,15 +416,15 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "where": np.where,
-    "sum": reduced(np.add),
-    "max": np.maximum.reduce,
-    "min": np.minimum.reduce,
+    "sum": reduced(np.add, "sum"),
+    "max": reduced(np.maximum, "max"),
+    "min": reduced(np.minimum, "min"),
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
     "mean": mean,
     "var": var,
     "std": std,
-    "prod": reduced(np.multiply),
+    "prod": reduced(np.multiply, "prod"),
     "cumulative_sum": scan(np.add, 0),
     "cumulative_prod": scan(np.multiply, 1),
     "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
@@ -455,3 +471,4 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **random.KERNELS,
 }
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))
+KERNELS.update(elementwise.kernels(KERNELS))

@@ -21,6 +21,8 @@ from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, 
 
 TILE: Final = 32
 """Rows in a tile."""
+FLAT: Final = 256
+"""Numbers in a row up to which a tile is of twice as many: all of it stays in the nearest cache."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""
 ROUND: Final = 256
@@ -130,7 +132,8 @@ def tiles(nest: Nest) -> int:
     if votes <= 0:
         return 0
     row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
-    return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
+    most = TILE * (1 + (math.prod(nest.reduced) <= FLAT))
+    return max(8, min(most, nest.kept[-1], STACK // row if row else most))
 
 
 def units(nest: Nest, width: int | None = None) -> int:

@@ -79,6 +79,18 @@ LN2: Final = {  # in two parts; the first has few digits, so that a multiple of 
     "float": (0.693145751953125, 1.4286068203094173e-06),
     "double": (0.6931471803691238165, 1.9082149292705877e-10),
 }
+BASES: Final = {  # 1 / log(base) and log(2) / log(base), each in two parts; of the latter's first a multiple is exact
+    "log2": {
+        "float": (1.4426950216293335, 1.9259629911266175e-08, 1.0, 0.0),
+        "double": (1.4426950408889634, 2.0355273740931033e-17, 1.0, 0.0),
+    },
+    "log10": {
+        "float": (0.4342944920063019, -1.0103050052231683e-08, 0.301025390625, 4.605038981195214e-06),
+        "double": (0.4342944819032518, 1.098319650216765e-17, 0.30102999566395283, 2.8363394551044964e-14),
+    },
+}
+ATANH: Final = tuple(2 / n for n in range(5, 29, 2))
+"""Of powers of ``s**2`` in ``(2 atanh(s) / s - 2) / s**2 - 2/3``: all that float64 notices for ``s <= 0.1716``."""
 ERF: Final = {  # erf(x) / x - 1 in x**2, for |x| <= 1; off by 2**-29, 2**-68
     "float": (
         0.12837916571761753191, -0.37612625749360153787, 0.11283584177284894001, -0.026853766302429021033,
@@ -118,8 +130,13 @@ QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the
     "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
-FURTHEST: Final = {name: {"float": 1e5, "double": 1e9} for name in ("sin", "cos")}
-"""Beyond these arguments functions are the C library's."""
+FURTHEST: Final = {
+    **{name: {"float": 1e5, "double": 1e9} for name in ("sin", "cos")},
+    **{name: {"float": 2.0**22, "double": 2.0**51} for name in ("floor_divide", "remainder")},
+}
+"""Beyond these arguments, and of divisions these quotients, functions are the C library's."""
+DIVISIONS: Final = ("floor_divide", "remainder")
+BINARY: Final = ("pow", *DIVISIONS)
 NAN: Final = math.nan
 
 
@@ -265,15 +282,17 @@ def _reduced(c: Code, x: str, less: str = "") -> tuple[str, str]:
     return n, c.fma(square, c.in_pairs(r, square, EXP[type]), r)
 
 
-def _exp(c: Code, x: str) -> str:
-    """``2**n exp(r)``, by two powers of 2: one alone may be beyond the exponents, where the result is not.
+def _exp(c: Code, x: str, lost: str = "") -> str:
+    """``2**n exp(r)``, of `x` and what it has `lost`.
+
+    By two powers of 2: one alone may be beyond the exponents, where the result is not.
 
     Where it is 0 nothing is computed: products that underflow take processors ten times as long, and masks are full of
     minus infinities.
     """
     most, least = (140.0, -104.0) if c.format.name == "float" else (800.0, -746.0)
     nothing = c.compare("olt", x, least)
-    n, p = _reduced(c, c.where(c.compare("ogt", x, most), most, x))
+    n, p = _reduced(c, c.where(c.compare("ogt", x, most), most, x), c.neg(lost) if lost else "")
     return c.where(nothing, 0.0, _scaled(c, c.add(p, 1.0), n))
 
 
@@ -338,12 +357,45 @@ def _defined(c: Code, x: str, pole: float, result: str) -> str:
     return c.where(c.compare("olt", x, pole), NAN, result)
 
 
-def _log(c: Code, x: str) -> str:
+def _any_parts(c: Code, x: str) -> tuple[str, str]:
+    """The same of a positive number that may have fewer digits."""
     shift = c.format.fraction + 2
     small = c.compare("olt", x, c.format.least)
     e, m = _parts(c, c.where(small, c.mul(x, 2.0**shift), x))
-    e = c.where(small, c.sub(e, float(shift)), e)
+    return c.where(small, c.sub(e, float(shift)), e), m
+
+
+def _log(c: Code, x: str) -> str:
+    e, m = _any_parts(c, x)
     return _defined(c, x, 0.0, _together(c, e, c.sub(m, 1.0), 0.0))
+
+
+def _log_to(base: str) -> Callable[[Code, str], str]:
+    """``e log(2) / log(base) + log(m) / log(base)``, where products and sums keep what they round off.
+
+    So powers of the base give integers.
+    """
+
+    def function(c: Code, x: str) -> str:
+        part, part_lost, step, step_lost = BASES[base][c.format.name]
+        e, m = _any_parts(c, x)
+        f = c.sub(m, 1.0)
+        s = c.div(f, c.add(f, 2.0))
+        z = c.mul(s, s)
+        square = c.mul(f, f)
+        half = c.mul(square, 0.5)
+        square_lost = c.mul(c.fma(f, f, c.neg(square)), 0.5)
+        high = c.sub(f, half)
+        rest = c.mul(s, c.fma(z, c.polynomial(z, LOG[c.format.name]), half))
+        low = c.add(c.sub(c.sub(c.sub(f, high), half), square_lost), rest)
+        found = c.mul(high, part)
+        lost = c.fma(high, part, c.neg(found))
+        lost = c.fma(high, part_lost, c.fma(low, part, c.fma(e, step_lost, lost)))
+        whole = c.mul(e, step)
+        total = c.add(whole, found)
+        return _defined(c, x, 0.0, c.add(total, c.add(c.add(c.sub(whole, total), found), lost)))
+
+    return function
 
 
 def _log1p(c: Code, x: str) -> str:
@@ -431,10 +483,57 @@ def _erfc(c: Code, x: str) -> str:
 # ── powers ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _pow(c: Code, x: str, y: str) -> str:
-    """``exp(y log|x|)`` with the sign that an odd `y` leaves: of float32, in float64, which has the digits for it."""
-    product = c.mul(y, _log(c, c.abs(x)))
-    result = _exp(c, product)
+def _both_parts(c: Code, x: str, y: str) -> tuple[str, str]:
+    """A product, and what it rounds off."""
+    product = c.mul(x, y)
+    return product, c.fma(x, y, c.neg(product))
+
+
+def _sum_in_parts(c: Code, x: str, y: str) -> tuple[str, str]:
+    """The same of a sum, `x` being the greater part."""
+    total = c.add(x, y)
+    return total, c.add(c.sub(x, total), y)
+
+
+def _times(c: Code, x: tuple[str, str], y: tuple[str, str]) -> tuple[str, str]:
+    """A product of numbers in two parts."""
+    high, low = _both_parts(c, x[0], y[0])
+    return _sum_in_parts(c, high, c.fma(x[0], y[1], c.fma(x[1], y[0], low)))
+
+
+def _log_in_parts(c: Code, x: str) -> tuple[str, str]:
+    """The logarithm of a float64 to ten bits more than it has: ``e log(2) + 2 s + s**3 P(s**2)``, as `_together`."""
+    e, m = _any_parts(c, x)
+    f = c.sub(m, 1.0)
+    below, below_lost = _sum_in_parts(c, c.number(2.0), f)
+    high = c.div(f, below)
+    left = c.fma(c.neg(high), below, f)
+    s = high, c.div(c.fma(c.neg(high), below_lost, left), below)
+    z = _times(c, s, s)
+    tail = c.mul(z[0], c.in_pairs(z[0], c.mul(z[0], z[0]), ATANH))
+    third = _sum_in_parts(c, c.number(2 / 3), c.add(tail, 3.700743415417188e-17))
+    cubic = _times(c, _times(c, s, z), third)
+    total, lost = _sum_in_parts(c, c.mul(s[0], 2.0), cubic[0])
+    lost = c.fma(s[1], 2.0, c.add(lost, cubic[1]))
+    whole = c.mul(e, LN2["double"][0])
+    result, more = _sum_in_parts(c, whole, total)
+    return _sum_in_parts(c, result, c.add(more, c.fma(e, LN2["double"][1], lost)))
+
+
+def _pow(c: Code, x: str, y: str, exact: bool = True) -> str:
+    """``exp(y log|x|)`` with the sign that an odd `y` leaves.
+
+    For an `exact` result the logarithm has more digits than its dtype; for float32's, float64 has enough.
+    """
+    size = c.abs(x)
+    if exact:
+        log, log_lost = _log_in_parts(c, size)
+        log = _defined(c, size, 0.0, log)
+        product, lost = _both_parts(c, y, log)
+        lost = c.where(c.compare("olt", c.abs(product), 800.0), c.fma(y, log_lost, lost), 0.0)
+    else:
+        product, lost = c.mul(y, _log(c, size)), ""
+    result = _exp(c, product, lost)
     whole = c.compare("oeq", c.call("floor", y), y)
     half = c.mul(y, 0.5)
     odd = c.both(whole, c.compare("une", c.call("floor", half), half))
@@ -443,53 +542,101 @@ def _pow(c: Code, x: str, y: str) -> str:
     finite_below_0 = c.both(c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
     broken = c.both(finite_below_0, c.emit(f"xor i1 {whole}, true"))
     result = c.where(c.both(broken, c.compare("ord", y, y)), NAN, result)
-    unit = c.both(c.compare("oeq", c.abs(x), 1.0), c.compare("oeq", c.abs(y), math.inf))
+    unit = c.both(c.compare("oeq", size, 1.0), c.compare("oeq", c.abs(y), math.inf))
     result = c.where(unit, 1.0, result)
     result = c.where(c.compare("oeq", x, 1.0), 1.0, result)
     return c.where(c.compare("oeq", y, 0.0), 1.0, result)
 
 
+# ── divisions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rest(c: Code, x: str, y: str) -> str:
+    """C's ``fmod`` where the quotient is no larger than `FURTHEST`: exact, for the quotient is at most 1 too large."""
+    x_size, y_size = c.abs(x), c.abs(y)
+    quotient = c.call("trunc", c.div(x_size, y_size))
+    rest = c.fma(c.neg(quotient), y_size, x_size)
+    rest = c.where(c.compare("olt", rest, 0.0), c.add(rest, y_size), rest)
+    by_infinity = c.both(c.compare("oeq", y_size, math.inf), c.compare("olt", x_size, math.inf))
+    return c.call("copysign", c.where(by_infinity, x_size, rest), x)
+
+
+def _moved_rest(c: Code, y: str, rest: str) -> tuple[str, str]:
+    """A rest with the sign of `y`, and whether it was moved there. NumPy's steps, as they round."""
+    sign_differs = c.emit(f"xor i1 {c.compare('olt', y, 0.0)}, {c.compare('olt', rest, 0.0)}")
+    moved = c.both(c.compare("une", rest, 0.0), sign_differs)
+    found = c.where(moved, c.add(rest, y), rest)
+    return c.where(c.compare("oeq", rest, 0.0), c.call("copysign", 0.0, y), found), moved
+
+
+def _remainder(c: Code, x: str, y: str, rest: str) -> str:
+    return _moved_rest(c, y, rest)[0]
+
+
+def _floor_divide(c: Code, x: str, y: str, rest: str) -> str:
+    """NumPy's of finite numbers; else the quotient's floor."""
+    _, moved = _moved_rest(c, y, rest)
+    divided = c.div(c.sub(x, rest), y)
+    divided = c.where(moved, c.sub(divided, 1.0), divided)
+    floor = c.call("floor", divided)
+    floor = c.where(c.compare("ogt", c.sub(divided, floor), 0.5), c.add(floor, 1.0), floor)
+    quotient = c.div(x, y)
+    found = c.where(c.compare("oeq", divided, 0.0), c.call("copysign", 0.0, quotient), floor)
+    plain = c.call("floor", quotient)
+    finite = c.both(c.compare("olt", c.abs(plain), math.inf), c.compare("olt", c.abs(y), math.inf))
+    return c.where(finite, found, plain)
+
+
 FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
     "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sin": _turned(0), "cos": _turned(1),
-    "erf": _erf, "erfc": _erfc, "pow": _pow,
+    "erf": _erf, "erfc": _erfc, "pow": _pow, "log2": _log_to("log2"), "log10": _log_to("log10"),
+    "floor_divide": _floor_divide, "remainder": _remainder,
 }  # fmt: skip
 QUIET: Final = "nounwind willreturn memory(none)"
 
 
-def definition(op: str, type: str) -> tuple[str, set[str]]:
+def _far(c: Code, op: str, x: str, y: str = "") -> str:
+    """Whether arguments are beyond `FURTHEST`."""
+    furthest = FURTHEST[op][c.format.name]
+    if not y:
+        return c.compare("ogt", c.abs(x), furthest)
+    finite = c.both(c.compare("olt", c.abs(x), math.inf), c.compare("une", y, 0.0))
+    return c.both(c.compare("ogt", c.abs(c.div(x, y)), furthest), finite)
+
+
+def _branched(c: Code, far: str, near: str, other: str) -> str:
+    """One value, or where it is far another, which is computed there only."""
+    type = c.format.name
+    c.lines += [f"  br i1 {far}, label %beyond, label %done", "beyond:", f"  %other = {other}", "  br label %done"]
+    c.lines += ["done:", f"  %found = phi {type} [ {near}, %entry ], [ %other, %beyond ]"]
+    return "%found"
+
+
+def definition(name: str, type: str) -> tuple[str, set[str]]:
     """A function of the module, ``@micrograd.exp.f32``, and what it needs to be declared.
 
-    ``sin.near`` is that of arguments that are not beyond `FURTHEST`.
+    ``sin.near`` is that of arguments that are not beyond `FURTHEST`, and ``sin.far`` says whether some are.
     """
-    name, format = op, FORMATS[type]
-    op = op.removesuffix(".near")
-    arguments = ["%x", "%y"] if op == "pow" else ["%x"]
-    if op == "pow" and type == "float":
-        c = Code(FORMATS["double"])
-        wide = [c.emit(f"fpext float {x} to double") for x in arguments]
-        result = c.emit(f"fptrunc double {FUNCTIONS[op](c, *wide)} to float")
-    else:
-        c = Code(format)
-        result = FUNCTIONS[op](c, *arguments)
-    declared, lines = set(c.declared), c.lines
-    if name in FURTHEST:
-        external = op + "f" if type == "float" else op
-        declared |= {
-            f"declare {type} @{external}({type}) {QUIET}",
-            f"declare {type} @llvm.fabs.{format.suffix}({type})",
-        }
-        lines = [
-            f"  %size = call {type} @llvm.fabs.{format.suffix}({type} %x)",
-            f"  %far = fcmp ogt {type} %size, {number(FURTHEST[op][type], type)}",
-            *lines,
-            "  br i1 %far, label %beyond, label %done",
-            "beyond:",
-            f"  %other = call {type} @{external}({type} %x)",
-            "  br label %done",
-            "done:",
-            f"  %found = phi {type} [ {result}, %entry ], [ %other, %beyond ]",
-        ]
-        result = "%found"
+    op, _, which = name.partition(".")
+    arguments = ["%x", "%y"] if op in BINARY else ["%x"]
     given = ", ".join(f"{type} {x}" for x in arguments)
-    head = f"define internal {type} @micrograd.{name}.{format.suffix}({given}) alwaysinline {QUIET} {{"
-    return "\n".join([head, "entry:", *lines, f"  ret {type} {result}", "}"]), declared
+    c, made = Code(FORMATS[type]), type
+    if which == "far":
+        result, made = _far(c, op, *arguments), "i1"
+    elif op in DIVISIONS:
+        rest = _rest(c, *arguments)
+        if not which:
+            rest = _branched(c, _far(c, op, *arguments), rest, f"frem {type} %x, %y")
+        result = FUNCTIONS[op](c, *arguments, rest)
+    elif op == "pow" and type == "float":
+        c = Code(FORMATS["double"])
+        x, y = [c.emit(f"fpext float {x} to double") for x in arguments]
+        result = c.emit(f"fptrunc double {_pow(c, x, y, exact=False)} to float")
+    else:
+        result = FUNCTIONS[op](c, *arguments)
+        if op in FURTHEST and not which:
+            external = op + "f" if type == "float" else op
+            c.declared.add(f"declare {type} @{external}({type}) {QUIET}")
+            result = _branched(c, _far(c, op, "%x"), result, f"call {type} @{external}({type} %x)")
+    head = f"define internal {made} @micrograd.{name}.{FORMATS[type].suffix}({given}) alwaysinline {QUIET} {{"
+    return "\n".join([head, "entry:", *c.lines, f"  ret {made} {result}", "}"]), c.declared

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.dtypes import float32
+from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
 from micrograd_core.ops.network.activations import CUBIC
 from micrograd_core.ops.standard.random import place_of
@@ -489,8 +489,6 @@ def _expected(
 
 def _weighed(losses: Any, targets: Any, counts: Any, weight: Any, reduction: str) -> Any:
     """Losses times the weights of their classes, reduced; 0 where they do not count, even if infinite."""
-    if counts is None and type(weight) is float and weight == 1:  # as nearly always
-        return _reduced(losses, (losses.size or math.nan) if reduction == "mean" else 1, reduction)
     own = _own_weight(weight, targets, counts)
     if np.ndim(own) or own != 1:
         losses = np.multiply(losses, own, dtype=losses.dtype)
@@ -507,29 +505,48 @@ def _exponentials(x: Any, axis: int) -> tuple[Any, Any, Any]:
     return e, _sum(e, axis=axis, keepdims=True), top
 
 
-def _levels_composed(k: Any, x: Any, *, axis: int) -> tuple[Any, Any]:
-    top = k.max(x, axis=(axis,), keepdims=True)
-    return k.log(k.sum(k.exp(k.subtract(x, top)), axis=(axis,), keepdims=True)), top
+def _aimed_at(k: Any, x: Any, targets: Any, axis: int) -> Any:
+    """Whether each class is the target of its position."""
+    classes = k.reshape(k.arange(x.shape[axis], dtype=int32), shape=(x.shape[axis],) + (1,) * (len(x.shape) - axis - 1))
+    return k.equal(k.expand_dims(k.astype(targets, dtype=int32), axis=(axis,)), classes)
 
 
-def _levels(x: Any, *, axis: int) -> tuple[Any, Any]:
-    """The logarithm of the sum of ``exp(x - max)``, and the maximum."""
-    _, total, top = _exponentials(x, axis)
-    return np.log(total), top
+def _losses_composed(k: Any, x: Any, targets: Any, *, axis: int, reduction: str) -> Any:
+    top, axes = k.max(x, axis=(axis,), keepdims=True), (axis,)
+    level = k.log(k.sum(k.exp(k.subtract(x, top)), axis=axes, keepdims=False))
+    own = k.sum(k.where(_aimed_at(k, x, targets, axis), x, 0), axis=axes, keepdims=False)
+    losses = k.subtract(level, k.subtract(own, k.squeeze(top, axis=axes)))
+    if reduction == "none":
+        return losses
+    total = k.sum(losses, axis=None, keepdims=False)
+    return k.divide(total, math.prod(targets.shape)) if reduction == "mean" else total
 
 
-def _scaled_softmax_composed(k: Any, x: Any, share: Any, *, axis: int) -> Any:
-    return k.multiply(k.softmax(x, axis=axis), share)
+def _losses(x: Any, targets: Any, *, axis: int, reduction: str) -> Any:
+    """The cross-entropy of classes that all count the same."""
+    _, sums, top = _exponentials(x, axis)
+    losses = np.squeeze(np.log(sums), axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
+    return _reduced(losses, losses.size if reduction == "mean" else 1, reduction)
 
 
-def _scaled_softmax(x: Any, share: Any, *, axis: int) -> Any:
-    """The softmax times a number, or one for each row."""
+def _errors_composed(k: Any, x: Any, g: Any, targets: Any, *, axis: int, reduction: str) -> Any:
+    share = k.divide(g, math.prod(targets.shape)) if reduction == "mean" else g
+    share = k.expand_dims(share, axis=(axis,)) if reduction == "none" else share
+    own = k.where(_aimed_at(k, x, targets, axis), share, 0)
+    return k.subtract(k.multiply(k.softmax(x, axis=axis), share), own)
+
+
+def _errors(x: Any, g: Any, targets: Any, *, axis: int, reduction: str) -> Any:
+    """Its gradient: the probabilities, less 1 at the targets, times what each position's cotangent is."""
+    share = np.divide(g, targets.size, dtype=x.dtype) if reduction == "mean" else g
     p, sums, _ = _exponentials(x, axis)
-    return np.multiply(p, np.divide(share, sums), out=p)
+    np.multiply(p, np.divide(np.expand_dims(share, axis) if reduction == "none" else share, sums), out=p)
+    p[_at_targets(x, targets, axis)] -= share
+    return p
 
 
-levels = compiled(_levels_composed, _levels)
-scaled_softmax = compiled(_scaled_softmax_composed, _scaled_softmax)
+losses_of = compiled(_losses_composed, _losses)
+errors_of = compiled(_errors_composed, _errors)
 
 
 @in_float32
@@ -542,8 +559,9 @@ def cross_entropy(
         log_p = log_softmax(x, axis=axis)
         return _expected("cross_entropy", log_p, targets, weight, ignore_index, label_smoothing, reduction)
     targets, counts = _classes("cross_entropy", targets, x.shape[axis], ignore_index)
-    level, top = levels(x, axis=axis)
-    losses = np.squeeze(level, axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
+    if counts is None and weight.__class__ is float and weight == 1:  # as nearly always
+        return losses_of(x, targets, axis=axis, reduction=reduction)
+    losses = losses_of(x, targets, axis=axis, reduction="none")
     return _weighed(losses, targets, counts, weight, reduction)
 
 
@@ -559,23 +577,21 @@ def cross_entropy_gradient(
 ) -> Any:
     """The probabilities, less the shares of the targets: in the memory of the probabilities."""
     axis = _class_axis(x)
-    count = x.shape[axis]
+    count, indices = x.shape[axis], targets.dtype.kind in "iu"
+    if indices:
+        targets, counts = _classes("cross_entropy", targets, count, ignore_index)
+        if counts is None and weight.__class__ is float and weight == 1 and not label_smoothing and x.size:
+            return errors_of(x, g, targets, axis=axis, reduction=reduction)  # as nearly always
     by_class = _along(weight, axis, x.ndim)
-    if targets.dtype.kind not in "iu":
+    if not indices:
         shares = np.multiply(targets * (1 - label_smoothing) + label_smoothing / count, by_class, dtype=x.dtype)
         p = softmax(x, axis=axis)
         p *= _sum(shares, axis=axis, keepdims=True)
         p -= shares
         share = np.divide(g, (x.size // count or math.nan) if reduction == "mean" else 1)
         return np.multiply(p, np.expand_dims(share, axis) if reduction == "none" else share, out=p)
-    targets, counts = _classes("cross_entropy", targets, count, ignore_index)
     own = _own_weight(weight, targets, counts)
     total = _total(own, targets, reduction)
-    if counts is None and not np.ndim(own) and not label_smoothing and total == total:  # as nearly always
-        share = np.asarray(np.multiply(g, own / total, dtype=x.dtype))
-        p = scaled_softmax(x, np.expand_dims(share, axis) if share.ndim else share, axis=axis)
-        p[_at_targets(x, targets, axis)] -= share
-        return p
     each = np.broadcast_to(np.divide(g, total) if total == total else 0.0, targets.shape)  # position's cotangent
     if counts is not None:
         each = np.where(counts, each, 0)

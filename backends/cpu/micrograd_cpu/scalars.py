@@ -60,6 +60,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "max": ("max", "max", "max", ""),
     "min": ("min", "min", "min", ""),
     **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
+    **{op: ("function", op, op, "") for op in ("pow", "floor_divide", "remainder")},
 }
 HALVES: Final = (float16, bfloat16)
 
@@ -79,8 +80,9 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     if name not in _TABLE or not arrays or any(x.dtype.is_complex for x in arrays):
         return False
     dtype = arrays[-1].dtype  # of `where` the first may be the condition
-    if name == "pow" and dtype is float64:
-        return False  # whose logarithm would need more digits than float64 has
+    if name == "pow" and dtype.is_integer:  # of a negative exponent the kernel says that there is no such power
+        known = None if hasattr(operands[1], "shape") else int(operands[1])
+        return dtype.kind == "unsigned integer" if known is None else 0 <= known <= 2**63
     if name == "astype" and dtype is float64:
         return True
     return bool(_TABLE[name][kind(dtype)])
@@ -189,6 +191,8 @@ class Scalars:
             found = self.intrinsic(how[1:], type, *operands)
         elif how in SPECIAL:
             found = SPECIAL[how](self, type, x)
+        elif how in OF_INTEGERS:
+            found = OF_INTEGERS[how](self, dtype, x, y)
         elif how.startswith("xor "):
             return self.emit(f"xor {type} {x}, {how[4:]}")
         else:
@@ -198,13 +202,16 @@ class Scalars:
 
     def function(self, op: str, type: str, operands: list[str], dtype: DType) -> str:
         """One of `mathematics`."""
-        near = op in FURTHEST and not self.careful
-        if near:
-            size = self.intrinsic("fabs", type, operands[0])
-            self.note(self.emit(f"fcmp ogt {type} {size}, {number(FURTHEST[op][type], type)}"))
-        name = op + ".near" * near
-        self.functions.add((name, type))
-        return self.emit(f"call {type} @micrograd.{name}.{SUFFIX[type]}({', '.join(f'{type} {x}' for x in operands)})")
+        given = ", ".join(f"{type} {x}" for x in operands)
+
+        def call(name: str, result: str) -> str:
+            self.functions.add((name, type))
+            return self.emit(f"call {result} @micrograd.{name}.{SUFFIX[type]}({given})")
+
+        if op not in FURTHEST or self.careful:
+            return call(op, type)
+        self.note(call(f"{op}.far", "i1"))
+        return call(f"{op}.near", type)
 
     def note(self, far: str) -> None:
         """Some argument is beyond what a function without branches can do."""
@@ -269,6 +276,51 @@ SPECIAL: Final[dict[str, Any]] = {
     "signbit": lambda s, t, x: s.emit(f"icmp slt {BITS[t]} {s.emit(f'bitcast {t} {x} to {BITS[t]}')}, 0"),
 }
 """Primitives of one operand that are more than an instruction."""
+
+
+def _divided(s: Scalars, dtype: DType, x: str, y: str) -> tuple[str, str]:
+    """Quotient and rest of integers, rounded down; by 0 both are 0, and the least number by -1 is itself.
+
+    Processors stop at both of these, so that 1 takes the place of such divisors.
+    """
+    type, signed = TYPES[dtype.name], dtype.kind == "signed integer"
+    by_0 = s.emit(f"icmp eq {type} {y}, 0")
+    odd = by_0
+    if signed:
+        by_less_1 = s.emit(f"icmp eq {type} {y}, -1")
+        odd = s.emit(f"or i1 {by_0}, {by_less_1}")
+    divisor = s.emit(f"select i1 {odd}, {type} 1, {type} {y}")
+    quotient, rest = (s.emit(f"{'s' if signed else 'u'}{each} {type} {x}, {divisor}") for each in ("div", "rem"))
+    if signed:
+        negative = s.emit(f"sub {type} 0, {x}")
+        quotient = s.emit(f"select i1 {by_less_1}, {type} {negative}, {type} {quotient}")
+        inexact = s.emit(f"icmp ne {type} {rest}, 0")
+        differ = s.emit(f"icmp slt {type} {s.emit(f'xor {type} {rest}, {divisor}')}, 0")
+        down = s.emit(f"and i1 {inexact}, {differ}")
+        quotient = s.emit(f"select i1 {down}, {type} {s.emit(f'sub {type} {quotient}, 1')}, {type} {quotient}")
+        rest = s.emit(f"select i1 {down}, {type} {s.emit(f'add {type} {rest}, {divisor}')}, {type} {rest}")
+    quotient = s.emit(f"select i1 {by_0}, {type} 0, {type} {quotient}")
+    return quotient, rest
+
+
+def _power(s: Scalars, dtype: DType, x: str, y: str) -> str:
+    """By squaring; products wrap around. The exponent is not negative."""
+    type, total = TYPES[dtype.name], "1"
+    bits = dtype.bits if y.startswith("%") else max(int(y) % (1 << dtype.bits), 1).bit_length()
+    for bit in range(bits):
+        with_x = s.emit(f"mul {type} {total}, {x}")
+        odd = s.emit(f"trunc {type} {s.emit(f'lshr {type} {y}, {bit}')} to i1")
+        total = s.emit(f"select i1 {odd}, {type} {with_x}, {type} {total}")
+        x = s.emit(f"mul {type} {x}, {x}")
+    return total
+
+
+OF_INTEGERS: Final[dict[str, Any]] = {
+    "floor_divide": lambda s, dtype, x, y: _divided(s, dtype, x, y)[0],
+    "remainder": lambda s, dtype, x, y: _divided(s, dtype, x, y)[1],
+    "pow": _power,
+}
+"""Those of two integers."""
 
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,10 +8,14 @@ from typing import Any
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import BLOCK
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
 from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, Unit
+from micrograd_cuda.units import ELEMENT
+
+
+def one_by_one(kernel: Shape, *, stride: Shape, padding: Shape, dilation: Shape) -> bool:
+    """Whether patches are what they are taken from: then there is nothing to write and to read again."""
+    return {*kernel} == {*stride} == {1} and {*padding} == {0}
 
 
 class Convolution:
@@ -34,8 +38,9 @@ class Convolution:
     def forward(self, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Any) -> Any:
         """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
         outputs, kernel = weight.shape[0], weight.shape[2:]
-        patches = self.patches(x, kernel_size=kernel, fill=0.0, **windows)
-        positions = patches.shape[2 + len(kernel) :]
+        whole = one_by_one(kernel, **windows)  # a pixel is its own patch
+        patches = contiguous(x) if whole else self.patches(x, kernel_size=kernel, fill=0.0, **windows)
+        positions = patches.shape[-len(kernel) :]
         matrix = self._matrices(weight, groups, x.shape[0])
         product = self.matmul(matrix, self._rows(patches, groups, math.prod(positions)))
         return self._with_bias(product.reshape(x.shape[0], outputs, *positions), bias)
@@ -58,6 +63,8 @@ class Convolution:
         matrix = self._matrices(weight, groups, x.shape[0]).swapaxes(-1, -2)
         product = self.matmul(matrix, self._rows(contiguous(x), groups, math.prod(positions)))
         patches = product.reshape(x.shape[0], weight.shape[1] * groups, *kernel, *positions)
+        if one_by_one(kernel, **windows) and size == positions:
+            return self._with_bias(patches.reshape(*patches.shape[:2], *size), bias)
         return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
 
     def weight_gradient(self, g: Any, x: Any, *, groups: int, kernel_size: Shape, **windows: Any) -> Any:
@@ -97,11 +104,15 @@ class Convolution:
         size = (1, *size) if flat else size
         return [*outer, *size, *kernel, *lengths, *stride, *padding, *dilation]
 
-    def _launch(self, family: str, out: Any, x: Any, windows: list[int], *more: Any) -> Any:
+    def _launch(self, family: str, out: Any, x: Any, windows: list[int], threads: int, *more: Any) -> Any:
+        """Launch a kernel over the numbers of `_windows`."""
         if out.size:
-            element, index = ELEMENT[name_of(x.dtype)], geometry.counter(out.size, x.size, *windows)
-            run = self.runtime.bind(Unit(family, (element, index), BLOCK, element, "", (("Index", index),)))
-            run((geometry.blocks(out.size), 1), (out, x, *more, self.runtime.struct(windows, index)))
+            index = geometry.counter(out.size, x.size, *windows)
+            unit = geometry.window_unit(
+                family, ELEMENT[name_of(x.dtype)], index, tuple(windows[4:6]), tuple(windows[8:10])
+            )
+            run = self.runtime.bind(unit)
+            run((geometry.blocks(threads), 1), (out, x, *more, self.runtime.struct(windows, index)))
         return out
 
     def patches(self, x: Any, *, kernel_size: Shape, fill: float, **windows: Any) -> Any:
@@ -120,7 +131,8 @@ class Convolution:
         images, channels = x.shape[:2]
         shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
         out = self.runtime.empty(shape, x.dtype)
-        return self._launch("im2col", out, contiguous(x), numbers, fill, int(images_inside))
+        threads = out.size // max(math.prod(kernel), 1)
+        return self._launch("im2col", out, contiguous(x), numbers, threads, fill, int(images_inside))
 
     def patches_gradient(
         self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
@@ -131,4 +143,4 @@ class Convolution:
         lengths = g.shape[2 + len(kernel_size) :]
         numbers = self._windows(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
-        return self._launch("col2im", out, contiguous(g), numbers)
+        return self._launch("col2im", out, contiguous(g), numbers, out.size)

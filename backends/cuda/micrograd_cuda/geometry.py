@@ -168,6 +168,19 @@ def elementwise(
     return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
 
+KNOWN_KERNELS: Final = (1, 3, 5, 7)
+"""Square kernels for which convolutions have code of their own; for others the length of a loop is a number."""
+KNOWN_STRIDES: Final = (1, 2)
+"""The same of strides, by which nobody divides then."""
+
+
+def window_unit(family: str, element: str, index: str, kernel: Shape, stride: Shape) -> Unit:
+    """The instance of a template of patches. Padding and dilation are never divided by, and stay numbers."""
+    known = kernel[-1] in KNOWN_KERNELS and len({*kernel}) == 1 and stride[-1] in KNOWN_STRIDES and len({*stride}) == 1
+    numbers = (*kernel, *stride) if known else (0, 0, 0, 0)
+    return Unit(family, (element, index, *map(str, numbers)), BLOCK, element, "", (("Index", index),))
+
+
 class RowLaunch(NamedTuple):
     """How rows are shared out: `group` threads per row, each with `items` packs of `pack` elements in registers."""
 
@@ -177,11 +190,6 @@ class RowLaunch(NamedTuple):
     block: int
     grid: tuple[int, int]
     peeled: bool = False  # a row starts anywhere: what is outside of its whole packs goes element by element
-
-    @property
-    def groups(self) -> int:
-        """How many there are; those beyond the last row have nothing to do."""
-        return self.grid[0] * (self.block // self.group)
 
 
 @lru_cache(maxsize=4096)
@@ -217,6 +225,25 @@ def row_launch(
         items = 0
     block = max(group, 128)
     return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1), peeled)
+
+
+FILLED: Final = 2**17
+"""Threads that fill a GPU: an H100 has 132 multiprocessors, each of 65,536 registers, which is 1024 threads of the 64
+or so that a sum of rows takes. The same for all GPUs, as the order of a sum goes by it."""
+FEWEST: Final = 4
+"""Rows of which a sum is kept: of fewer, sums would be half as much to write and to read as what is added up."""
+
+
+@lru_cache(maxsize=4096)
+def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int) -> RowLaunch:
+    """The launch that adds up functions of the rows of two matrices, as one row for each block, of `sums` sums.
+
+    Blocks as many as are under way at once, as far as there are rows: more would be more to add up in the end, fewer
+    leave multiprocessors idle.
+    """
+    launch = row_launch(rows, columns, dtype, 2 + sums, alignment)
+    each = max(FEWEST, ceil_div(rows * launch.group, FILLED))
+    return row_launch(rows, columns, dtype, 2 + sums, alignment, each)
 
 
 class ColumnLaunch(NamedTuple):

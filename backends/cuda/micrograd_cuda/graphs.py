@@ -221,11 +221,13 @@ class Graphed:
             finally:
                 self._targets, self._target = {}, None
         self._captures += 1
-        owned = {x.data.mem.ptr for x in places}
+        owned, spans = {x.data.mem.ptr for x in places}, list[tuple[int, int]]()
         for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep
-            if x.data.mem.ptr in owned or not x.flags.c_contiguous:
+            start, end = x.data.ptr, x.data.ptr + x.nbytes
+            overlaps = any(start < other[1] and other[0] < end for other in spans)
+            if x.data.mem.ptr in owned or overlaps or not x.flags.c_contiguous:
                 self._copied.add(j)
-            owned.add(x.data.mem.ptr)
+            spans.append((start, end))
         return Captured(graph, places, [Output(x) for x in outputs])
 
 

@@ -7,8 +7,11 @@ NumPy and the sources compiled for the host.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
+from operator import is_
 from typing import Any, Final
+from weakref import ref
 
 from micrograd_core.layout import broadcast_shapes
 from micrograd_cuda import gemm, geometry
@@ -56,7 +59,7 @@ def table(
     """The kernels by operation.
 
     `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
-    added in the order in which threads arrive.
+    added in the order in which threads arrive. Whoever writes in place has what is `remembered` forgotten.
     """
     elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
     rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
@@ -75,7 +78,9 @@ def table(
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
-    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"))
+    # With relu a launch is there anyway, and cuBLASLt's takes NaN for 0.
+    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"), on_the_way=False)
+    found["relu_gradient"] = reductions.relu_gradient(found["relu_gradient"])
     found["relu_gradient_sum"] = reductions.relu_gradient_sum
     found |= reductions.table()
     double = xp.empty(0, dtype=xp.float64).dtype
@@ -301,25 +306,31 @@ class Matmul:
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Any shapes that the standard allows."""
+        return self.with_bias(x, y, None)[0]
+
+    def with_bias(self, x: Any, y: Any, bias: Any) -> tuple[Any, bool]:
+        """The same, and whether `bias`, one number for each column, was added on the way."""
         runtime, dtype = self.runtime, x.dtype
         name, key = name_of(dtype), (dtype, x.shape, x.strides, y.shape, y.strides)
         call: Any = self._kept.get(key)
         if call is None:
             if name not in gemm.TYPE:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             call = gemm.product(_place(x), _place(y))
             if isinstance(call, int):
-                return self(*(each.copy() if i == call else each for i, each in enumerate((x, y))))
+                return self.with_bias(x if call else x.copy(), y.copy() if call else y, bias)
             if call is None:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False)
+                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             if len(self._kept) >= MOST_CACHED:
                 self._kept.clear()
             self._kept[key] = call
         if not call.k:
-            return self.xp.zeros(call.shape, dtype=dtype)
-        out = runtime.empty(call.shape, dtype)
-        runtime.gemm(call, name, gemm.compute_type(name, self.precision()), x, y, out)
-        return out
+            return self.xp.zeros(call.shape, dtype=dtype), False
+        out, compute = runtime.empty(call.shape, dtype), gemm.compute_type(name, self.precision())
+        if out.size and bias is not None and runtime.biased_gemm(call, name, compute, x, y, bias, out):
+            return out, True
+        runtime.gemm(call, name, compute, x, y, out)
+        return out, False
 
 
 def _place(x: Any) -> Place:
@@ -328,17 +339,19 @@ def _place(x: Any) -> Place:
     return Place(x.shape, tuple(stride // itemsize for stride in x.strides), 16)
 
 
-def linear(matmul: Kernel, add: Kernel) -> Kernel:
-    """``x @ weight.T + bias``; the bias goes into the memory of the product."""
+def linear(matmul: Matmul, add: Kernel, *, on_the_way: bool = True) -> Kernel:
+    """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory by `add`."""
 
     def kernel(x: Any, weight: Any, bias: Any) -> Any:
-        if len(x.shape) > 2:  # one product, not a batch of them
-            product = matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), weight.T)
+        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
+        fits = on_the_way and not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
+        if fits and len(rows.shape) == 2 and bias.flags.c_contiguous:
+            product, added = matmul.with_bias(rows, weight.T, bias)
         else:
-            product = matmul(x, weight.T)
-        if not is_number(bias):
+            product, added = matmul(rows, weight.T), False
+        if not added and not is_number(bias):
             product = add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
-        elif bias != 0:
+        elif not added and bias != 0:
             product = add(product, bias)
         return product.reshape(*x.shape[:-1], weight.shape[0])
 
@@ -359,6 +372,53 @@ def pieces(sizes: list[int]) -> list[int]:
     return first
 
 
+class Addresses:
+    """The struct Table of some tensors, as far as it is that of the last step: sizes, and where the states lie.
+
+    States are written in place, and are the same arrays each time; parameters are what the last step gave. An array is
+    known by its identity, of which nobody can move the memory; gradients and results are new, and asked.
+    """
+
+    def __init__(self, runtime: Runtime, params: list[Any], states: list[list[Any]]) -> None:
+        self._runtime, self.count = runtime, len(params)
+        sizes = [p.size for p in params]
+        first = pieces(sizes)
+        self.blocks = first[-1]
+        self._others = [x for each in states for x in each][1:]  # with the first, which is not held, this is gone
+        self._numbers = array("q", [self.count, *_padded(sizes), *first, *[0] * (MOST_TENSORS - self.count)])
+        self._tail = array("q", [])
+        for k in range(2):
+            self._tail.extend(_padded([*map(runtime.address, states[k])] if k < len(states) else []))
+        self._results: list[Any] = []
+        self._written = array("q", [])
+
+    def fit(self, states: list[list[Any]]) -> bool:
+        """Whether these are the states, of which the first is known."""
+        others = [x for each in states for x in each][1:]
+        return len(others) == len(self._others) and all(map(is_, others, self._others))
+
+    def table(self, params: list[Any], grads: list[Any], results: list[Any]) -> tuple[Any, list[Any]]:
+        """The struct, and what has to be there until it is launched."""
+        address, numbers = self._runtime.address, self._numbers[:]
+        known = [each() for each in self._results]
+        if len(known) == len(params) and all(map(is_, params, known)):
+            numbers.extend(self._written)
+        else:
+            params = [*map(contiguous, params)]
+            numbers.extend(_padded([*map(address, params)]))
+        numbers.extend(_padded([*map(address, grads)]))
+        written = array("q", _padded([*map(address, results)]))
+        numbers.extend(written)
+        numbers.extend(self._tail)
+        self._results, self._written = [*map(ref, results)], written
+        return self._runtime.struct(numbers, "Long"), params
+
+
+def _padded(numbers: list[int]) -> list[int]:
+    """As long as a column of the struct."""
+    return numbers + [0] * (MOST_TENSORS - len(numbers))
+
+
 class Updates:
     """Optimisers' steps, `MOST_TENSORS` tensors in one launch. States are the optimiser's own, and written in place.
 
@@ -367,29 +427,35 @@ class Updates:
 
     def __init__(self, xp: Any, runtime: Runtime) -> None:
         self.xp, self.runtime = xp, runtime
+        self._kept: dict[int, tuple[Any, Addresses]] = {}  # by the identity of the first state
+
+    def _addresses(self, params: list[Any], states: list[list[Any]]) -> Addresses:
+        """Those of the last step, where the states are the same."""
+        if not states:
+            return Addresses(self.runtime, params, states)
+        key = id(states[0][0])
+        kept = self._kept.get(key)
+        if kept is None or kept[0]() is not states[0][0] or not kept[1].fit(states):
+            kept = ref(states[0][0], lambda _: self._kept.pop(key, None)), Addresses(self.runtime, params, states)
+            self._kept[key] = kept
+        return kept[1]
 
     def _step(self, family: str, lists: list[list[Any]], hyper: tuple[Any, ...]) -> list[Any]:
         """The new parameters, from lists of parameters, gradients and states."""
-        lists = [[contiguous(x) for x in each] for each in lists[:2]] + lists[2:]
-        results = [self.runtime.empty(p.shape, p.dtype) for p in lists[0]]
+        params, grads, *states = lists
+        grads = [*map(contiguous, grads)]
+        results = [self.runtime.empty(p.shape, p.dtype) for p in params]
         dtype = results[0].dtype
         element = ELEMENT[name_of(dtype)]
         launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
         launches = []
         for start in range(0, len(results), MOST_TENSORS):
             part = slice(start, start + MOST_TENSORS)
-            first = pieces([p.size for p in results[part]])
-            columns = [[p.size for p in results[part]], first]
-            addressed = [lists[0], lists[1], results, *lists[2:]]
-            columns += [[self.runtime.address(x) for x in each[part]] for each in addressed]
-            columns += [[0]] * (7 - len(columns))
-            lengths = [MOST_TENSORS, MOST_TENSORS + 1] + [MOST_TENSORS] * 5
-            numbers = [len(first) - 1]
-            for column, length in zip(columns, lengths, strict=True):
-                numbers += column + [0] * (length - len(column))
-            if first[-1]:
-                launches.append(((first[-1], 1), (self.runtime.struct(numbers, "Long"), *hyper)))
-        for blocks, arguments in launches:
+            found = self._addresses(params[part], [each[part] for each in states])
+            table, held = found.table(params[part], grads[part], results[part])
+            if found.blocks:
+                launches.append(((found.blocks, 1), (table, *hyper), held))
+        for blocks, arguments, _ in launches:
             launch(blocks, arguments)
         return results
 

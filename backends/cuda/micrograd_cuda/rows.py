@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
@@ -15,6 +16,10 @@ IGNORED: Final = -100  # the class number that a loss leaves out unless told oth
 
 # ── sums, products, extremes ─────────────────────────────────────────────────────────────────────────────────
 
+MANY: Final = 128
+"""Columns of which a block of threads has something to do, all of its own or most."""
+SMALL: Final = 2**16
+"""Elements of a matrix that costs a launch rather than time."""
 FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 """Operation to what ``reductions.cuh`` does with two elements."""
 
@@ -37,6 +42,8 @@ class Reductions:
             axes = tuple(range(len(x.shape))) if axis is None else axis
             if not axes:
                 return x.copy()
+            if name == "sum" and (known := self.runtime.remembered.take((x,), axes)) is not None:
+                return known().reshape(reduced_shape(x.shape, axis, keepdims))
             if name_of(x.dtype) not in ELEMENT or not x.size:
                 options = {"dtype": x.dtype} if name in ("sum", "prod") else {}  # else small integers grow
                 if name == "prod" and name_of(x.dtype) == "complex64":
@@ -63,19 +70,49 @@ class Reductions:
         out = self.runtime.empty((columns,), dtype)
         return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
 
+    def matrices(self, x: Any, count: int, rows: int, columns: int, dtype: Any) -> Any:
+        """Sums of the columns of so many (rows, columns) matrices after each other, of a few hundred rows each."""
+        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
+        launch = launch._replace(grid=(launch.grid[0], count))
+        out = self.runtime.empty((count, columns), dtype)
+        return self._run(geometry.column_unit, launch, out, x, count * rows, columns, rows, "Sum", 1.0)
+
+    def relu_gradient(self, elementwise: Any) -> Any:
+        """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
+
+        But where a matrix is large and so narrow that most threads of a block of columns would have none.
+        """
+
+        def kernel(g: Any, out: Any) -> Any:
+            shape: Shape = getattr(out, "shape", ())
+            if len(shape) == 2 and (shape[1] >= MANY or out.size <= SMALL) and shape == getattr(g, "shape", ()):
+                found = self._relu_gradient(g, out)
+                if found is not None:
+                    kept, total = found
+                    self.runtime.remembered.keep((kept,), (0,), total, made=True)
+                    return kept
+            return elementwise(g, out)
+
+        return kernel
+
     def relu_gradient_sum(self, g: Any, out: Any) -> Any:
         """Of a matrix: the gradient of relu, and the sums of its columns, which are that of a bias."""
+        found = self._relu_gradient(g, out)
+        return NotImplemented if found is None else (found[0], found[1]())
+
+    def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Callable[[], Any]] | None:
+        """The gradient, and what gives the sums."""
         if g.shape != out.shape or len(g.shape) != 2 or g.dtype != out.dtype or not g.size:
-            return NotImplemented
+            return None
         if name_of(g.dtype) not in ELEMENT or not (g.flags.c_contiguous and out.flags.c_contiguous):
-            return NotImplemented
+            return None
         (rows, columns), empty, dtype = g.shape, self.runtime.empty, g.dtype
         launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
         kept, several = empty(g.shape, dtype), launch.bands > 1
         to = empty((launch.bands, columns), wide(self.xp, dtype)) if several else empty((columns,), dtype)
         unit = geometry.relu_gradient_unit(launch, ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)])
         self.runtime.bind(unit)(launch.grid, (to, kept, g, out, rows, columns, launch.band))
-        return kept, self.columns(to, launch.bands, columns, dtype) if several else to
+        return kept, lambda: self.columns(to, launch.bands, columns, dtype) if several else to
 
     def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
         """Of the rows of a (rows, columns) matrix, in one launch or two."""
@@ -106,7 +143,6 @@ ROW_OPERATIONS: Final = (
 
 
 MOST_PARTS: Final = 4096  # that one block adds up
-EACH: Final = 32  # rows whose sum one group of threads keeps in registers
 
 
 class Rows:
@@ -206,17 +242,17 @@ class Rows:
         rows, numbers, index = self._classes(x, targets)
         losses = self.runtime.empty(targets.shape, x.dtype) if reduction == "none" else 0
         out, statistics = self._losses(x, rows, numbers, index, ignore_index, reduction == "mean", losses)
-        self.runtime.remembered.keep(x, (targets, ignore_index), self.runtime.scope(), statistics)
+        self.runtime.remembered.keep((x, targets), ignore_index, statistics, made=False)
         return losses if reduction == "none" else out
 
     def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                                label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
-        """One read, one write, after `cross_entropy`; without, a read more. ``NotImplemented`` as above."""
+        """One read, one write, the first time after `cross_entropy`; else a read more. ``NotImplemented`` as above."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
         (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
         runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
-        statistics = runtime.remembered.find(x, (targets, ignore_index), runtime.scope())
+        statistics = runtime.remembered.take((x, targets), ignore_index)
         if statistics is None:
             _, statistics = self._losses(x, rows, numbers, index, ignore_index, mean)
         g, out, count = contiguous(g), runtime.empty(rows.shape, dtype), rows.size // columns
@@ -273,15 +309,19 @@ class Rows:
         return self._back(out, axis)
 
     def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> Any:
-        """Sums of some rows each, then the sum of those."""
+        """A sum of some rows for each block, then the sum of those. What is centered has a bias: its gradient, too."""
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
             return self.xp.zeros(shape, dtype=x.dtype)
-        g, rows = last(g, axis), last(x, axis)
-        columns, runtime = math.prod(shape), self.runtime
+        cotangent, g, rows = g, last(g, axis), last(x, axis)
+        columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
         start = alignment(runtime, g, rows)
-        launch = geometry.row_launch(x.size // columns, columns, name_of(x.dtype), 3, start, EACH)  # two, and the sums
-        partial = runtime.empty((launch.groups, columns), wide(self.xp, x.dtype))
+        launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
+        partial = runtime.empty((sums, launch.grid[0], columns), wide(self.xp, x.dtype))
         run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
         run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
-        return self.reductions.columns(partial, launch.groups, columns, x.dtype).reshape(shape)
+        found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
+        others = tuple(each for each in range(len(x.shape)) if each not in axis)
+        if sums == 2 and others and cotangent.dtype == x.dtype:
+            runtime.remembered.keep((cotangent,), others, lambda: found[1], made=False)
+        return found[0].reshape(shape)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Protocol
 from weakref import ref
 
 from micrograd_core.layout import Shape
+from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
@@ -55,44 +56,64 @@ class Runtime(Protocol):
         """cublasGemmStridedBatchedEx: ``out = x @ y``."""
         ...
 
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """cublasLtMatmul: ``out = x @ y + bias``, of a single product; False where it has none, and did nothing."""
+        ...
+
     def counter(self) -> Any:
         """An unsigned 0 on the device that launches of this stream count with, and leave at 0."""
         ...
 
     remembered: Remembered
-    """What kernels found, for later ones."""
-
-    def scope(self) -> Any:
-        """What is running: what was remembered elsewhere is not found."""
-        ...
+    """What kernels found on their way, for those that come next."""
 
 
 class Remembered:
-    """What a kernel found of an operand, as long as that lives, and until something is assigned to."""
+    """What a kernel found on its way over some arrays, until another one asks for it.
 
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[Any, Any, tuple[Any, ...], Any, Any]] = {}
+    Whoever computes a loss will as a rule want its gradient next, for which each row's maximum and denominator are
+    there; whoever computes the gradient of relu, or of a norm's weight, that of a bias, which is the sum over leading
+    axes. Each is given out once: a sum is its owner's then. It is forgotten with any of the arrays, and all is as soon
+    as something is written in place. Once memory has been shared with another library, which writes without a word,
+    only what is said of an array just made is kept. Elsewhere nothing is found: memory that one stream frees is not to
+    be read by another, and what a graph computes is computed again each time.
+    """
 
-    def keep(self, x: Any, facts: tuple[Any, ...], scope: Any, value: Any) -> None:
-        """In place of what was kept of `x`. The first of the `facts` is an array, and told by which it is."""
-        number = id(x)
-        gone = ref(x, lambda _: self._found.pop(number, None))
-        self._found[number] = gone, ref(facts[0]), facts[1:], scope, value
+    def __init__(self, scope: Callable[[], Any] = lambda: None) -> None:
+        self._scope = scope  # says what work is in order with
+        self._found: dict[tuple[Any, ...], tuple[list[Any], Any, Any]] = {}
+        self._exposed = False
 
-    def find(self, x: Any, facts: tuple[Any, ...], scope: Any) -> Any:
-        """What was kept with the same facts, in the same scope; else ``None``."""
-        kept = self._found.get(id(x))
-        if kept is None or kept[0]() is not x or kept[1]() is not facts[0] or kept[2:4] != (facts[1:], scope):
+    def keep(self, arrays: tuple[Any, ...], facts: Any, value: Any, *, made: bool) -> None:
+        """In place of what was kept of these arrays, which are `made` just now, or given."""
+        if self._exposed and not made:
+            return
+        key = self._scope(), *map(id, arrays)
+        self._found[key] = [ref(x, lambda _: self._found.pop(key, None)) for x in arrays], facts, value
+
+    def take(self, arrays: tuple[Any, ...], facts: Any) -> Any:
+        """What was kept of these very arrays with the same facts, and is no longer; else ``None``."""
+        if not self._found:
             return None
-        return kept[4]
+        key = self._scope(), *map(id, arrays)
+        found = self._found.get(key)
+        if found is None or found[1] != facts or any(each() is not x for each, x in zip(found[0], arrays, strict=True)):
+            return None
+        del self._found[key]
+        return found[2]
 
     def __len__(self) -> int:
-        """Of how many operands."""
+        """How much is kept."""
         return len(self._found)
 
-    def clear(self) -> None:
-        """Operands have changed."""
+    def forget(self) -> None:
+        """All: something is written in place."""
         self._found.clear()
+
+    def expose(self) -> None:
+        """All, and what is said of given arrays from now on: another library has a way to some memory."""
+        self._exposed = True
+        self.forget()
 
 
 def pointer_class(cupy: Any) -> Any:
@@ -198,18 +219,19 @@ class CuPyRuntime:
         self._units: dict[Unit, Launch] = {}
         self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
         self._factors: dict[str, tuple[int, int, Any]] = {}
-        self._counters: dict[tuple[int, int], Any] = {}  # by stream and thread: each may have a default one of its own
-        self.remembered = Remembered()
+        self._counters: dict[tuple[int, int], Any] = {}  # by what work is in order with
+        self.remembered = Remembered(self._scope)
+        self._version: int | None = None  # of cuBLAS
 
-    def scope(self) -> Any:
-        """The capture of a graph, whose launches come again with other numbers in the same memory."""
-        return self._captured.get(threading.get_ident()) if self._captured else None
+    def _scope(self) -> tuple[int, int]:
+        """A stream, and a thread: each may have a default stream of its own."""
+        return self.cupy.cuda.get_current_stream().ptr, threading.get_ident()
 
     def counter(self) -> Any:
         """One for each stream; a graph, which may run on any, has its own."""
-        if self.scope() is not None:
+        if threading.get_ident() in self._captured:
             return self.cupy.zeros(1, "uint32")
-        key = self.cupy.cuda.get_current_stream().ptr, threading.get_ident()
+        key = self._scope()
         found = self._counters.get(key)
         if found is None:
             found = self._counters[key] = self.cupy.zeros(1, "uint32")
@@ -261,10 +283,12 @@ class CuPyRuntime:
         with products.lock:
             products.use(stream.ptr, workspace.data.ptr, workspace.nbytes)
             self._captured[threading.get_ident()] = products, products.handle
+            self.remembered.forget()  # the stream may have the number of one that was before
             try:
                 yield
             finally:
                 del self._captured[threading.get_ident()]
+                self.remembered.forget()  # each launch computes anew what nobody else has
 
     def _one_and_zero(self, dtype: str) -> tuple[int, int, Any]:
         """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
@@ -296,6 +320,23 @@ class CuPyRuntime:
             *head, self.address(y), kind, a.leading, a.batch, self.address(x), kind, b.leading, b.batch,
             zero, self.address(out), kind, call.m, call.m * call.n, call.batches, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """On the current stream, also while it is captured. Two matrices of one batch have no bias each."""
+        if dtype not in TYPES or call.batches != 1:
+            return False
+        if self._version is None:
+            self._version = int(self.cublas.getVersion(self.cupy.cuda.device.get_cublas_handle()))
+        products = BiasedProducts.of(self._version, self.cupy.cuda.runtime.getDevice())
+        if products is None:
+            return False
+        addresses = self.address(y), self.address(x), self.address(out), self.address(bias)
+        plan = products.plan(call, dtype, compute, addresses)
+        if plan is None:
+            return False
+        workspace = self.empty((plan.found.workspace,), "uint8") if plan.found.workspace else None
+        where = 0 if workspace is None else self.address(workspace)
+        return products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

@@ -181,7 +181,13 @@ class CUDABackend(Guarded):
 
     def from_dlpack(self, x: Any) -> Any:
         """The memory of another library's array on this GPU, without a copy."""
+        self.runtime.remembered.expose()
         return self.guarded(self.cupy.from_dlpack)(x)
+
+    def to_dlpack(self, x: Any) -> Any:
+        """The array itself. Nothing is known any more of what others may write."""
+        self.runtime.remembered.expose()
+        return x
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,8 +206,8 @@ class CUDABackend(Guarded):
         """Assignment; what repeats one element cannot be assigned to. Values that overlap are copied first."""
         if any(not stride and length > 1 for stride, length in zip(x.strides, x.shape, strict=True)):
             return False
+        self.runtime.remembered.forget()
         overlaps = hasattr(values, "shape") and self.shares_memory(x, values)
-        self.runtime.remembered.clear()
 
         def assigned(x: Any, values: Any) -> None:
             put(self.xp, x, values.copy() if overlaps else values, key)

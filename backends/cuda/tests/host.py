@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from micrograd_cuda import kernels, units
+from micrograd_cuda import biased, kernels, units
 from micrograd_cuda.gemm import Product
 from micrograd_cuda.runtime import Remembered
 from micrograd_cuda.units import FAMILIES, Unit
@@ -109,9 +109,6 @@ class HostRuntime:
     def address(self, x: Any) -> int:
         return int(x.ctypes.data)
 
-    def scope(self) -> Any:
-        return None
-
     def counter(self) -> Any:
         assert not self._counter.any(), "a launch has left its counter as it was"
         return self._counter
@@ -180,6 +177,17 @@ class HostRuntime:
 
         product = seen(y, call.first, call.m, call.k) @ seen(x, call.second, call.k, call.n)
         out.reshape(call.batches, call.n, call.m)[...] = product.swapaxes(1, 2)
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        """By cublasLtMatmul's definition, in the wide type: a bias for each row of the matrix that cuBLAS stores."""
+        if dtype not in biased.TYPES or call.batches != 1:
+            return False
+        wide = np.empty(out.shape, np.result_type(out.dtype, np.float32))
+        self.gemm(call, dtype, compute, x, y, wide)
+        assert bias.shape == (call.m,)
+        assert bias.dtype == out.dtype
+        out[...] = (wide.reshape(call.n, call.m) + bias.astype(wide.dtype)).reshape(out.shape)
+        return True
 
 
 class Arrays:

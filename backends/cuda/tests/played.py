@@ -45,7 +45,7 @@ class PlayedBackend(Guarded):
 
     def assign(self, x: Any, values: Any, key: Any) -> bool:
         """As on a GPU."""
-        self.runtime.remembered.clear()
+        self.runtime.remembered.forget()
         return CPUBackend.assign(self, x, values, key)  # type: ignore[arg-type]
 
     def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:

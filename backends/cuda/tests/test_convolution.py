@@ -25,6 +25,19 @@ CASES: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
         [(2, 4, 3, 4), (4, 3, 3, 2), (6,)],
         {"groups": 2, "stride": 2, "padding": 1, "output_padding": 1},
     ),
+    "three by three": ("conv2d", [(2, 4, 6, 7), (4, 2, 3, 3), (4,)], {"groups": 2, "padding": 1}),
+    "far apart": ("conv2d", [(2, 2, 9, 8), (3, 2, 3, 3), (3,)], {"stride": 2, "dilation": 2, "padding": 3}),
+    "in threes": ("conv2d", [(1, 2, 11, 10), (2, 2, 2, 4), (2,)], {"stride": (3, 2), "dilation": (1, 3), "padding": 2}),
+    "five by five": ("conv2d", [(2, 1, 7, 6), (2, 1, 5, 5), (2,)], {"stride": 2, "padding": 2}),
+    "one by one": ("conv2d", [(3, 4, 3, 2), (6, 2, 1, 1), (6,)], {"groups": 2}),
+    "one by one, in twos": ("conv2d", [(3, 4, 5, 4), (6, 4, 1, 1), (6,)], {"stride": 2}),
+    "one by one, around": ("conv2d", [(2, 2, 3, 3), (2, 2, 1, 1), (2,)], {"padding": 1}),
+    "one by one, transposed": ("conv_transpose1d", [(2, 4, 5), (4, 3, 1), (3,)], {}),
+    "one by one, transposed and longer": (
+        "conv_transpose1d",
+        [(2, 4, 5), (4, 3, 1), (3,)],
+        {"stride": 2, "output_padding": 1},
+    ),
     "one bias": ("conv2d", [(1, 1, 4, 4), (2, 1, 2, 2), ()], {}),
     "no image": ("conv2d", [(0, 2, 4, 4), (2, 2, 2, 2), (2,)], {}),
 }
@@ -38,8 +51,18 @@ def run(name: str, arrays: list[Any], device: str, dtype: str) -> list[Any]:
     return [out.tolist(), *(tensor.grad.tolist() for tensor in tensors if tensor.grad is not None)]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("name", CASES)
+OF_ALL_DTYPES = ("plain", "strided", "depthwise", "line", "transposed", "one bias", "no image")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in CASES
+        for dtype in ("float16", "bfloat16", "float32", "float64")
+        if dtype == "float32" or name in OF_ALL_DTYPES
+    ],
+)
 def test_results_and_gradients_are_those_of_float64(name: str, dtype: str) -> None:
     if dtype not in Device("played").kernels.backend.dtypes:
         pytest.skip(f"there is no {dtype} here")
@@ -50,6 +73,23 @@ def test_results_and_gradients_are_those_of_float64(name: str, dtype: str) -> No
     for ours, exact in zip(run(name, arrays, "played", dtype), run(name, arrays, "cpu", "float64"), strict=True):
         scale = float(np.max(np.abs(exact), initial=1.0))
         np.testing.assert_allclose(ours, exact, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_a_kernel_of_one_reads_pixels_where_they_lie() -> None:
+    """The weight's gradient alone takes patches, in which images come last."""
+    runtime = Device("played").kernels.backend.runtime
+    for name in ("one by one", "one by one, transposed"):
+        del runtime.launched[:]
+        run(name, [RNG.normal(size=shape) for shape in CASES[name][1]], "played", "float32")
+        assert [unit.family for unit in runtime.launched if "col" in unit.family] == ["im2col"]
+
+
+@pytest.mark.parametrize("windows", [{}, {"stride": 2, "dilation": 2}])
+def test_patches_of_a_kernel_of_one_are_memory_of_their_own(windows: dict[str, int]) -> None:
+    x = Tensor(np.ones((1, 1, 2, 2), "float32"), device="played", requires_grad=False)
+    found = FUNCTIONS["patches"](x, kernel_size=1, **windows)
+    found[...] = 5.0
+    assert x.tolist() == [[[[1.0, 1.0], [1.0, 1.0]]]]
 
 
 @pytest.mark.parametrize("groups", [1, 2])

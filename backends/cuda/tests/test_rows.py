@@ -116,20 +116,43 @@ def weight_gradient(name: str, g: Any, x: Any, eps: float) -> Any:
     return (g * x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps)).sum(axis=0)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-@pytest.mark.parametrize(("rows", "columns"), [(3, 1), (70, 10), (300, 33), (3, 12_000)])
-def test_the_gradient_of_a_norms_weight_reads_each_operand_once(rows: int, columns: int, name: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype"),
+    [*((*shape, dtype) for shape in ((3, 1), (70, 10), (300, 33), (3, 12_000)) for dtype in TOLERANCE),
+     (700, 260, "float32")],
+)  # fmt: skip
+def test_gradients_of_a_norms_weight_and_bias_are_one_read_of_each_operand(
+    rows: int, columns: int, name: str, dtype: str
+) -> None:
     rng = np.random.default_rng(0)
     g, a = (rng.normal(size=(rows, columns)).astype(dtype) for _ in range(2))
     x = Tensor(a, device=DEVICE, requires_grad=False)
-    weight = Tensor(np.ones(columns, dtype), device=DEVICE)
-    out = FUNCTIONS[name](x, weight, eps=1e-3)
+    weight, bias = (Tensor(np.ones(columns, dtype), device=DEVICE) for _ in range(2))
+    out = FUNCTIONS[name](x, *((weight, bias) if name == "layer_norm" else (weight,)), eps=1e-3)
+    cotangent = Tensor(g, device=DEVICE, requires_grad=False)
     launched = Launches()
-    out.backward(Tensor(g, device=DEVICE, requires_grad=False))
-    assert launched.are("norm_weight_gradient", leaving_out="reduce_columns")
+    out.backward(cotangent)
+    assert launched.are("norm_weight_gradient", "reduce_columns")
     assert weight.grad is not None
     near(weight.grad, weight_gradient(name, g.astype("float64"), a.astype("float64"), 1e-3), dtype, 40)
+    if name == "layer_norm":
+        assert bias.grad is not None
+        near(bias.grad, g.astype("float64").sum(axis=0), dtype, 40)
+        bias.grad[...] = 7.0
+        assert cotangent.sum(axis=0).tolist() != bias.grad.tolist()
+
+
+@pytest.mark.parametrize("leading", [(6,), (3, 2)])
+def test_a_norms_bias_is_the_sum_over_all_other_axes(leading: tuple[int, ...]) -> None:
+    a = np.random.default_rng(0).integers(-3, 4, (*leading, 4, 5)).astype("float32")
+    x = Tensor(a, device=DEVICE, requires_grad=False)
+    weight, bias = (Tensor(np.ones((4, 5), "float32"), device=DEVICE) for _ in range(2))
+    g = Tensor(a[::-1].copy(), device=DEVICE, requires_grad=False)
+    FUNCTIONS["layer_norm"](x, weight, bias, axis=(-2, -1)).backward(g)
+    assert bias.grad is not None
+    assert bias.grad.tolist() == a.reshape(6, 4, 5).sum(axis=0).tolist()
+    assert g.sum(axis=0).tolist() == a.sum(axis=0).tolist()
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])

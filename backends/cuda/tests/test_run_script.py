@@ -45,6 +45,33 @@ def test_a_proof_whose_process_ends_badly_fails() -> None:
     assert prove.told(ends[1]) == ("holds", "4 examples")
 
 
+ABORTS = """
+import atexit, os, sys, types
+{loaded}
+atexit.register(os.abort)
+from benchmarks.gpu import prove
+prove.no_transfers = lambda device, steps: {found}
+sys.exit(prove.main(["--device", "cpu", "--proof", "no_transfers"]))
+"""
+
+
+@pytest.mark.parametrize("found", ["'0 copies'", "1 / 0"])
+@pytest.mark.parametrize("profiled", [True, False])
+def test_what_the_profiler_frees_twice_does_not_end_its_process_otherwise_than_the_proof(
+    profiled: bool, found: str
+) -> None:
+    """Only where the profiler was loaded; and a proof that fails still does."""
+    loaded = "sys.modules['torch.profiler'] = types.ModuleType('torch.profiler')" if profiled else ""
+    done = subprocess.run(
+        [sys.executable, "-c", ABORTS.format(loaded=loaded, found=found)],
+        cwd=SCRIPT.parents[2], stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    outcome, words = prove.told(done)
+    assert outcome == ("holds" if profiled and found == "'0 copies'" else "FAILS")
+    assert (prove.AT_ONCE in words) == profiled
+    assert done.returncode == (int(found == "1 / 0") if profiled else -6)
+
+
 def test_figures_carry_the_commit_that_they_are_of(tmp_path: Path) -> None:
     written = json.loads(record.write("nothing", {}, tmp_path).read_text(encoding="utf-8"))
     assert re.fullmatch("[0-9a-f]{40}( and changes)?|unknown", written["commit"])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import nvrtc
+from compiled import INSTRUCTION
 from micrograd_cuda import geometry, kernels, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
@@ -63,7 +64,11 @@ def row_units(dtype: str) -> Iterator[Unit]:
         yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
 
 
-RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 3}
+WINDOWS = (  # counter, kernel, stride
+    ("int", (3, 3), (1, 1)), ("int", (7, 7), (2, 2)), ("int", (2, 5), (3, 1)), ("Long", (3, 3), (1, 1)),
+    ("Long", (2, 5), (3, 1)),
+)  # fmt: skip
+RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 4}
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
@@ -71,13 +76,13 @@ def other_units(dtype: str) -> Iterator[Unit]:
     element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
     total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
+        if name in ("im2col", "col2im"):
+            for counter, kernel, stride in WINDOWS:
+                yield geometry.window_unit(name, element, counter, kernel, stride)
+        elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
             index = "Long" if name in ("gather", "scatter_add") else ""
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
-            counters = ("int", "Long") if name in ("im2col", "col2im") else ("",)
-            for counter in counters:
-                arguments = (element, *filter(None, (index, counter)), *packs)
-                yield Unit(name, arguments, 256, element, index, (("Index", counter),))
+            yield Unit(name, (element, *filter(None, (index,)), *packs), 256, element, index)
     for key in ("int", "Long"):
         yield Unit("add_segments", (element, key, str(16 // itemsize)), 256, element, "", (("Key", key),))
         yield Unit("row_starts", (key,), 256, "", "", (("Key", key),))
@@ -119,7 +124,7 @@ def _report() -> Iterator[None]:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None:
-    """Without a warning. Nothing is spilled, but for the slow path of float64 functions."""
+    """Without a warning. Nothing is spilled, but for what calls: slow paths of float64, divisions of 64 bits."""
     found = {name: unit for name, unit in all_units().items() if unit.family == family}
     assert found
     for name, unit in found.items():
@@ -128,7 +133,7 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
         made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
         REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
         assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
-        if unit.element != "double":
+        if unit.element != "double" and (family, unit.arguments[1:3]) != ("col2im", ("Long", "0")):
             assert made.spilled == 0, f"{name} spills {made.spilled} bytes"
 
 
@@ -190,6 +195,45 @@ def test_random_numbers_are_stored_in_packs(unit: Unit) -> None:
     each = 8 if unit.family == "normal" and size < 8 else 4
     width = min(each * size, 16)
     assert len(re.findall(rf"st\.global\.v{width // 4}\.", ptx)) == each * size // width
+
+
+MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each multiprocessor
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns"), [(4096, 4096), (16384, 1024), (65536, 256), (8192, 8192), (2**20, 64)])
+def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
+    """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
+    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
+    unit = geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[dtype], "", "true")
+    made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
+    blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
+    REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")
+    assert blocks * launch.block / THREADS >= 0.4
+    assert launch.grid[0] * 2 * 4 * 2 <= rows * geometry.ITEMSIZE[dtype] * 2  # sums written and read; both operands
+
+
+@pytest.mark.parametrize("family", ["im2col", "col2im"])
+def test_patches_divide_for_a_window_and_not_for_each_of_its_taps(family: str) -> None:
+    """As often for 49 taps as for 9, and never by a stride of 2."""
+    counts = []
+    for kernel, stride in (((3, 3), (1, 1)), ((7, 7), (2, 2)), ((2, 5), (3, 1))):
+        unit = geometry.window_unit(family, "float", "int", kernel, stride)
+        ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
+        counts.append(len(re.findall(r"\b(?:div|rem)\.", ptx)))
+    # im2col is there twice, with the images inside and outside; dilations are divided by strides before all loops.
+    assert counts[0] == counts[1] == (5 if family == "im2col" else 2)
+    assert counts[2] == (5 if family == "im2col" else 7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_patches_of_three_by_three_take_few_instructions(dtype: str) -> None:
+    """Two ways through im2col, of which a thread takes one for nine elements; col2im adds nine for each of its own."""
+    for family, most in (("im2col", 40), ("col2im", 240)):
+        ptx = nvrtc.compile_text(
+            units.text(geometry.window_unit(family, ELEMENT[dtype], "int", (3, 3), (1, 1))), "sm_90", OPTIONS
+        ).ptx
+        assert len(INSTRUCTION.findall(ptx.partition("{")[2])) / (9 if family == "im2col" else 1) <= most
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:

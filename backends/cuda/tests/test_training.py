@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,122 @@ def test_all_parameters_move_in_one_launch() -> None:
     assert [unit.family for unit in launched] == ["adam", "adam"]  # a launch takes 48 of them
 
 
+def kernel() -> Any:
+    """A step of Adam, of lists of arrays."""
+    return Device("played").kernels.backend.kernel("adam_step")
+
+
+class Asked:
+    """How often addresses were asked for, of what is stepped with a kernel."""
+
+    def __init__(self) -> None:
+        self.device = Device("played")
+        self.runtime, self.adam = self.device.kernels.backend.runtime, kernel()
+        self.count = 0
+
+    def __enter__(self) -> Asked:
+        plain = self.runtime.address
+
+        def address(x: Any) -> int:
+            self.count += 1
+            return int(plain(x))
+
+        self.runtime.address = address
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self.runtime.address
+
+
+def arrays(shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [
+        Tensor(rng.normal(size=shape).astype("float32"), device="played", requires_grad=False)._handle
+        for shape in shapes
+    ]
+
+
+HYPER: dict[str, Any] = {"betas": (0.9, 0.99), "eps": 1e-3, "weight_decay": 0.0, "shrink": 1.0}
+
+
+def stepped(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
+    """The rule, in float64."""
+    m = m * 0.9 + g * 0.1
+    v = v * 0.99 + g * g * 0.01
+    return p - 0.1 * m / (np.sqrt(v) + 1e-3), m, v
+
+
+# What happens between steps: to parameters, gradients, states; to the order of all of them.
+BETWEEN = ("nothing", "parameter", "layout", "gradient", "state", "states", "order", "fewer", "other")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_replaced_between_steps_is_what_is_stepped(seed: int) -> None:
+    pick = random.Random(seed)
+    adam = kernel()
+    shapes = [(pick.randrange(1, 9),) for _ in range(pick.choice([3, 50]))]
+    sets = []
+    for k in range(2):  # two optimisers, by turns
+        params = arrays(shapes, k)
+        wide = [[np.asarray(x, "float64") for x in params], *([np.zeros(x.shape) for x in params] for _ in range(2))]
+        sets.append([params, [None] * len(params), [None] * len(params), wide])
+    for step in range(8):
+        for k, (params, firsts, seconds, wide) in enumerate(sets):
+            grads = arrays([p.shape for p in params], 100 * k + step)
+            what, i = pick.choice(BETWEEN) if step > 1 else "nothing", pick.randrange(len(params))
+            copies = {"parameter": params, "gradient": grads, "state": firsts}
+            if what in copies:
+                copies[what][i] = copies[what][i].copy() * 2
+                if what != "gradient":
+                    wide[what == "state"][i] = np.asarray(copies[what][i], "float64")
+            elif what == "layout":
+                params[i] = np.repeat(params[i], 2)[::2]
+            elif what == "states":
+                firsts[:], seconds[:] = [x.copy() for x in firsts], [x.copy() for x in seconds]
+            elif what == "order":
+                for each in (params, grads, firsts, seconds, *wide):
+                    each.reverse()
+            elif what == "fewer" and len(params) > 1:
+                for each in (params, grads, firsts, seconds, *wide):
+                    del each[i]
+            elif what == "other":
+                params[i] = params[i].copy()
+            found = [np.asarray(x, "float64") for x in grads]
+            params[:], firsts[:], seconds[:] = map(list, adam(params, grads, firsts, seconds, step=0.1, **HYPER))
+            moved = [stepped(*each) for each in zip(wide[0], found, wide[1], wide[2], strict=True)]
+            for each, numbers in zip(wide, zip(*moved, strict=True), strict=True):
+                each[:] = numbers
+            for ours, exact in zip((params, firsts, seconds), wide, strict=True):
+                for x, y in zip(ours, exact, strict=True):
+                    np.testing.assert_allclose(np.asarray(x, "float64"), y, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_asks_only_where_gradients_and_results_lie() -> None:
+    with Asked() as asked:
+        params, grads = arrays([(n, 3) for n in range(1, 49)], 0), arrays([(n, 3) for n in range(1, 49)], 1)
+        none: list[Any] = [None] * 48
+        counts = []
+        state = (params, none, none)
+        for _ in range(4):
+            before = asked.count
+            state = asked.adam(state[0], grads, *state[1:], step=0.1, **HYPER)
+            counts.append(asked.count - before)
+    assert counts == [240, 96, 96, 96]
+
+
+def test_tables_are_forgotten_with_the_states() -> None:
+    from micrograd_cuda.kernels import Updates
+
+    runtime = Device("played").kernels.backend.runtime
+    updates, none = Updates(np, runtime), [None, None]
+    for _ in range(3):
+        params = arrays([(2,), (3,)], 0)
+        state = updates.adam(params, params, none, none, step=0.1, **HYPER)
+    assert len(updates._kept) == 1
+    del state
+    assert not updates._kept
+
+
 def test_what_was_recorded_before_the_step_keeps_its_numbers() -> None:
     w = Tensor([2.0, 3.0], device="played")
     y = (w * w).sum()
@@ -78,8 +195,6 @@ def test_what_was_recorded_before_the_step_keeps_its_numbers() -> None:
 
 
 def test_a_network_learns() -> None:
-    import random
-
     model = nn.Sequential(nn.Linear(2, 16, generator=random.Random(0)), nn.ReLU(), nn.Linear(16, 2)).to("played")
     x = Tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype="float32", device="played", requires_grad=False)
     t = Tensor([0, 1, 1, 0], device="played")

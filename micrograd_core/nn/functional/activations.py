@@ -7,6 +7,7 @@ from typing import Any
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, chosen_axis, written
+from micrograd_core.ops.shared import both_spellings
 from micrograd_core.random import uniform
 
 
@@ -161,6 +162,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     return written(input, _threshold, threshold, value)
 
 
+@both_spellings
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second (Dauphin et al. 2016)."""
     return T["glu"](input, axis=dim)
@@ -198,24 +200,28 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
 # ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@both_spellings
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along `dim`, of numbers of another `dtype` if one is named."""
     x = asarray(input) if dtype is None else asarray(input).astype(dtype)
     return T["softmax"](x, axis=chosen_axis("softmax", dim, x.ndim))
 
 
+@both_spellings
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``softmax(-x)``."""
     x = asarray(input) if dtype is None else asarray(input).astype(dtype)
     return T["softmin"](x, axis=chosen_axis("softmin", dim, x.ndim))
 
 
+@both_spellings
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``log(softmax(x))`` along `dim`."""
     x = asarray(input) if dtype is None else asarray(input).astype(dtype)
     return T["log_softmax"](x, axis=chosen_axis("log_softmax", dim, x.ndim))
 
 
+@both_spellings
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """`softmax` of logits and Gumbel's noise, over `tau` (Jang et al. 2016); with `hard` one-hot, of that gradient."""
     drawn = uniform(logits.shape, device=logits.device)  # multiples of 2**-24, of which 0 has no logarithm

@@ -14,6 +14,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T
+from micrograd_core.ops.shared import both_spellings
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 
@@ -95,6 +96,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     return T["local_response_norm"](input, size, alpha=alpha, beta=beta, k=k)
 
 
+@both_spellings
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Over the norms along `dim`, or `eps` where they are less."""
     found = T["normalize"](input, dim, p=p, eps=eps)

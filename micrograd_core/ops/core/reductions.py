@@ -315,7 +315,7 @@ OPS = (
     ),
     _REDUCTION(
         "max",
-        "Maximum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
+        "Maximum over `axis` (`argmax` says where); NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("max", empty=False),
         accepts=REAL,
         tangent=reduction,
@@ -324,7 +324,7 @@ OPS = (
     ),
     _REDUCTION(
         "min",
-        "Minimum over `axis`; NaN where any element is. Tied elements share the gradient evenly.",
+        "Minimum over `axis` (`argmin` says where); NaN where any element is. Tied elements share the gradient evenly.",
         parameters=_reduction("min", empty=False),
         accepts=REAL,
         tangent=reduction,

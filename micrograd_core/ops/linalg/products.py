@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _tensordot_parameters(
-    x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
-) -> dict[str, Any]:
+def _tensordot_parameters(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> dict[str, Any]:
     shapes = tuple(x1.shape), tuple(x2.shape)
     both: Any = axes
     if is_integer(both):

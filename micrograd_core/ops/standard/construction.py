@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 
-def _diag_parameters(x: Any, /, k: int = 0) -> dict[str, Any]:
+def _diag_parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
+    k = k if diagonal is None else diagonal
     if len(x.shape) not in (1, 2):
         raise ShapeError(f"diag: a vector or a matrix is needed; got shape {tuple(x.shape)}. Use diagonal")
     return {"offset": int(k)}
@@ -33,8 +34,7 @@ def _diag(k: Table, x: Any, *, offset: int) -> Any:
     return k.reshape(k.index_set(empty, places, x, axis=0), shape=(n, n))
 
 
-def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1), *, axis: Sequence[int] | None = None) -> dict[str, Any]:
-    axes = axes if axis is None else axis
+def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> dict[str, Any]:
     first, second = (resolve_axis("rot90", axis, len(x.shape)) for axis in axes)
     if first == second:
         raise ShapeError(f"rot90: axes {axes} are the same")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def _diagonal(name: str) -> Any:
-    def parameters(x: Any, /, k: int = 0) -> dict[str, Any]:
+    def parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
+        k = k if diagonal is None else diagonal
         if len(x.shape) < 2:
             raise ShapeError(f"{name} is for matrices; this tensor has shape {x.shape}")
         rows, columns = x.shape[-2:]

@@ -282,7 +282,8 @@ OPS = (
     ),
     Op(
         "median",
-        "The middle element along `axis`, or of all; of an even number the mean of the two in the middle.",
+        "The middle element along `axis`, or of all; of an even number the mean of the two in the middle. Where it is, "
+        "`kthvalue` says.",
         parameters=_median_parameters,
         accepts=REAL & FLOATING,
         kind="reduction",

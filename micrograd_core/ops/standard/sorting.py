@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _sort_parameters(name: str) -> Any:
-    def parameters(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> dict[str, Any]:
+    def parameters(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> dict[str, Any]:
         return {
             "axis": resolve_axis(name, axis, len(x.shape)), "descending": bool(descending), "stable": bool(stable),
         }  # fmt: skip

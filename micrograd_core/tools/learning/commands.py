@@ -39,6 +39,8 @@ def add_train(commands: common.Commands) -> None:
     add = parser.add_argument
     add("--target", metavar="COLUMN", help="the column to be learned")
     add("--task", choices=TASKS[:2], help="what the target is (default: found from it)")
+    add("--ignore", nargs="+", default=[], metavar="COLUMN", help="columns to leave out, such as numbers of customers")
+    add("--categories", nargs="+", default=[], metavar="COLUMN", help="columns of numbers, or of names, that are kinds")
     add(
         "--model",
         metavar="MODEL",
@@ -84,7 +86,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         raise NotSensible("train needs DATA: a file, a folder of images by class, or a built-in set, such as digits")
     names = Settings.__dataclass_fields__
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    return Settings(**{**given, "hidden": tuple(options.hidden)})
+    return Settings(**{**given, **{name: tuple(given[name]) for name in ("hidden", "ignore", "categories")}})
 
 
 def _train(options: argparse.Namespace) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from micrograd_core.data import DataError, Dataset, DataWarning, Preparation, read, sets, split
 from micrograd_core.data import images as images_of
 from micrograd_core.data.errors import listed, nearest
+from micrograd_core.tools.arguments import as_options
 from micrograd_core.tools.learning.inputs import Inputs
 from micrograd_core.tools.learning.settings import Settings
 
@@ -73,7 +75,9 @@ def problem(settings: Settings) -> Problem:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", DataWarning)
         found = _found(settings)
-    notes = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, DataWarning)))
+    notes = tuple(
+        dict.fromkeys(as_options(str(each.message)) for each in caught if issubclass(each.category, DataWarning))
+    )
     return replace(found, notes=notes)
 
 
@@ -110,12 +114,13 @@ def _fractions(settings: Settings) -> tuple[float, float, float]:
 
 
 def _table(table: Any, name: str, about: str, target: str, settings: Settings) -> Problem:
+    fit = partial(Preparation.fit, table, target, ignore=settings.ignore, categories=settings.categories)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        goal = Preparation.fit(table, target, task=settings.task)
+        goal = fit(task=settings.task)
     labels = table[target] if goal.task == "classification" else table.num_rows
     chosen = dict(zip(PARTS, split(labels, _fractions(settings), seed=settings.seed, column=target), strict=True))
-    made = Preparation.fit(table, target, task=goal.task, rows=chosen["train"])
+    made = fit(task=goal.task, rows=chosen["train"])
     x, y = made.apply(table)
     inputs = Inputs("table", str(made.task), target, tuple(made.names), tuple(made.classes), x.shape[1:], made)
     return Problem(name, about, goal.reason, (), inputs, _parts(x, y, chosen), chosen)
@@ -129,6 +134,9 @@ def _whole(dataset: Dataset, name: str, settings: Settings) -> Problem:
         raise DataError(
             f"what {name} teaches is called {dataset.target!r}, not {settings.target!r}; leave --target out"
         )
+    if settings.ignore or settings.categories:
+        option = "ignore" if settings.ignore else "categories"
+        raise DataError(f"{name} has no columns, and --{option} is for tables; leave it out")
     kind = "tokens" if dataset.task == "sequence" else "pixels" if dataset.names else "images"
     labels = len(dataset) if kind == "tokens" else dataset.y
     chosen = dict(

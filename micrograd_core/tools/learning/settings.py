@@ -28,6 +28,8 @@ class Settings:
     data: str
     target: str | None = None
     task: str | None = None
+    ignore: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     model: str | None = None
     hidden: tuple[int, ...] = (256,)
     dropout: float = 0.3

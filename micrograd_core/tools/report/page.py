@@ -12,6 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import __version__
+from micrograd_core.tools.arguments import as_options
 from micrograd_core.tools.report import charts
 
 if TYPE_CHECKING:
@@ -230,13 +231,13 @@ def _data(results: Results, folder: Path) -> str:
             (column.name, f"{len(column.values)} categories" if hasattr(column, "values") else _of_number(column))
             for column in prepared.columns[:MOST_COLUMNS]
         ]
-        rows += [(name, f"left out: {why}") for name, why in list(prepared.left_out.items())[:MOST_COLUMNS]]
+        rows += [(name, f"left out: {as_options(why)}") for name, why in list(prepared.left_out.items())[:MOST_COLUMNS]]
         more = len(prepared.columns) - MOST_COLUMNS
         rows += [(f"{more:,} more", "")] if more > 0 else []
         hint = "Rows to predict are prepared in the same way."
         parts.append(_section("The data", hint, _table(rows, ("column", "as the network sees it"))))
     shown = results.settings.as_config().items()
-    settings = [(name.replace("_", " "), _setting(x)) for name, x in shown if x is not None]
+    settings = [(name.replace("_", " "), _setting(x)) for name, x in shown if x not in (None, ())]
     last = _section("The settings", "config.toml has them too, and repeats the run.", _table(settings))
     return f'<div class="two"><div class="stack">{"".join(parts)}</div>{last}</div>'
 

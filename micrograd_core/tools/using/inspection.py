@@ -82,7 +82,9 @@ def told(result: dict[str, Any]) -> str:
             prepared = [("column", "becomes")]
             prepared += [(each.name, _becomes(each)) for each in inputs.preparation.columns]
             parts.append(common.aligned(prepared))
-            parts += [f"left out: {name}: {why}" for name, why in inputs.preparation.left_out.items()]
+            parts += [
+                f"left out: {name}: {common.as_options(why)}" for name, why in inputs.preparation.left_out.items()
+            ]
         if "note" in result:
             parts.append(result["note"])
     else:

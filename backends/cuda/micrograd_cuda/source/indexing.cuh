@@ -130,41 +130,100 @@ template <class Index> struct Windows {
     Index kernel[2], out[2], stride[2], padding[2], dilation[2];
 };
 
-// (images, channels * kernel height * kernel width, out height * out width): each column is one window; `fill` in the padding.
-// With `images_inside` the images are not the first axis, but the one before the positions.
-template <class T, class Index>
-__device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows<Index>& w) {
-    const Index positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
-    const Index size = w.images * w.channels * taps * positions;
-    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
-    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const Index position = i % positions, outer = i / positions;
-        const Index tap = (images_inside ? outer / w.images : outer) % taps;
-        const Index plane = images_inside ? outer % w.images * w.channels + outer / w.images / taps : outer / taps;
-        const Index row = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
-        const Index column = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
-        const bool inside = row >= 0 && row < w.height && column >= 0 && column < w.width;
-        to[i] = inside ? x[(plane * w.height + row) * w.width + column] : narrowed<T>(static_cast<Wide<T>>(fill));
+// A length that the compiler knows, or else the struct: 0 stands for that.
+template <class Index> __device__ __forceinline__ constexpr Index either(int known, Index told) { return known ? static_cast<Index>(known) : told; }
+
+// f(number) for each row of taps of a kernel, or each tap of a row; as one piece of code where their number is known.
+template <int KH, class Index, class F> __device__ __forceinline__ void for_each_tap(Index high, F f) {
+    if constexpr (KH > 0) {
+#pragma unroll
+        for (int y = 0; y < KH; ++y) f(y);
+    } else {
+#pragma unroll 1
+        for (Index y = 0; y < high; ++y) f(y);
     }
 }
 
+// (images, channels * kernel height * kernel width, out height * out width): each column is one window; `fill` in the padding.
+// With `images_inside` the images are not the first axis, but the one before the positions. One thread has one window of one
+// channel: what it divides by, it divides by once for all taps, and neighbours write next to each other.
+template <class T, class Index, int KH, int KW, int SH, int SW>
+__device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows<Index>& w) {
+    const Index high = either<Index>(KH, w.kernel[0]), wide = either<Index>(KW, w.kernel[1]);
+    const Index positions = w.out[0] * w.out[1], size = w.images * w.channels * positions;
+    const Index apart = images_inside ? w.images * positions : positions;  // of two taps of a window
+    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+    const T outside = narrowed<T>(static_cast<Wide<T>>(fill));
+    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Index plane = i / positions, position = i - plane * positions, down = position / w.out[1];
+        Index first = plane * (high * wide);  // of this channel's rows
+        if (images_inside) {
+            const Index image = plane / w.channels;
+            first = (plane - image * w.channels) * (high * wide) * w.images + image;
+        }
+        T* at = to + first * positions + position;
+        const Index top = down * either<Index>(SH, w.stride[0]) - w.padding[0];
+        const Index left = (position - down * w.out[1]) * either<Index>(SW, w.stride[1]) - w.padding[1];
+        const T* from = x + (plane * w.height + top) * w.width + left;
+        for_each_tap<KH>(high, [&](Index y) {
+            const Index row = top + y * w.dilation[0];
+            const bool inside = row >= 0 && row < w.height;
+            const auto tap = [&](Index z) {
+                const Index far = z * w.dilation[1], column = left + far;
+                return inside && column >= 0 && column < w.width ? from[far] : outside;
+            };
+            if constexpr (KW > 0) {  // first all loads of a row, then all stores: none waits for another
+                T found[KW];
+#pragma unroll
+                for (int z = 0; z < KW; ++z) found[z] = tap(z);
+#pragma unroll
+                for (int z = 0; z < KW; ++z, at += apart) *at = found[z];
+            } else {
+#pragma unroll 1
+                for (Index z = 0; z < wide; ++z, at += apart) *at = tap(z);
+            }
+            from += w.dilation[0] * w.width;
+        });
+    }
+}
+
+// A length in steps of a stride, rounded down, and what is left: taken apart once, then counted down without a division.
+template <class Index> struct Steps {
+    Index whole, rest;
+    __device__ __forceinline__ Steps(Index length, Index stride) : whole(length / stride), rest(length - whole * stride) {}
+    __device__ __forceinline__ void less(const Steps& other, Index stride) {
+        whole -= other.whole;
+        rest -= other.rest;
+        if (rest < 0) rest += stride, --whole;
+    }
+    __device__ __forceinline__ bool within(Index count) const { return rest == 0 && whole >= 0 && whole < count; }
+};
+
 // Its transpose: each pixel sums the windows it was in, one thread per pixel, in the order of the kernel's taps.
-template <class T, class Index>
+template <class T, class Index, int KH, int KW, int SH, int SW>
 __device__ __forceinline__ void col2im(T* to, const T* columns, const Windows<Index>& w) {
-    const Index positions = w.out[0] * w.out[1], taps = w.kernel[0] * w.kernel[1];
-    const Index size = w.images * w.channels * w.height * w.width;
+    const Index high = either<Index>(KH, w.kernel[0]), wide = either<Index>(KW, w.kernel[1]);
+    const Index down = either<Index>(SH, w.stride[0]), right = either<Index>(SW, w.stride[1]);
+    const Steps<Index> lower(w.dilation[0], down), further(w.dilation[1], right);
+    const Index positions = w.out[0] * w.out[1], size = w.images * w.channels * w.height * w.width;
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const Index x = i % w.width, y = i / w.width % w.height, plane = i / w.width / w.height;
+        const Index line = i / w.width, plane = line / w.height;
+        Steps<Index> row(line - plane * w.height + w.padding[0], down);  // of the window whose tap this pixel is
+        const Steps<Index> first(i - line * w.width + w.padding[1], right);
+        const T* from = columns + plane * (high * wide) * positions;
         Wide<T> total = 0;
-        for (Index tap = 0; tap < taps; ++tap) {
-            const Index row = y + w.padding[0] - tap / w.kernel[1] * w.dilation[0];
-            const Index column = x + w.padding[1] - tap % w.kernel[1] * w.dilation[1];
-            if (row < 0 || column < 0 || row % w.stride[0] != 0 || column % w.stride[1] != 0) continue;
-            const Index down = row / w.stride[0], right = column / w.stride[1];
-            if (down < w.out[0] && right < w.out[1])
-                total += widen(columns[(plane * taps + tap) * positions + down * w.out[1] + right]);
-        }
+        for_each_tap<KH>(high, [&](Index) {
+            if (row.within(w.out[0])) {
+                Steps<Index> column = first;
+                for_each_tap<KW>(wide, [&](Index z) {
+                    if (column.within(w.out[1])) total += widen(from[z * positions + row.whole * w.out[1] + column.whole]);
+                    column.less(further, right);
+                });
+            }
+            row.less(lower, down);
+            from += wide * positions;
+        });
         to[i] = narrowed<T>(total);
     }
 }

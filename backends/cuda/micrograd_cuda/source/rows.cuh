@@ -394,17 +394,56 @@ __device__ __forceinline__ void norm_gradient(
     });
 }
 
-// g * h summed over the rows that a group of threads takes: one row of `to` for each group, which `reduce_columns` adds up.
-// Each operand is read once. A thread keeps the sums of its columns; of rows too long for that they are in `to`.
+// What a group of threads has added up, of all groups of the block, in the order of the groups: a row of `to`.
+template <class A, int G, int ITEMS, int V> __device__ __forceinline__ void store_sums(A* to, const A (&total)[ITEMS][V], Long columns) {
+    constexpr int BLOCK = G < 128 ? 128 : G;
+    const int lane = static_cast<int>(threadIdx.x % G);
+    __shared__ A shared[ITEMS * V][G < BLOCK ? BLOCK : 1];
+    if constexpr (G < BLOCK) {
+        __syncthreads();  // an earlier sum may still be read
+#pragma unroll
+        for (int item = 0; item < ITEMS; ++item)
+#pragma unroll
+            for (int v = 0; v < V; ++v) shared[item * V + v][threadIdx.x] = total[item][v];
+        __syncthreads();
+        if (threadIdx.x >= G) return;
+    }
+#pragma unroll
+    for (int item = 0; item < ITEMS; ++item) {
+        const Long column = (static_cast<Long>(item) * G + lane) * V;
+        Pack<A, V> pack;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            pack.at[v] = total[item][v];
+            if constexpr (G < BLOCK)
+                for (int other = 1; other < BLOCK / G; ++other) pack.at[v] += shared[item * V + v][other * G + lane];
+        }
+        if (column < columns) store<A, V>(to + column, pack);
+    }
+}
+template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const A (&terms)[V]) {
+    Pack<A, V> pack = load<A, V>(sums);
+#pragma unroll
+    for (int v = 0; v < V; ++v) pack.at[v] += terms[v];
+    store<A, V>(sums, pack);
+}
+
+// Sums over the rows that a block takes: of g * h, a row of `to` for each block, and then, for what is CENTERED and has a
+// bias, of g. `reduce_columns` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
+// columns; of rows too long for that, which are a block's alone, they are in `to`.
 template <class T, bool CENTERED, int G, int ITEMS, int V>
 __device__ __forceinline__ void norm_weight_gradient(
     Wide<T>* to, const T* g, const T* x, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     const int lane = static_cast<int>(threadIdx.x % G);
-    Wide<T>* sums = to + (static_cast<Long>(blockIdx.x) * (blockDim.x / G) + threadIdx.x / G) * columns;
-    A total[ITEMS > 0 ? ITEMS : 1][V] = {};
+    A* const sums = to + static_cast<Long>(blockIdx.x) * columns;
+    A* const plain = sums + static_cast<Long>(gridDim.x) * columns;
+    A total[ITEMS > 0 ? ITEMS : 1][V] = {}, bias[ITEMS > 0 ? ITEMS : 1][V] = {};
     if constexpr (ITEMS == 0)
-        for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) store<A, V>(sums + at, Pack<A, V>{});
+        for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) {
+            store<A, V>(sums + at, Pack<A, V>{});
+            if constexpr (CENTERED) store<A, V>(plain + at, Pack<A, V>{});
+        }
     for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         share.each_item([&](int item, Long column, const auto& values) {
@@ -413,23 +452,18 @@ __device__ __forceinline__ void norm_weight_gradient(
             for (int v = 0; v < V; ++v) term[v] = values[1][v] * (values[0][v] - m.mean) * m.scale;
             if constexpr (ITEMS > 0) {
 #pragma unroll
-                for (int v = 0; v < V; ++v) total[item][v] += term[v];
+                for (int v = 0; v < V; ++v) {
+                    total[item][v] += term[v];
+                    if constexpr (CENTERED) bias[item][v] += values[1][v];
+                }
             } else {
-                Pack<A, V> pack = load<A, V>(sums + column);
-#pragma unroll
-                for (int v = 0; v < V; ++v) pack.at[v] += term[v];
-                store<A, V>(sums + column, pack);
+                add_to<A, V>(sums + column, term);
+                if constexpr (CENTERED) add_to<A, V>(plain + column, values[1]);
             }
         });
     });
     if constexpr (ITEMS > 0) {
-#pragma unroll
-        for (int item = 0; item < ITEMS; ++item) {
-            const Long column = (static_cast<Long>(item) * G + lane) * V;
-            Pack<A, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) pack.at[v] = total[item][v];
-            if (column < columns) store<A, V>(sums + column, pack);
-        }
+        store_sums<A, G, ITEMS, V>(sums, total, columns);
+        if constexpr (CENTERED) store_sums<A, G, ITEMS, V>(plain, bias, columns);
     }
 }

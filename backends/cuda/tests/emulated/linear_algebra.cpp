@@ -66,15 +66,17 @@ template <class T> struct Matrix {
     }
 };
 
-// alpha a b + beta c, of m × k and k × n; c is not read where beta is 0.
+// alpha a b + beta c, of m × k and k × n, and a bias for each row, if there is one; c is not read where beta is 0.
 template <class T, class R>
-void multiply(int m, int n, int k, Wide<T> alpha, Matrix<T> a, Matrix<T> b, Wide<T> beta, R* c, int64_t leading) {
+void multiply(int m, int n, int k, Wide<T> alpha, Matrix<T> a, Matrix<T> b, Wide<T> beta, R* c, int64_t leading,
+              const R* bias) {
     for (int64_t j = 0; j < n; ++j)
         for (int64_t i = 0; i < m; ++i) {
             Wide<T> sum = 0;
             for (int64_t l = 0; l < k; ++l) sum += a(i, l) * b(l, j);
             R& to = c[i + j * leading];
-            to = narrow<R>(beta == Wide<T>(0) ? alpha * sum : alpha * sum + beta * widen(to));
+            sum = beta == Wide<T>(0) ? alpha * sum : alpha * sum + beta * widen(to);
+            to = narrow<R>(bias ? sum + widen(bias[i]) : sum);
         }
 }
 
@@ -86,12 +88,14 @@ struct Gemm { // the arguments of a batch of products, as cuBLAS orders them
     const void* beta;
     void* c; int type_c, leading_c; int64_t stride_c;
     int count, compute;
+    const void* bias = nullptr;
 
     template <class T, class R, class Scalar> Status run() const {
         const Scalar scale = *static_cast<const Scalar*>(alpha), kept = *static_cast<const Scalar*>(beta);
         char line[200];
-        snprintf(line, sizeof line, "product %d %d %d %d %d %d %p %d %p %d %p %d %d", operation_a, operation_b, m, n, k,
-                 count, a, leading_a, b, leading_b, c, leading_c, compute);
+        const int end = snprintf(line, sizeof line, "product %d %d %d %d %d %d %p %d %p %d %p %d %d", operation_a,
+                                 operation_b, m, n, k, count, a, leading_a, b, leading_b, c, leading_c, compute);
+        if (bias) snprintf(line + end, sizeof line - end, " bias %p", bias);
         return !emulated_give(line, [call = *this, scale, kept]() -> const char* {
             call.all<T, R>(widen(scale), widen(kept));
             return nullptr;
@@ -101,9 +105,23 @@ struct Gemm { // the arguments of a batch of products, as cuBLAS orders them
         for (int64_t i = 0; i < count; ++i)
             multiply<T, R>(m, n, k, scale, {static_cast<const T*>(a) + i * stride_a, leading_a, operation_a},
                            {static_cast<const T*>(b) + i * stride_b, leading_b, operation_b}, kept,
-                           static_cast<R*>(c) + i * stride_c, leading_c);
+                           static_cast<R*>(c) + i * stride_c, leading_c, static_cast<const R*>(bias));
     }
 };
+
+// What cuBLASLt is told of a product, and what it says of the algorithm.
+struct Description { int compute, scale, operation_a = 0, operation_b = 0, epilogue = 1; const void* bias = nullptr; };
+struct Layout { int type; uint64_t rows, columns; int64_t leading; };
+struct Preference { uint64_t workspace = 0; uint32_t reductions = 7, alignments[4] = {256, 256, 256, 256}; };
+struct Algorithm { uint64_t description, alignments[4], rest[3]; };
+struct Heuristic { Algorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; };
+constexpr int BIAS = 4, COMPUTE_TYPE = 2;
+
+template <class T> Status set_attribute(T& to, const void* from, size_t size) {
+    if (size != sizeof to) return INVALID;
+    memcpy(&to, from, size);
+    return 0;
+}
 
 enum Type { REAL32 = 0, REAL64 = 1, REAL16 = 2, COMPLEX64 = 4, COMPLEX128 = 5, BFLOAT16 = 14 };
 enum Compute { IN_32 = 68, IN_64 = 70, FAST_16 = 74, FAST_BFLOAT16 = 75, FAST_TF32 = 77 };
@@ -256,6 +274,63 @@ Status cublasGemmEx(Handle, int operation_a, int operation_b, int m, int n, int 
                     int type_c, int leading_c, int compute, int) {
     return gemm({operation_a, operation_b, m, n, k, alpha, a, type_a, leading_a, 0, b, type_b, leading_b, 0, beta, c,
                  type_c, leading_c, 0, 1, compute});
+}
+// cuBLASLt: only what adds a bias, or nothing, to one product in the type that the result has.
+CREATE(cublasLtCreate)
+Status cublasLtMatmulDescCreate(Description** made, int compute, int scale) {
+    *made = new Description{compute, scale};
+    return 0;
+}
+Status cublasLtMatmulDescSetAttribute(Description* of, int attribute, const void* from, size_t size) {
+    switch (attribute) {
+        case 3: return set_attribute(of->operation_a, from, size);
+        case 4: return set_attribute(of->operation_b, from, size);
+        case 7: return set_attribute(of->epilogue, from, size);
+        case 8: return set_attribute(of->bias, from, size);
+        default: return UNSUPPORTED;
+    }
+}
+Status cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+    *made = new Layout{type, rows, columns, leading};
+    return 0;
+}
+Status cublasLtMatmulPreferenceCreate(Preference** made) { *made = new Preference; return 0; }
+Status cublasLtMatmulPreferenceDestroy(Preference* made) { delete made; return 0; }
+Status cublasLtMatmulPreferenceSetAttribute(Preference* of, int attribute, const void* from, size_t size) {
+    if (attribute == 1) return set_attribute(of->workspace, from, size);
+    if (attribute == 3) return set_attribute(of->reductions, from, size);
+    return attribute >= 5 && attribute <= 8 ? set_attribute(of->alignments[attribute - 5], from, size) : UNSUPPORTED;
+}
+Status cublasLtMatmulAlgoGetHeuristic(Handle, const Description* of, const Layout* a, const Layout* b, const Layout* c,
+                                      const Layout* d, const Preference* wanted, int most, Heuristic* found, int* count) {
+    *count = 0;
+    const bool known = a->type == REAL32 || a->type == REAL16 || a->type == BFLOAT16;
+    const bool alike = a->type == b->type && a->type == c->type && a->type == d->type;
+    if (most < 1 || !of->bias || wanted->reductions != COMPUTE_TYPE) return INVALID;
+    if (!known || !alike || of->epilogue != BIAS || of->scale != REAL32) return UNSUPPORTED;
+    *found = {};
+    found->algorithm.description = reinterpret_cast<uint64_t>(of);
+    for (int i = 0; i < 4; ++i) found->algorithm.alignments[i] = wanted->alignments[i];
+    found->workspace = wanted->workspace < WORKSPACE ? 0 : WORKSPACE;
+    *count = 1;
+    return 0;
+}
+Status cublasLtMatmul(Handle, const Description* of, const void* alpha, const void* a, const Layout* at, const void* b,
+                      const Layout* bt, const void* beta, const void* c, const Layout*, void* d, const Layout* dt,
+                      const Algorithm* algorithm, void* workspace, size_t size, void* stream) {
+    const void* const operands[4] = {a, b, c, d};
+    if (algorithm->description != reinterpret_cast<uint64_t>(of) || (size && !workspace) || c != d) return INVALID;
+    for (int i = 0; i < 4; ++i)
+        if (reinterpret_cast<uint64_t>(operands[i]) % algorithm->alignments[i]) return INVALID;
+    const bool turned = of->operation_a, other = of->operation_b;
+    const int m = turned ? at->columns : at->rows, k = turned ? at->rows : at->columns, n = other ? bt->rows : bt->columns;
+    if (static_cast<int>(other ? bt->columns : bt->rows) != k || static_cast<int>(dt->rows) != m ||
+        static_cast<int>(dt->columns) != n)
+        return INVALID;
+    emulated_choose(stream);
+    return gemm({of->operation_a, of->operation_b, m, n, k, alpha, a, at->type, static_cast<int>(at->leading), 0, b,
+                 bt->type, static_cast<int>(bt->leading), 0, beta, d, dt->type, static_cast<int>(dt->leading), 0, 1,
+                 of->compute, of->bias});
 }
 Status cublasGemmStridedBatchedEx(Handle, int operation_a, int operation_b, int m, int n, int k, const void* alpha,
                                   const void* a, int type_a, int leading_a, long long stride_a, const void* b,

@@ -1,0 +1,186 @@
+"""Threads that wait for work in machine code: they start on a loop without Python, whose lock another may have.
+
+Each helper has a seat, some words of memory, and two locks. Who leads puts a job on the seats, opens the first lock
+of each, does its own part, takes back what nobody has begun, and waits for the others at their second lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+SEATS: Final = 256
+"""Helpers at most."""
+WORDS: Final = 16
+"""Of a seat: two lines of cache. State, wake, done, job and number; a state is 0 idle, 1 called, 2 at work."""
+HEAD: Final = 5
+"""Words of a job before what each thread has taken: function, count, most of a thread, step, threads."""
+
+_IR: Final = """
+define void @serve(ptr %acquire, ptr %release, ptr %seat) {
+  %wakes = getelementptr i64, ptr %seat, i64 1
+  %dones = getelementptr i64, ptr %seat, i64 2
+  %jobs = getelementptr i64, ptr %seat, i64 3
+  %numbers = getelementptr i64, ptr %seat, i64 4
+  %wake = load ptr, ptr %wakes
+  %done = load ptr, ptr %dones
+  br label %wait
+wait:
+  %woken = call i32 %acquire(ptr %wake, i32 1)
+  %pair = cmpxchg ptr %seat, i64 1, i64 2 acq_rel acquire
+  %called = extractvalue { i64, i1 } %pair, 1
+  br i1 %called, label %work, label %wait
+work:
+  %job = load ptr, ptr %jobs
+  %number = load i64, ptr %numbers
+  %function = load ptr, ptr %job
+  call void %function(ptr %job, i64 %number)
+  store atomic i64 0, ptr %seat release, align 8
+  call void %release(ptr %done)
+  br label %wait
+}
+
+define void @lead(ptr %acquire, ptr %release, ptr %seats, i64 %helpers, ptr %job) {
+entry:
+  br label %call
+call:
+  %i = phi i64 [ 0, %entry ], [ %number, %called ]
+  %some = icmp slt i64 %i, %helpers
+  br i1 %some, label %called, label %own
+called:
+  %number = add i64 %i, 1
+  %place = mul i64 %i, WORDS
+  %seat = getelementptr i64, ptr %seats, i64 %place
+  %wakes = getelementptr i64, ptr %seat, i64 1
+  %jobs = getelementptr i64, ptr %seat, i64 3
+  %numbers = getelementptr i64, ptr %seat, i64 4
+  store ptr %job, ptr %jobs
+  store i64 %number, ptr %numbers
+  store atomic i64 1, ptr %seat release, align 8
+  %wake = load ptr, ptr %wakes
+  call void %release(ptr %wake)
+  br label %call
+own:
+  %function = load ptr, ptr %job
+  call void %function(ptr %job, i64 0)
+  br label %back
+back:
+  %j = phi i64 [ 0, %own ], [ %after, %alone ], [ %after, %finish ]
+  %left = icmp slt i64 %j, %helpers
+  br i1 %left, label %take, label %end
+take:
+  %after = add i64 %j, 1
+  %at = mul i64 %j, WORDS
+  %its = getelementptr i64, ptr %seats, i64 %at
+  %pair = cmpxchg ptr %its, i64 1, i64 0 acq_rel acquire
+  %idle = extractvalue { i64, i1 } %pair, 1
+  br i1 %idle, label %alone, label %finish
+alone:
+  br label %back
+finish:
+  %dones = getelementptr i64, ptr %its, i64 2
+  %done = load ptr, ptr %dones
+  %finished = call i32 %acquire(ptr %done, i32 1)
+  br label %back
+end:
+  ret void
+}
+""".replace("WORDS", str(WORDS))
+
+
+def job(name: str, count: int, more: bool) -> str:
+    """The IR of ``@name.job(job, first)``: ``@name`` of `entries.share` on all parts, beginning with one's own.
+
+    It reads a pointer to sizes, if there are `more`, and to `count` arrays behind what has been taken.
+    """
+    lines = [f"define void @{name}.job(ptr %job, i64 %first) {{"]
+    for word, what in ((1, "count"), (2, "most"), (3, "step"), (4, "threads")):
+        lines.append(f"  %w{word} = getelementptr i64, ptr %job, i64 {word}\n  %{what} = load i64, ptr %w{word}")
+    lines.append(f"  %taken = getelementptr i64, ptr %job, i64 {HEAD}")
+    lines.append("  %rest = getelementptr i64, ptr %taken, i64 %threads")
+    given = []
+    for i in range(count + more):
+        lines.append(f"  %r{i} = getelementptr ptr, ptr %rest, i64 {i}\n  %g{i} = load ptr, ptr %r{i}")
+        given.append(f", ptr %g{i}")
+    return "\n".join([
+        *lines,
+        "  br label %head", "head:", "  %t = phi i64 [ 0, %0 ], [ %next, %body ]",
+        "  %more = icmp slt i64 %t, %threads", "  br i1 %more, label %body, label %done", "body:",
+        "  %sum = add i64 %first, %t", "  %i = urem i64 %sum, %threads", "  %after = add i64 %i, 1",
+        "  %until = mul i64 %after, %most", "  %short = icmp slt i64 %count, %until",
+        "  %end = select i1 %short, i64 %count, i64 %until", "  %mine = getelementptr i64, ptr %taken, i64 %i",
+        f"  call void @{name}(ptr %mine, i64 %end, i64 %step{''.join(given)})", "  %next = add i64 %t, 1",
+        "  br label %head", "done:", "  ret void", "}\n",
+    ])  # fmt: skip
+
+
+class Team:
+    """The helpers of this process, as many as were ever asked for."""
+
+    def __init__(self) -> None:
+        from micrograd_cpu.objects import library
+
+        api, pointer = ctypes.pythonapi, ctypes.c_void_p
+        self.allocate = api.PyThread_allocate_lock
+        self.allocate.restype = pointer
+        self.locks = [ctypes.cast(getattr(api, f"PyThread_{name}_lock"), pointer) for name in ("acquire", "release")]
+        self.seats = (ctypes.c_int64 * (SEATS * WORDS + WORDS))()
+        self.first = -(-ctypes.addressof(self.seats) // (8 * WORDS)) * 8 * WORDS
+        self.helpers = 0
+        self.held = library(_IR, ["serve", "lead"])
+        self.serve = ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(self.held.address("serve"))
+        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64, pointer)(
+            self.held.address("lead")
+        )
+
+    def hire(self, count: int) -> None:
+        """There are so many helpers, or more."""
+        acquire = ctypes.pythonapi.PyThread_acquire_lock
+        acquire.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        while self.helpers < count:
+            seat = self.first + 8 * WORDS * self.helpers
+            wake, done = self.allocate(), self.allocate()
+            for each in (wake, done):
+                acquire(each, 0)
+            (ctypes.c_int64 * WORDS).from_address(seat)[1:3] = [wake, done]
+            name = f"micrograd_{self.helpers + 1}"
+            threading.Thread(target=self.serve, args=(*self.locks, seat), name=name, daemon=True).start()
+            self.helpers += 1
+
+    def do(self, job: Any, helpers: int) -> None:
+        """A job, by this thread and some helpers."""
+        if self.helpers < helpers:
+            self.hire(helpers)
+        self.lead(*self.locks, self.first, helpers, ctypes.addressof(job))
+
+
+class _OfProcess:
+    team: Team | None = None
+    free = threading.Lock()
+    """One job at a time; who finds it taken works alone."""
+
+    @classmethod
+    def forget(cls) -> None:
+        """A process that is forked off has no helpers."""
+        cls.team, cls.free = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OfProcess.forget)
+
+
+def do(job: Any, threads: int, alone: Callable[[], None]) -> None:
+    """A job by so many threads; `alone`, where others are at work for somebody else."""
+    free = _OfProcess.free
+    if threads < 2 or not free.acquire(blocking=False):
+        alone()
+        return
+    try:
+        if _OfProcess.team is None:
+            _OfProcess.team = Team()
+        _OfProcess.team.do(job, min(threads, SEATS) - 1)
+    finally:
+        free.release()

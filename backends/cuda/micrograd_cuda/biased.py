@@ -1,0 +1,135 @@
+"""Products that add a bias as they are written, by cuBLASLt, which CuPy does not wrap: a launch less for each layer.
+
+What cuBLASLt has no algorithm for, and a machine without the library, take cuBLAS and a launch that adds the bias.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any, ClassVar, Final, NamedTuple
+
+from micrograd_cuda.gemm import TYPE, Operand, Product
+
+TYPES: Final = ("float16", "bfloat16", "float32")
+"""Of which cuBLASLt adds a bias; of float64 and complex numbers it does not."""
+WORKSPACE: Final = 32 << 20
+"""Bytes that an algorithm may ask for, taken from the pool for the call: two streams never share them."""
+MOST_PLANS: Final = 8192
+"""They are kept for good: of more shapes than so many the rest is cuBLAS's."""
+FLOAT32: Final = 0  # cudaDataType_t of the factors of product and bias
+BIAS: Final = 4  # CUBLASLT_EPILOGUE_BIAS: to each row of the product as cuBLAS stores it, which is a column of ours
+TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
+MOST_WORKSPACE, REDUCTIONS = 1, 3  # cublasLtMatmulPreferenceAttributes_t, as are those of alignments
+ALIGNMENTS: Final = (5, 6, 7, 8)  # of A, B, C and D
+IN_COMPUTE_TYPE: Final = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: parts of a sum are not rounded to halves
+
+
+class Found(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_: ClassVar = [
+        ("algorithm", ctypes.c_uint64 * 8), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int),
+        ("waves", ctypes.c_float), ("reserved", ctypes.c_int * 4),
+    ]  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """One product, as cuBLASLt is told of it: its description, its matrices, and the algorithm."""
+
+    description: ctypes.c_void_p
+    matrices: tuple[ctypes.c_void_p, ...]  # A, B, and the result
+    found: Found
+
+
+class BiasedProducts:
+    """cuBLASLt on one device."""
+
+    _known: ClassVar[dict[tuple[int, int], BiasedProducts | None]] = {}
+
+    def __init__(self, library: Any) -> None:
+        self._library, self._lock = library, threading.Lock()
+        self._plans: dict[Any, Plan | None] = {}
+        self._factors = (ctypes.c_float * 2)(1, 0)
+        self._handle = self._made("cublasLtCreate")
+
+    @classmethod
+    def of(cls, version: int, device: int) -> BiasedProducts | None:
+        """Beside cuBLAS of that version, which has loaded it; ``None`` where it is not to be had."""
+        key = version, device
+        if key not in cls._known:
+            try:
+                cls._known[key] = cls(ctypes.CDLL(f"libcublasLt.so.{version // 10000}"))
+            except (OSError, RuntimeError, AttributeError):
+                cls._known[key] = None
+        return cls._known[key]
+
+    def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+        """What a function gives by its first argument."""
+        made = ctypes.c_void_p()
+        self._call(name, ctypes.byref(made), *arguments)
+        return made
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name} says {status}")
+
+    def _set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
+        self._call(
+            f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
+        )
+
+    def plan(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Plan | None:
+        """For matrices, bias and result that lie as these do; ``None`` where there is no algorithm.
+
+        `addresses` are those of A, B, the result and the bias.
+        """
+        alignments = tuple([at & -at & 255 or 256 for at in addresses])
+        key = call, dtype, compute, alignments
+        if key not in self._plans and len(self._plans) < MOST_PLANS:
+            try:
+                self._plans[key] = self._planned(call, TYPE[dtype], compute, alignments, addresses[3])
+            except RuntimeError:
+                self._plans[key] = None
+        return self._plans.get(key)
+
+    def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int) -> Plan | None:
+        integer, size = ctypes.c_int32, ctypes.c_uint64
+        description = self._made("cublasLtMatmulDescCreate", compute, FLOAT32)
+        for attribute, value in ((TRANSA, call.first.transposed), (TRANSB, call.second.transposed), (EPILOGUE, BIAS)):
+            self._set("MatmulDesc", description, attribute, integer(value))
+        self._set("MatmulDesc", description, BIAS_POINTER, ctypes.c_void_p(bias))  # its alignment is looked at
+
+        def matrix(rows: int, columns: int, operand: Operand) -> ctypes.c_void_p:
+            stored = (columns, rows) if operand.transposed else (rows, columns)
+            return self._made("cublasLtMatrixLayoutCreate", kind, *map(size, stored), ctypes.c_int64(operand.leading))
+
+        m, n, k = call.m, call.n, call.k
+        a, b, to = matrix(m, k, call.first), matrix(k, n, call.second), matrix(m, n, Operand(False, m, 0))
+        wanted = self._made("cublasLtMatmulPreferenceCreate")
+        self._set("MatmulPreference", wanted, MOST_WORKSPACE, size(WORKSPACE))
+        self._set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE))
+        for attribute, bytes_ in zip(ALIGNMENTS, (*alignments[:2], alignments[2], alignments[2]), strict=True):
+            self._set("MatmulPreference", wanted, attribute, ctypes.c_uint32(bytes_))
+        found, count = Found(), ctypes.c_int()
+        try:
+            self._call(
+                "cublasLtMatmulAlgoGetHeuristic", self._handle, description, a, b, to, to, wanted, 1,
+                ctypes.byref(found), ctypes.byref(count),
+            )  # fmt: skip
+        finally:
+            self._call("cublasLtMatmulPreferenceDestroy", wanted)
+        return Plan(description, (a, b, to), found) if count.value and not found.state else None
+
+    def run(self, plan: Plan, addresses: tuple[int, int, int, int], workspace: int, stream: int) -> bool:
+        """The product and its bias, on a stream; False where that was refused."""
+        pointer, (a, b, to, bias) = ctypes.c_void_p, addresses
+        with self._lock:  # the description is the plan's, and calls leave the interpreter's
+            self._set("MatmulDesc", plan.description, BIAS_POINTER, pointer(bias))
+            return not self._library.cublasLtMatmul(
+                self._handle, plan.description, ctypes.byref(self._factors), pointer(a),
+                plan.matrices[0], pointer(b), plan.matrices[1], ctypes.byref(self._factors, 4), pointer(to),
+                plan.matrices[2], pointer(to), plan.matrices[2], ctypes.byref(plan.found.algorithm),
+                pointer(workspace), ctypes.c_size_t(plan.found.workspace), pointer(stream),
+            )  # fmt: skip
