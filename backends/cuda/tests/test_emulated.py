@@ -120,9 +120,10 @@ def test_what_a_capture_finds_is_nothing_to_others(gpu: Device, remembered: Any)
     """Its memory is written again by each launch of the graph."""
     backend, cupy = gpu.kernels.backend, gpu.kernels.backend.cupy
     before, within = (cupy.zeros(3, "float32") for _ in range(2))
-    remembered.keep((before,), (0,), 1, made=True)
     stream, workspace = cupy.cuda.Stream(non_blocking=True), cupy.zeros(1 << 10, "uint8")
     for _ in range(2):
+        with stream:
+            remembered.keep((before,), (0,), 1, made=True)
         with stream, backend.runtime.capturing(stream, workspace):
             assert remembered.take((before,), (0,)) is None
             assert remembered.take((within,), (0,)) is None
