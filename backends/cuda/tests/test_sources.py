@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 import nvrtc
-from compiled import INSTRUCTION
 from micrograd_cuda import geometry, kernels, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
@@ -18,6 +17,7 @@ from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason=nvrtc.MISSING)
 ARCHITECTURES = ("sm_80", "sm_90")
 REPORT: list[str] = []
+INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+ )?[a-z][\w.:]*\s[^;]*;|^\s+ret;", re.MULTILINE)
 
 
 FUNCTIONS = [  # functor, operands, dtype of the result
