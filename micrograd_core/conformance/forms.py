@@ -103,6 +103,8 @@ FORMS: Final = (*NUMBERS, *SHAPES, TWICE)
 FOURIER: Final = " ".join(op.name for op in TABLE.values() if op.extension == "fft")
 VALUES: Final = "svdvals eigvalsh"
 """What is well-conditioned whatever the matrix."""
+ITERATED: Final = frozenset({"cofactor", "eig", "eigh", "eigvals", "eigvalsh", "pinv", "svd", "svdvals"})
+"""Found by iteration, each library's own, to the size of the matrix: four times that. PyTorch's `eig` needs all 16."""
 SUMS: Final = "trace cross"
 _SETTLED: Final = f"{VALUES} {SUMS} diagonal".split()
 MATRICES: Final = " ".join(op.name for op in TABLE.values() if op.extension == "linalg" and op.name not in _SETTLED)
