@@ -136,7 +136,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
     "huge": {
         "sums and squares leave the range on the way, or are scaled first": (
             "avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
-            f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient batch_norm_weight_gradient "
+            f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient "
             f"{CONVOLUTIONS} {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         )
     },
