@@ -12,6 +12,7 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
+from micrograd_core.conformance.forms import ITERATED
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.engine.modes import no_grad
@@ -20,9 +21,6 @@ from micrograd_core.transforms.grad import value_and_grad
 
 FACTOR: Final = 16
 """How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""
-
-ITERATED: Final = frozenset({"cofactor", "eig", "eigh", "eigvals", "eigvalsh", "pinv", "svd", "svdvals"})
-"""Found by iteration, each library's own, to the size of the matrix: four times that. PyTorch's `eig` needs all 16."""
 
 
 class Operations(Suite):

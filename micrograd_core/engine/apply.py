@@ -14,10 +14,11 @@ from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_sca
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
 from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
-from micrograd_core.engine.explain import after, refusal
+from micrograd_core.engine.explain import refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
+from micrograd_core.engine.warned import after
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.ops import SAME, TABLE, Op
@@ -137,15 +138,13 @@ def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
-    tensors: list[Any] = [x for x in operands if isinstance(x, BaseTensor)]
-    kind: type[Tensor] = tensors[0].__class__
-    kernels, dtype = tensors[0]._kernels, tensors[0].dtype
-    plain = op.cast is None and not op.capability and operands[0].__class__ is kind
-    if plain and _as_they_are(op, kernels, dtype, operands):
+    first: Any = next(x for x in operands if isinstance(x, BaseTensor))
+    kind, kernels, dtype = first.__class__, first._kernels, first.dtype
+    if first is operands[0] and _as_they_are(op, kernels, dtype, operands):
         return kind, kernels, dtype, operands
     if op.capability:
         getattr(kernels, op.name)  # refuses in the name of what was asked for, not of what it would be made of
-    kernels, prepared = _brought_together(op, tensors[0], operands)
+    kernels, prepared = _brought_together(op, first, operands)
     dtype = _common_dtype(op, kind, kernels.device, prepared)
     for position, x in enumerate(prepared):
         if not isinstance(x, BaseTensor):
@@ -159,15 +158,15 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType
 
 def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) -> bool:
     """Whether operands need nothing: tensors of these kernels and the first one's dtype, and floats that go with it."""
-    separate = op.separate
     for i, x in enumerate(operands):
-        if x.__class__ is float:
-            fits = dtype.is_floating and i not in separate
-        else:
-            fits = isinstance(x, BaseTensor) and x._kernels is kernels and x.dtype.kind in op.accepted(i)
-        if not fits or (i not in separate and x.__class__ is not float and x.dtype is not dtype):
+        apart = i in op.separate
+        if x.__class__ is float and dtype.is_floating and not apart:
+            continue
+        if not isinstance(x, BaseTensor) or x._kernels is not kernels or not (apart or x.dtype is dtype):
             return False
-    return 0 not in separate
+        if x.dtype.kind not in op.accepted(i):
+            return False
+    return 0 not in op.separate and op.cast is None and not op.capability
 
 
 def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from micrograd_core.engine.array import BaseTensor
 from micrograd_core.errors import DTypeError, LinAlgError, MicrogradError, OutOfMemory, caused, one_of
-from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.ops import Op
 
 
@@ -40,16 +39,6 @@ def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, A
     dtypes = [str(x.dtype) if isinstance(x, BaseTensor) else repr(x) for x in operands]
     error.add_note(f"in {op.name} on {kernels.device}: shapes {shapes}, dtypes {dtypes}, parameters {params}")
     return error
-
-
-def after(error: Exception, op: Op, kernels: Any, operands: Any, handles: Any, params: dict[str, Any]) -> Any:
-    """What a kernel gives that failed only as its warning was withheld; else raise the error that says why."""
-    try:
-        return unless_withheld(error, kernels, op.name, handles, params)
-    except Exception as found:
-        raise explain(op, kernels, operands, params, found)
-    finally:
-        del error  # it leads here, and to all operands
 
 
 def explain_rule(error: Exception, op: Any, kernels: Any) -> Exception:

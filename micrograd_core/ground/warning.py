@@ -17,8 +17,24 @@ from typing import Any, Final
 BETWEEN: Final = frozenset({"micrograd_core", "contextlib", "functools"})
 """Packages whose frames are passed over: the library, and what stands between it and who called it."""
 
-WITHHELD: Final = ()
-"""A module's ``__warningregistry__``. It is false, so that ``unittest``, which empties registries, leaves it alone."""
+
+def _refusal(registry: Any) -> tuple[Any, ...] | None:
+    """What this Python says where it should warn and note it there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            warnings.warn_explicit("", RuntimeWarning, "", 0, registry=registry)
+        except TypeError as error:
+            return error.args
+    return None
+
+
+REFUSED: Final = _refusal(())
+WITHHELD: Final[Any] = () if REFUSED else {}
+"""A module's ``__warningregistry__``. It is false, so that ``unittest``, which empties registries, leaves it alone.
+
+A Python that does not refuse it gives its warnings as ever, with a line of ours.
+"""
 
 
 def users_line(frame: FrameType) -> tuple[FrameType, int]:
@@ -55,8 +71,5 @@ def unless_withheld(error: Exception, home: Any, name: str, handles: Sequence[An
     finally:
         del error  # it leads here, and to all operands
 
-
-REFUSED: Final = ("'registry' must be a dict or None",)
-"""What Python says of `WITHHELD`."""
 
 CALL: Final = (lambda kernel, handles, params: kernel(*handles, **params)).__code__

@@ -304,11 +304,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Threads.forget)
 
 
-def threads() -> int:
-    """How many work together on a large loop."""
-    return _Threads.count
-
-
 ALIGNED: Final = 64
 """Ranges of threads begin at multiples of this, where there are enough units: no two write to one cache line."""
 RANGES: Final = 8

@@ -229,10 +229,8 @@ _MADE: Final[dict[Any, Made | None]] = {}
 """By composition, parameters, dtypes, layouts, and shapes of primes: other lengths are of the same kind."""
 
 
-def specialised(
-    compose: Compose, operands: Sequence[Any], params: dict[str, Any], wanted: Callable[[Any], bool] = bool
-) -> Kernel | None:
-    """The function for arrays of these shapes, dtypes and layouts, if nests compute it that are `wanted`."""
+def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
+    """The function for arrays of these shapes, dtypes and layouts, if nests compute it."""
     from micrograd_cpu.compiled import available
 
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
@@ -255,7 +253,7 @@ def specialised(
                 _MADE.clear()
             _MADE[kind] = _made_twice(compose, operands, params, first, second)
         made = _MADE[kind]
-        if made is None or not all(wanted(step.nest) for step in made.plan.steps):
+        if made is None:
             return None
         if made.text not in _FUNCTIONS:
             _FUNCTIONS[made.text] = _functions(made)
@@ -336,11 +334,9 @@ def _meaning(made: Made) -> list[Any]:
 
 def _functions(made: Made) -> list[Any]:
     """Of each nest, what computes a range of its units, and what computes some while ranges are left."""
-    from micrograd_cpu.elementwise import begin
     from micrograd_cpu.entries import arrays, function_of_range, function_of_share
     from micrograd_cpu.objects import library
 
-    begin()
     names = [f"share{i}" for i in range(len(made.plan.steps))]
     held = library(made.text, [*names, *(f"{name}.{each}" for name in names for each in ("part", "job"))])
     return [
@@ -350,33 +346,6 @@ def _functions(made: Made) -> list[Any]:
         )
         for name, step in zip(names, made.plan.steps, strict=True)
     ]
-
-
-def flat(compose: Compose, operands: Sequence[Any], count: int) -> tuple[Any, int, Any] | None:
-    """What threads share of a composition of vectors and single numbers, as `compiled.together` takes it.
-
-    It is one for vectors of all lengths. The second is an address that it gets too, the third the result's dtype.
-    ``None`` where it is not one number of an element that is rounded once.
-    """
-    from micrograd_cpu.compiled import available
-    from micrograd_cpu.elementwise import exact
-
-    longest = TIERS[-1][1][0]
-    kind = (compose, *[(x.dtype.char, x.ndim) for x in operands])
-    with _LOCK:
-        if kind not in _MADE:
-            fits = available() and all(x.dtype.kind in "biu" or x.dtype.name in FLOATS for x in operands)
-            made = _made(compose, operands, {}, {count: longest}) if fits else None
-            single = made is not None and len(made.plan.steps) == 1 and exact(made.plan.steps[0].nest)
-            _MADE[kind] = made if single else None
-        made = _MADE[kind]
-        if made is None:
-            return None
-        if made.text not in _FUNCTIONS:
-            _FUNCTIONS[made.text] = _functions(made)
-        ((_, share),) = _FUNCTIONS[made.text]
-        (type,) = made.types.values()
-        return share, 0, np.dtype(type.dtype.name)
 
 
 def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.errors import IndexingError
-from micrograd_cpu import eager, elementwise, random
+from micrograd_cpu import eager, random
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import COMPOSED, NETWORKS
@@ -471,4 +471,3 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **random.KERNELS,
 }
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))
-KERNELS.update(elementwise.kernels(KERNELS))

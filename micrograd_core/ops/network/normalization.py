@@ -290,7 +290,7 @@ def _batch_norm_bias(k: Table, g: Any, out: Any, x: Any, *others: Any, training:
 def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
     axes = _but_channels(x)
     centred, scale = _centred(k, x, axes, eps)
-    return k.multiply(k.sum(k.multiply(g, centred), axis=axes, keepdims=False), k.squeeze(scale, axis=axes))
+    return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
 def _batch_norm_tangent(
