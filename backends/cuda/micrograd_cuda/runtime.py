@@ -99,8 +99,7 @@ class Remembered:
         found = self._found.get(key)
         if found is None or found[1] != facts or any(each() is not x for each, x in zip(found[0], arrays, strict=True)):
             return None
-        del self._found[key]
-        return found[2]
+        return found[2] if self._found.pop(key, None) is found else None  # another thread may write meanwhile
 
     def __len__(self) -> int:
         """How much is kept."""

@@ -158,3 +158,15 @@ def test_elsewhere_it_is_not_found() -> None:
     assert found.take((x,), 0) == "answer"
     del x
     assert len(found) == 0
+
+
+def test_what_another_thread_makes_it_forget_meanwhile_is_not_given_out() -> None:
+    found, x = Remembered(), np.ones(2)
+
+    class Written:
+        def __ne__(self, other: object) -> bool:
+            found.forget()
+            return False
+
+    found.keep((x,), Written(), "answer", made=True)
+    assert found.take((x,), 0) is None
