@@ -410,8 +410,8 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            sides: Any = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
-            handle = again(error, explain, op, kernels, *sides, NO_PARAMS)
+            sides = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
+            handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)
