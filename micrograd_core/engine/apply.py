@@ -14,13 +14,12 @@ from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_sca
 from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
 from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
-from micrograd_core.engine.explain import refusal
+from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
-from micrograd_core.engine.warned import after
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.ground.warning import WITHHELD
+from micrograd_core.ground.warning import WITHHELD, again
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import reduction_arguments, to_bool
@@ -56,7 +55,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
-        handle = after(error, op, kernels, operands, handles, params)
+        handle = again(error, explain, op, kernels, operands, handles, params)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     place = kernels.beside(params["target"]) if "target" in params else kernels
     out = wrap(kind, handle, place, result_dtype, None)
@@ -76,7 +75,7 @@ def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_P
     try:
         made = Parts(getattr(kernels, op.name)(*handles, **params))
     except Exception as error:
-        made = Parts(after(error, op, kernels, operands, handles, params))
+        made = Parts(again(error, explain, op, kernels, operands, handles, params))
     record = None
     if op.differentiable and records_at(kernels.depth) and _any_records(kind, operands):
         record = _record(op, kernels, params, made, operands, handles)
@@ -117,7 +116,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     try:
         handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
     except Exception as error:
-        handle = after(error, op, kernels, (x,), (a,), params)
+        handle = again(error, explain, op, kernels, (x,), (a,), params)
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
@@ -330,7 +329,7 @@ def create(kind: type[Tensor], op: Op, kernels: Any, *args: Any, dtype: DType, *
     try:
         handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
     except Exception as error:
-        handle = after(error, op, kernels, (), args, {"dtype": dtype, **params})
+        handle = again(error, explain, op, kernels, (), args, {"dtype": dtype, **params})
     return wrap(kind, handle, kernels, dtype, None)
 
 
@@ -377,7 +376,7 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         try:
             handle = getattr(kernels, name)(a, b)
         except Exception as error:
-            handle = after(error, op, kernels, (x, y), (a, b), NO_PARAMS)
+            handle = again(error, explain, op, kernels, (x, y), (a, b), NO_PARAMS)
         p = x._record
         q = y._record
         out = new(kind)
@@ -411,7 +410,8 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            handle = after(error, op, kernels, (y, x) if swapped else (x, y), (y, a) if swapped else (a, y), NO_PARAMS)
+            sides = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
+            handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)

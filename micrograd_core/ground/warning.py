@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, FunctionType
 from typing import Any, Final
 
@@ -68,6 +68,24 @@ def unless_withheld(error: Exception, home: Any, name: str, handles: Sequence[An
         except Exception as told:
             told.__context__ = None  # that it was withheld first is nobody's business
             raise
+    finally:
+        del error  # it leads here, and to all operands
+
+
+def again(
+    error: Exception,
+    explain: Callable[..., BaseException],
+    op: Any,
+    kernels: Any,
+    operands: Any,
+    handles: Any,
+    params: dict[str, Any],
+) -> Any:
+    """What a kernel gives that failed only as its warning was withheld; else raise what `explain` says of the error."""
+    try:
+        return unless_withheld(error, kernels, op.name, handles, params)
+    except Exception as found:
+        raise explain(op, kernels, operands, params, found)  # noqa: B904 (it names its cause)
     finally:
         del error  # it leads here, and to all operands
 
