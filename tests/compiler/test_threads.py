@@ -56,7 +56,7 @@ def test_who_leads_waits_for_those_who_have_begun() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.filterwarnings("ignore:This process", "ignore:os.fork")
 def test_a_process_that_is_forked_off_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "LARGE", 1)
     monkeypatch.setattr(compiled._Threads, "count", 3)
