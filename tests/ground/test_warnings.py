@@ -168,6 +168,7 @@ def test_of_numbers_as_numpy_was_told() -> None:
     assert told == ["divide by zero"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # unittest asks all modules for their registries
 def test_of_numbers_in_threads_and_beside_unittest() -> None:
     class Case(unittest.TestCase):
         def runTest(self) -> None:  # noqa: N802
