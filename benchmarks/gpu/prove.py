@@ -27,7 +27,8 @@ if __package__ in (None, ""):  # run as a file
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from benchmarks.gpu import record
-from micrograd_core import Device, Tensor, nn, optim, use_device
+from micrograd_core import Device, Tensor, jit, nn, optim, use_device
+from micrograd_core import random as random_numbers
 from micrograd_core.errors import OutOfMemory
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -166,7 +167,44 @@ def the_readme(device: Device, steps: int) -> str:
     return f"{results.attempted} examples"
 
 
-PROOFS = (no_transfers, no_leak, survives_a_lack_of_memory, the_readme)
+def graphs_change_no_number(device: Device, steps: int) -> str:
+    """Training with dropout under `jit`, captured as CUDA graphs, bit for bit as without."""
+    if not device.is_cuda():
+        raise Skipped("cuda has graphs")
+    backend, count = device.kernels.backend, 30
+    before, found = backend.graphs, []
+    try:
+        for backend.graphs in (False, True):
+            random_numbers.manual_seed(0)
+            numbers, rng = np.random.default_rng(0), random.Random(0)
+            first, second = nn.Linear(64, 128, generator=rng), nn.Linear(128, 10, generator=rng)
+            model = nn.Sequential(first, nn.ReLU(), nn.Dropout(0.2), second).to(device)
+            step, losses = jit(trained(model, optim.Adam(model.parameters()))), []
+            for _ in range(count):
+                x = Tensor(numbers.normal(size=(64, 64)).astype("float32"), device=device, requires_grad=False)
+                losses.append(step(x, Tensor(numbers.integers(10, size=64), device=device)))
+            found.append([each.item() for each in losses] + [p.tolist() for p in model.parameters()])
+    finally:
+        backend.graphs = before
+    if found[0] != found[1]:
+        raise AssertionError(f"losses without graphs and with them: {found[0][:count]}, {found[1][:count]}")
+    return f"{count} steps of Adam with dropout: the same losses and parameters"
+
+
+def trained(model: nn.Module, rule: optim.Optimizer) -> Callable[[Tensor, Tensor], Tensor]:
+    """A step of training, as a function of a batch."""
+
+    def step(x: Tensor, targets: Tensor) -> Tensor:
+        rule.zero_grad()
+        loss = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+        return loss
+
+    return step
+
+
+PROOFS = (no_transfers, no_leak, survives_a_lack_of_memory, graphs_change_no_number, the_readme)
 
 
 def proved(proof: Callable[[Device, int], str], device: Device, steps: int) -> tuple[str, str]:

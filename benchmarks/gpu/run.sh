@@ -23,7 +23,7 @@ workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 export COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)} # of the figures
 end=$((SECONDS + ${LIMIT:-525}))
-steps=" ${STEPS:-devices kernels peers devices-compared proofs memcheck racecheck synccheck conformance tests} "
+steps=" ${STEPS:-devices kernels peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
 [ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
 # One layout and one dtype of each sort; of all that has neither, all of it.
 kept="contiguous and (float32 or bfloat16 or int64 or int8 or complex64 or bool or not second_gradient)"
@@ -67,6 +67,8 @@ step kernels 120 "${pytest[@]}" "${own[@]}" "${parallel[@]}"
 small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
+LINES_SHOWN=120 step networks 150 "$python" benchmarks/benchmark_gpu_networks.py --device "$device" --out "$results" \
+  "${small[@]}" ${PEERS:+--peers $PEERS}
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results" \
   --steps "${LEAK_STEPS:-10000}"
