@@ -13,13 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import Program, Ref, Step, native, operation
+from micrograd_core.layout import Shape
 from micrograd_core.tables.raw import compose
 from micrograd_cuda.geometry import BLOCK, ceil_div
-from micrograd_cuda.kernels import BINARY, UNARY
-from micrograd_cuda.operands import alignment
+from micrograd_cuda.kernels import BINARY, OF_HALVES, UNARY
+from micrograd_cuda.operands import alignment, contiguous
 from micrograd_cuda.units import ELEMENT, source
 
 FUNCTORS: Final = {name: functor for name, functor in (UNARY | BINARY).items() if name != "nextafter"}
+NARROW: Final = frozenset({"float16", "bfloat16", "float32"})
+"""What is computed in float32."""
 PARAMETERS: Final = 3900
 """Bytes of a kernel's parameters that a table may take."""
 MOST_STEPS: Final = 64
@@ -36,21 +39,56 @@ class Chain(NamedTuple):
     steps: tuple[int, ...]
 
 
+def functor(step: Step, dtype: str) -> str | None:
+    """Of an elementwise step, as the sources have it; ``None`` of any other."""
+    found = FUNCTORS.get(step.op)
+    if step.op in ("gelu", "gelu_gradient"):
+        tanh, gradient = step.params["approximate"] == "tanh", step.op == "gelu_gradient"
+        found = f"Gelu{'Tanh' if tanh else ''}{'Gradient' if gradient else ''}"
+    elif step.op == "astype":
+        return "Copy"
+    elif step.params:
+        return None
+    return OF_HALVES.get(found or "", found) if dtype in ("float16", "bfloat16") else found
+
+
+def spread(shape: Shape, whole: Shape) -> tuple[int, int] | None:
+    """How what is broadcast lies in the whole: for how many neighbours each of its elements is, and how many it has.
+
+    ``None`` where that does not say it all: axes that it lacks lie between those that it has.
+
+    >>> spread((4,), (2, 3, 4)), spread((3, 1), (2, 3, 4)), spread((2, 1, 4), (2, 3, 4))
+    ((1, 4), (4, 3), None)
+    """
+    padded = (1,) * (len(whole) - len(shape)) + shape
+    own = [d for d, n in enumerate(padded) if n > 1]
+    if not own or padded[own[0] : own[-1] + 1] != whole[own[0] : own[-1] + 1]:
+        return None
+    return math.prod(whole[own[-1] + 1 :]), math.prod(shape)
+
+
 def fusable(step: Step, made: int, program: Program) -> bool:
-    """Whether a step is elementwise, of one shape and dtype but for numbers and 0-d operands."""
+    """Whether a step is elementwise, of one dtype, and of operands of one shape or broadcast to it."""
     types = program.types
-    if step.op not in FUNCTORS or step.params or types[made].dtype.name not in ELEMENT:
+    out = types[made]
+    if out.dtype.name not in ELEMENT or not out.shape or functor(step, out.dtype.name) is None:
         return False
-    shapes = set()
+    whole = False
     for x in step.operands:
         if not isinstance(x, Ref):
             if not math.isfinite(x):
                 return False
             continue
-        if types[x.number].dtype is not types[made].dtype:
+        given = types[x.number]
+        if step.op == "astype":  # between what is computed in float32: nothing is rounded twice
+            if not {given.dtype.name, out.dtype.name} <= NARROW:
+                return False
+        elif given.dtype is not out.dtype:
             return False
-        shapes.add(types[x.number].shape)
-    return types[made].shape in shapes and shapes <= {types[made].shape, ()} and bool(types[made].shape)
+        if given.shape and given.shape != out.shape and spread(given.shape, out.shape) is None:
+            return False
+        whole |= given.shape == out.shape
+    return whole
 
 
 def chains(program: Program, run: Sequence[tuple[int, Step]], later: Callable[[int], bool]) -> list[Chain]:
@@ -65,7 +103,7 @@ def chains(program: Program, run: Sequence[tuple[int, Step]], later: Callable[[i
     for made, step in run:
         leader[made] = made
         for x in step.operands:
-            if isinstance(x, Ref) and x.number in leader:
+            if isinstance(x, Ref) and x.number in leader:  # of the same shape: a run has no others that lead on
                 leader[find(x.number)] = find(made)
     together: dict[int, list[tuple[int, Step]]] = {}
     for made, step in run:
@@ -74,44 +112,48 @@ def chains(program: Program, run: Sequence[tuple[int, Step]], later: Callable[[i
 
 
 def _chain(program: Program, steps: list[tuple[int, Step]], later: Callable[[int], bool]) -> Chain:
-    types, inputs, names = program.types, dict[int, None](), dict[int, str]()
-    lines, outputs, whole = list[str](), list[int](), types[steps[0][0]]
+    types, whole = program.types, program.types[steps[0][0]].shape
+    index = "unsigned" if math.prod(whole) < 2**31 else "Long"
+    inputs, names, read = dict[int, str](), dict[int, str](), list[str]()
+    lines, outputs, results = list[str](), list[int](), list[str]()
     for place, (made, step) in enumerate(steps):
-        given = []
+        given, element = [], ELEMENT[types[made].dtype.name]
         for x in step.operands:
             if not isinstance(x, Ref):
-                given.append(f"weak<T>({float(x).hex()})")
+                given.append(f"weak<{element}>({float(x).hex()})")
                 continue
             if x.number not in names:
-                names[x.number] = f"{'b' if types[x.number].shape else 's'}{len(inputs)}"
-                inputs[x.number] = None
-            given.append(names[x.number] + ("[v]" if types[x.number].shape and names[x.number][0] == "b" else ""))
-        lines.append(f"const Wide<T> r{place} = widen(narrowed<T>({FUNCTORS[step.op]}::of({', '.join(given)})));")
+                k, (shape, dtype) = len(inputs), types[x.number]
+                inputs[x.number] = ELEMENT[dtype.name]
+                names[x.number] = f"x{k}[v]" if shape else f"x{k}"
+                how = "READ" if shape == whole else "SPREAD" if shape else "SCALAR"
+                more = (index, *(spread(shape, whole) or ())) if how == "SPREAD" else ()
+                read.append(f"{how}({', '.join(map(str, (inputs[x.number], f'x{k}', k, *more)))})")
+            given.append(names[x.number])
+        computed = f"{functor(step, types[made].dtype.name)}::of({', '.join(given)})"
+        lines.append(f"const Wide<{element}> r{place} = widen(narrowed<{element}>({computed}));")
         names[made] = f"r{place}"
         if later(made):
-            lines.append(f"o{len(outputs)}.at[v] = narrowed<T>(r{place});")
+            results.append(f"Pack<{element}, V> o{len(outputs)};")
+            lines.append(f"o{len(outputs)}.at[v] = narrowed<{element}>(r{place});")
             outputs.append(made)
-    loads = []
-    for number in inputs:
-        name = names[number]
-        at = int(name[1:])
-        loads.append(f"{'SCALAR' if name[0] == 's' else 'READ'}({name}, {at})")
-    head = [f"typedef {ELEMENT[whole.dtype.name]} T;", f"constexpr int V = {16 // whole.dtype.itemsize};"]
-    results = [f"Pack<T, V> o{i};" for i in range(len(outputs))]
-    writes = [f"WRITE(o{i}, {i})" for i in range(len(outputs))]
-    scalars, packs = ([x for x in loads if x.startswith(kind)] for kind in ("SCALAR", "READ"))
-    text = "\n".join([*head, *scalars, "STEP {", *packs, *results, "EACH {", *lines, "}", *writes, "}"])
-    return Chain(text, tuple(inputs), tuple(outputs), math.prod(whole.shape), tuple(made for made, _ in steps))
+    writes = [f"WRITE({ELEMENT[types[made].dtype.name]}, o{i}, {i})" for i, made in enumerate(outputs)]
+    size = min(types[number].dtype.itemsize for number in (*outputs, *inputs))
+    scalars, packs = ([x for x in read if x.startswith("SCALAR") is once] for once in (True, False))
+    body = [*scalars, "STEP {", *packs, *results, "EACH {", *lines, "}", *writes, "}"]
+    text = "\n".join([f"constexpr int V = {16 // size};", *body])
+    return Chain(text, tuple(inputs), tuple(outputs), math.prod(whole), tuple(made for made, _ in steps))
 
 
 PIECE: Final = BLOCK * 16
 """Elements that a block takes."""
 KERNEL: Final = """
-#define SCALAR(name, k) const Wide<T> name = widen(*reinterpret_cast<const T*>(table.in[t][k]));
-#define READ(name, k) \\
-    Wide<T> name[V]; \\
-    fetch<T, V, {width}>(reinterpret_cast<const T*>(table.in[t][k]) + at, false, count, name);
-#define WRITE(name, k) put(reinterpret_cast<T*>(table.out[t][k]) + at, count, name);
+#define IN(T, k) reinterpret_cast<const T*>(table.in[t][k])
+#define SCALAR(T, name, k) const Wide<T> name = widen(*IN(T, k));
+#define READ(T, name, k) Wide<T> name[V]; fetch<T, V, {width}>(IN(T, k) + at, false, count, name);
+#define SPREAD(T, name, k, Index, inner, n) \\
+    Wide<T> name[V]; spread<T, V, {width}, Index, inner, n>(IN(T, k), static_cast<Index>(at), count, name);
+#define WRITE(T, name, k) put(reinterpret_cast<T*>(table.out[t][k]) + at, count, name);
 #define STEP for (Long at = start + Long(threadIdx.x) * V; at < end; at += Long(blockDim.x) * V)
 #define EACH _Pragma("unroll") for (int v = 0; v < V; ++v)
 struct Table {{ Long first[{count} + 1], size[{count}], in[{count}][{inputs}], out[{count}][{outputs}]; }};
@@ -129,7 +171,7 @@ const Long end = start + {piece} < table.size[t] ? start + {piece} : table.size[
 
 def kernel(text: str, count: int, inputs: int, outputs: int, aligned: bool) -> tuple[str, str]:
     """The name and the source of a kernel for so many chains that are computed alike."""
-    width = "WIDEST<T, V>" if aligned else "1"
+    width = "(WIDEST<T, V>)" if aligned else "1"
     facts = {"count": count, "inputs": inputs, "outputs": outputs, "width": width, "text": text}
     name = f"micrograd_fused_{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
     return name, source("elementwise") + KERNEL.format(**facts, name=name, block=BLOCK, piece=PIECE)
@@ -151,11 +193,9 @@ class Group:
         self.blocks, self._head = starts[-1], [*starts, *(chain.size for chain in members)]
         self._launches: dict[bool, Any] = {}
 
-    def __call__(self, values: list[Any], before: Callable[[int], None]) -> bool:
-        """Whether it could be done: all operands lie as the kernel reads them."""
-        given = [values[number] for number in self.inputs]
-        if not all(x.flags.c_contiguous for x in given):
-            return False
+    def __call__(self, values: list[Any], before: Callable[[int], None]) -> None:
+        """Compute the outputs. An operand in another order is copied: a chain is longer than that."""
+        given = [contiguous(values[number]) for number in self.inputs]
         empty, address = self.runtime.empty, self.runtime.address
         for number, shape, dtype in self.made:
             before(number)
@@ -164,7 +204,6 @@ class Group:
             aligned = alignment(self.runtime, *(x for x in given if x.shape)) == 16
             numbers = [*self._head, *map(address, given), *(address(values[number]) for number in self.outputs)]
             self._launch(aligned)((self.blocks, 1), (self.runtime.struct(numbers, "Long"),))
-        return True
 
     def _launch(self, aligned: bool) -> Any:
         found = self._launches.get(aligned)
@@ -203,7 +242,7 @@ class Executor:
         self.backend, self.program, self.before = backend, program, before
         self.uses = Counter(x.number for step in program.steps for x in step.operands if isinstance(x, Ref))
         self.uses.update(x.number for x in program.outputs if isinstance(x, Ref))
-        self.plan: list[tuple[list[Group], list[Any]]] = []
+        self.plan: list[tuple[list[Group], list[Any]]] = []  # one of the two
         run: list[tuple[int, Step]] = []
         steps, done = list(program.numbered()), set[int]()
         for place, (step, made) in enumerate(steps):
@@ -211,6 +250,9 @@ class Executor:
                 continue
             second = self._second(step, made, steps[place + 1 :]) if program.types else None
             if second is None and program.types and len(made) == 1 and fusable(step, made[0], program):
+                if any(self._broadcast(x, made[0], run) for x in step.operands):
+                    self._close(run)
+                    run = []
                 run.append((made[0], step))
                 continue
             self._close(run)
@@ -220,15 +262,23 @@ class Executor:
             done |= {second[1]} if second else set()
         self._close(run)
 
+    def _broadcast(self, x: Any, made: int, run: list[tuple[int, Step]]) -> bool:
+        """Whether an operand is of another shape than the result, and made in this run: no loop has both."""
+        types = self.program.types
+        return (
+            isinstance(x, Ref)
+            and types[x.number].shape != types[made].shape
+            and any(x.number == number for number, _ in run)
+        )
+
     def _close(self, run: list[tuple[int, Step]]) -> None:
         """A run of elementwise steps is over. One step alone has a kernel of its own."""
-        singles = [self._single(step, range(made, made + 1)) for made, step in run]
         inside = Counter(x.number for _, step in run for x in step.operands if isinstance(x, Ref))
         found = chains(self.program, run, lambda number: self.uses[number] > inside[number])
         if len(run) < 2 or any(len(chain.steps) > MOST_STEPS or not chain.outputs for chain in found):
-            self.plan += [([], [each]) for each in singles]
+            self.plan += [([], [self._single(step, range(made, made + 1))]) for made, step in run]
         else:
-            self.plan.append((grouped(self.backend, self.program, found), singles))
+            self.plan.append((grouped(self.backend, self.program, found), []))
 
     def _second(self, step: Step, made: range, rest: list[tuple[Step, range]]) -> tuple[Step, int] | None:
         """The step that has one kernel with this one, and what it makes."""
@@ -269,8 +319,8 @@ class Executor:
             raise TypeError(f"the program takes {self.program.inputs} handles; got {len(handles)}")
         values: list[Any] = [*handles, *[None] * (sum(len(made) for _, made in self.program.numbered()))]
         for groups, singles in self.plan:
-            if groups and all(group(values, self.before) for group in groups):
-                continue
+            for group in groups:
+                group(values, self.before)
             for function, composed, step, params, made in singles:
                 operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
                 if len(made) == 1:

@@ -89,6 +89,7 @@ def table(
     found["complex"] = complex_(xp)
     # Methods, without what the namespace's functions of these names add to each call.
     found["reshape"], found["permute_dims"] = lambda x, *, shape: x.reshape(shape), lambda x, *, axes: x.transpose(axes)
+    found["copy"] = lambda x: x.copy()  # in C order, whatever that of `x`: kernels read it as it lies from then on
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()

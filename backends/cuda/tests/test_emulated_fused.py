@@ -77,13 +77,58 @@ def test_chains_compute_what_their_steps_do(seed: int, dtype: str, gpu: Device, 
         assert len(lines) <= 8  # of 42 steps
 
 
-def test_what_lies_otherwise_is_computed_step_by_step(gpu: Device, recorded: Any) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("seed", range(40 if os.environ.get("MICROGRAD_EXHAUSTIVE") == "1" else 3))
+def test_chains_take_what_is_broadcast_and_cast(seed: int, dtype: str, gpu: Device, recorded: Any) -> None:
+    """The same bits as one kernel for each, of rows, columns and planes, in two dtypes; and few launches."""
+    pick, rng = choices.Random(f"{seed} {dtype} broadcast"), np.random.default_rng(seed)
+    whole = pick.choice([(3, 4, 5), (2, 8, 16), (64, 70), (5, 1, 24), (2, 3, 4, 4)])
+    axes = sorted(pick.sample(range(len(whole) + 1), 2))
+    part = tuple(n if axes[0] <= d < axes[1] else 1 for d, n in enumerate(whole))
+    shapes = [whole, whole, part, part[pick.randrange(axes[0] + 1) :], whole[-1:], ()]
+    other = pick.choice(["float16", "bfloat16", "float32"])
+    arrays = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    plan = [(pick.choice([*EXACT, "gelu", "astype", "divide"]), pick.random(), pick.random()) for _ in range(10)]
+
+    def f(*tensors: Any) -> list[Any]:
+        known = list(tensors[:2])
+        for name, first, second in plan:
+            x, y = known[int(first * len(known))], tensors[int(second * len(tensors))]
+            if name == "astype":
+                known.append(x.astype(other).sin().astype(dtype))
+            elif name in ("negative", "abs", "relu", "square", "sign", "floor", "gelu"):
+                known.append(FUNCTIONS[name](x))
+            else:
+                known.append(FUNCTIONS[name](x, y))
+        return known[2:]
+
+    jitted = jit(f)
+    with no_grad():
+        tensors = [asarray(a, device=gpu).astype(dtype) for a in arrays]
+        expected = [x.astype("float32").tolist() for x in f(*tensors)]
+        for _ in range(2):
+            found = [x.astype("float32").tolist() for x in jitted(*tensors)]
+            assert repr(found) == repr(expected)  # NaN is itself
+        launches, before = (len(kernels(recorded(lambda g=g: g(*tensors)))) for g in (jitted, f))
+        assert launches < before
+
+
+def test_what_is_broadcast_is_not_made_in_the_same_loop(gpu: Device, recorded: Any) -> None:
+    a, b = np.arange(12.0, dtype="float32").reshape(3, 4), np.arange(4.0, dtype="float32")
+    f = jit(lambda x, y: ((x + 1.0) * (y * 2.0 + 1.0), y * 2.0 + x))
+    with no_grad():
+        x, y = asarray(a, device=gpu), asarray(b, device=gpu)
+        assert [z.tolist() for z in f(x, y)] == [((a + 1) * (b * 2 + 1)).tolist(), (b * 2 + a).tolist()]
+        assert len(kernels(recorded(lambda: f(x, y)))) == 4  # of 6
+
+
+def test_what_lies_otherwise_is_copied_once(gpu: Device, recorded: Any) -> None:
     a = np.arange(12.0, dtype="float32").reshape(3, 4)
-    f = jit(lambda x: (x + 1.0) * x)
+    f = jit(lambda x: ((x + 1.0) * x - 3.0).relu())
     with no_grad():
         plain, turned = asarray(a, device=gpu), laid(a, "turned", gpu)
         for x in (plain, turned, plain):
-            assert f(x).tolist() == ((a + 1) * a).tolist()
+            assert f(x).tolist() == np.maximum((a + 1) * a - 3, 0).tolist()
         assert len(kernels(recorded(lambda: f(plain)))) == 1
         assert len(kernels(recorded(lambda: f(turned)))) == 2
 

@@ -199,6 +199,19 @@ __device__ __forceinline__ void fetch(const T* from, bool repeated, int count, W
     }
 }
 
+// A pack of what is broadcast: N elements, each for INNER of the result next to each other, and all of them again and again.
+template <class T, int V, int W, class Index, long long INNER, long long N>
+__device__ __forceinline__ void spread(const T* from, Index at, int count, Wide<T> (&to)[V]) {
+    if constexpr (INNER % V == 0) {
+        fetch<T, V, 1>(from + at / Index(INNER) % Index(N), true, count, to);
+    } else if constexpr (INNER == 1 && N % V == 0) {
+        fetch<T, V, W>(from + at % Index(N), false, count, to);
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) to[v] = v < count ? widen(from[(at + v) / Index(INNER) % Index(N)]) : Wide<T>(0);
+    }
+}
+
 template <class T, int V> __device__ __forceinline__ void put(T* to, int count, const Pack<T, V>& pack) {
     if (count == V) {
         store<T, V>(to, pack);
