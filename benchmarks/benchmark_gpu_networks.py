@@ -29,6 +29,7 @@ from benchmarks import cases, peers
 from benchmarks.cases import Arrays, Case
 from benchmarks.check import Disagreement, check
 from benchmarks.gpu import record
+from benchmarks.peers import Prepared
 
 
 class Sizes(NamedTuple):
@@ -264,6 +265,8 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
                         row["activity"][peer.name] = gpu.activity(each.run, peer.wait)
                 except Exception as error:
                     left_out[f"{case.name} of {peer.name}"] = f"{type(error).__name__}: {error}"
+            if case.kind == "model":
+                prepared = {name: replace(each, numbers=partial(loss, each)) for name, each in prepared.items()}
             try:
                 check(replace(case, tolerance=0.1 if half else 2e-2), prepared)  # of TF32's and bfloat16's factors
             except Disagreement as error:
@@ -271,6 +274,11 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
             found[label] = row
             print(line(label, row), flush=True)
     return {"left_out": left_out, "cases": found}
+
+
+def loss(prepared: Prepared) -> Arrays:
+    """After three steps. Adam moves a parameter as far whose gradient is rounding alone as any other."""
+    return {"loss": prepared.numbers()["loss"]}
 
 
 def line(label: str, row: dict[str, Any]) -> str:
@@ -287,17 +295,22 @@ def line(label: str, row: dict[str, Any]) -> str:
     return "\n    ".join([label, *cells])
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    names = [make.name for make in PEERS]
+    found = argparse.ArgumentParser(description=__doc__)
+    found.add_argument("--device", default="cuda:0", help="default: %(default)s")
+    found.add_argument("--small", action="store_true", help="small sizes, to see that the program works")
+    found.add_argument("--seconds", type=float, default=0.2, help="for each case and peer; default: %(default)s")
+    found.add_argument("--peers", nargs="+", default=names, choices=names, help="default: all")
+    found.add_argument("--cases", nargs="+", default=[], help="default: all")
+    found.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Time, print, and keep the figures."""
-    names = [make.name for make in PEERS]
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda:0", help="default: %(default)s")
-    parser.add_argument("--small", action="store_true", help="small sizes, to see that the program works")
-    parser.add_argument("--seconds", type=float, default=0.2, help="for each case and peer; default: %(default)s")
-    parser.add_argument("--peers", nargs="+", default=names, choices=names, help="default: all")
-    parser.add_argument("--cases", nargs="+", default=[], help="default: all")
-    parser.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     mg.set_matmul_precision("high")
     try:
         import torch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from benchmarks import benchmark_gpu
+from benchmarks import benchmark_gpu, benchmark_gpu_networks
 
 
 @pytest.mark.parametrize("name", benchmark_gpu.PEERS)
@@ -47,3 +48,24 @@ def test_what_the_device_did_is_counted_by_call_and_by_kernel():
     assert "    micrograd: 1 × b, 4,000,000.0" in benchmark_gpu.table(figures).splitlines()
     figures["cases"]["MLP"]["activity"] = {"micrograd": {}}
     assert "µs on the device" in benchmark_gpu.table(figures)
+
+
+def test_networks_are_timed_and_agree(tmp_path):
+    peers = ["micrograd", "micrograd-jit", "torch"]
+    small = ["--device", "cpu", "--small", "--seconds", "0.001", "--cases", "cross-entropy", "mlp"]
+    benchmark_gpu_networks.main([*small, "--peers", *peers, "--out", str(tmp_path)])
+    (found,) = (json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.iterdir())
+    assert [case.rpartition(", ")[2] for case in found["cases"]] == ["float32"] * 2 + ["bfloat16"] * 2
+    for name in set(peers) - set(found["left_out"]):
+        assert all(row["seconds"][name] > 0 for row in found["cases"].values())
+    assert not [why for why in found["left_out"] if why not in peers]
+
+
+def test_networks_that_disagree_say_so(monkeypatch):
+    program = benchmark_gpu_networks.cases.perceptron
+    wrong = lambda p, *operands: program(p, *operands) * (2.0 if "Jit" in str(p) else 1.0)  # noqa: E731
+    monkeypatch.setattr(benchmark_gpu_networks.cases, "perceptron", wrong)
+    monkeypatch.setattr(benchmark_gpu_networks.MicrogradJit, "functions", property(lambda self: self))
+    small = ["--device", "cpu", "--small", "--seconds", "0.001", "--cases", "mlp"]
+    parsed = benchmark_gpu_networks.parser().parse_args([*small, "--peers", "micrograd", "micrograd-jit"])
+    assert any("disagree about loss" in why for why in benchmark_gpu_networks.measure(parsed)["left_out"].values())
