@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 #include "device.h"
@@ -45,7 +46,8 @@ struct Call { // by what is made of what, with three spatial axes
     int type, groups, math, algorithm;
     Numbers image, weight, result, padding, stride, dilation;
     const void *first, *second;
-    void* out;
+    void *workspace, *out;
+    size_t size;
     double scale, kept;
 
     bool fits(const Tensor& x, const Filter& w, const Tensor& y, const Windows& at) {
@@ -118,6 +120,7 @@ struct Call { // by what is made of what, with three spatial axes
         run<T>([](T x) { return double(x); }, [](double x) { return static_cast<T>(x); });
     }
     const char* done() const {
+        memset(workspace, 0xA5, size); // where it should be nobody's
         if (type == REAL32) run<float>();
         if (type == REAL64) run<double>();
         if (type == REAL16) run<Half>();
@@ -128,19 +131,20 @@ struct Call { // by what is made of what, with three spatial axes
 
 constexpr size_t SOME = 64, MUCH = size_t(1) << 40;
 
-// Nobody should take the first: it is not the same each time, transforms images, rounds factors, is refused after all,
-// or wants more memory than there is.
+// Nobody should take any but the last: they are not the same each time, transform images, round factors, are refused, at
+// once or when their workspace is asked for, or want more memory than there is.
 std::vector<Found> proposals(Made made, int math) {
-    std::vector<Found> found = {{1, 0, 1, SOME, 0, math}, {5, 0, 2, SOME, 1, math}, {1, 0, 3, SOME, 1, 2},
-                                {made == FORWARD ? 3 : 6, 0, 4, SOME, 1, math}, {1, UNSUPPORTED, -1, 0, 1, math}};
-    if (made == FORWARD) found.push_back({2, 0, 5, MUCH, 1, math});
+    std::vector<Found> found = {{0, 0, 1, SOME, 0, math}, {5, 0, 2, SOME, 1, math}, {1, 0, 3, SOME, 1, 2}};
+    if (made == FORWARD)
+        found.insert(found.end(), {{3, 0, 4, SOME, 1, math}, {2, 0, 5, MUCH, 1, math}, {0, UNSUPPORTED, -1, 0, 1, math}});
     found.push_back({1, 0, 6, SOME, 1, math});
     return found;
 }
 
 Status space(Made made, int algorithm, size_t* size) {
-    if (algorithm == 1) return *size = SOME, 0;
-    return made == FORWARD && algorithm == 2 ? (*size = MUCH, 0) : UNSUPPORTED;
+    if (made == FORWARD && algorithm == 3) return UNSUPPORTED;
+    *size = made == FORWARD && algorithm == 2 ? MUCH : SOME;
+    return 0;
 }
 
 } // namespace
@@ -202,6 +206,7 @@ Status convolve(Made made, Handle* handle, const void* one, const Tensor* x, con
     call.scale = twice ? *static_cast<const double*>(one) : *static_cast<const float*>(one);
     call.kept = twice ? *static_cast<const double*>(zero) : *static_cast<const float*>(zero);
     call.made = made, call.algorithm = algorithm, call.first = first, call.second = second, call.out = out;
+    call.workspace = workspace, call.size = size;
     call.deepen();
     emulated_choose(handle->stream);
     return emulated_give(line, [call]() { return call.done(); }) ? 0 : 5000;
