@@ -149,8 +149,7 @@ class CuDNN:
     def _planned(self, call: Convolved) -> Plan | None:
         shapes = call.image, call.weight, call.result
         around = (n + 2 * p for n, p in zip(call.image[2:], call.padding, strict=True))
-        most = max(*map(math.prod, shapes), *call.stride, *call.dilation, *around)
-        if most > MOST or not all(map(all, shapes)):
+        if max(*map(math.prod, shapes), *call.stride, *call.dilation, *around) > MOST:
             return None
         image, result = self._tensor(call.image, call.dtype), self._tensor(call.result, call.dtype)
         weight, windows = self._weight(call.weight, call.dtype), self._made("cudnnCreateConvolutionDescriptor")

@@ -27,6 +27,9 @@ PLAIN: Any = ("conv2d", [(2, 4, 6, 5), (6, 2, 3, 2), (6,)], {"groups": 2, "paddi
 LINE: Any = ("conv_transpose1d", [(2, 3, 5), (3, 4, 3), (4,)], {"stride": 2, "output_padding": 1})
 
 
+CUBE: Any = ("conv_transpose3d", [(2, 2, 3, 2, 3), (2, 3, 2, 3, 2), (3,)], {"padding": 1, "stride": (1, 2, 1)})
+
+
 @pytest.fixture
 def gpu() -> Device:
     return Device("cuda")
@@ -106,10 +109,13 @@ def test_results_and_gradients_are_those_of_float64(seed: int, gpu: Device) -> N
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("how", ["plain", "anywhere", "turned"])
 @pytest.mark.parametrize("case", [PLAIN, LINE], ids=["plain", "line"])
-def test_cudnn_is_used_for_the_result_and_both_gradients(case: Any, dtype: str, gpu: Device, library: Any) -> None:
+def test_cudnn_is_used_for_the_result_and_both_gradients(
+    case: Any, how: str, dtype: str, gpu: Device, library: Any
+) -> None:
     before = library.runs
-    found = run(case, gpu, dtype)
+    found = run(case, gpu, dtype, how)
     assert library.runs - before == 3
     near(found, run(case, "cpu", "float64"), dtype)
 
@@ -188,9 +194,10 @@ def test_what_cudnn_refuses_takes_patches(
     elif refusal == "call":
         monkeypatch.setattr(CuDNN, "run", lambda self, *rest: False)
     answers: list[Any] = []
-    lines = recorded(lambda: answers.extend(run(PLAIN, gpu, dtype) + run(LINE, gpu, dtype)))
-    near(answers, run(PLAIN, "cpu", "float64") + run(LINE, "cpu", "float64"), dtype)
-    assert len(lines) == (6 if refusal == "none" else 0)
+    lines = recorded(lambda: [answers.append(run(case, gpu, dtype)) for case in (PLAIN, LINE, CUBE)])
+    for case, found in zip((PLAIN, LINE, CUBE), answers, strict=True):
+        near(found, run(case, "cpu", "float64"), dtype)
+    assert len(lines) == (9 if refusal == "none" else 0)
 
 
 @emulated
@@ -216,11 +223,19 @@ def test_how_factors_may_be_rounded(
 def test_what_is_empty_or_too_large_is_not_given_to_cudnn(gpu: Device, library: Any, recorded: Any) -> None:
     empty = ("conv2d", [(0, 4, 6, 5), (6, 2, 3, 2), (6,)], {"groups": 2, "padding": 1})
     assert recorded(lambda: near(run(empty, gpu, "float32"), run(empty, "cpu", "float64"), "float32")) == []
-    large = cudnn.Convolved(
-        "Forward", (2**20, 2, 32, 32), (2, 2, 3, 3), (2**20, 2, 30, 30), (1, 1), (0, 0), (1, 1), 1, "float32", 3
+    image = cudnn.Convolved(
+        "Forward", (16, 2, 32, 32), (2, 2, 3, 3), (16, 2, 30, 30), (1, 1), (0, 0), (1, 1), 1, "float32", 3
     )
-    assert library.plan(large) is None
-    assert library.plan(large._replace(image=(16, 2, 32, 32), result=(16, 2, 30, 30))) is not None
+    assert library.plan(image) is not None
+    assert library.plan(image._replace(image=(2**20, 2, 32, 32), result=(2**20, 2, 30, 30))) is None
+    beyond = 2**32 + 8  # which an int takes for 8
+    line = image._replace(image=(1, 1, 8), weight=(1, 1, 1), result=(1, 1, 8), stride=(1,), padding=(0,), dilation=(1,))
+    assert library.plan(line) is not None
+    assert library.plan(line._replace(image=(1, 1, beyond), result=(1, 1, beyond))) is None
+    assert library.plan(line._replace(stride=(beyond,), result=(1, 1, 1))) is None
+    assert library.plan(line._replace(dilation=(beyond,))) is None
+    assert library.plan(line._replace(padding=(2**30,), stride=(2**30,), result=(1, 1, 3))) is None
+    assert library.plan(line._replace(weight=(beyond, 1, 1), result=(1, beyond, 8))) is None
 
 
 @emulated
@@ -264,4 +279,5 @@ def test_convolutions_are_in_order_with_their_stream_on_their_device(late: bool,
             near(run(PLAIN, Device(f"cuda:{number}"), "float32"), exact, "float32")
             with Device(f"cuda:{number}").stream():
                 near(run(PLAIN, Device(f"cuda:{number}"), "float32"), exact, "float32")
+            assert CuDNN.of(number).runs >= 6
     assert len({id(CuDNN.of(number)) for number in range(devices)}) == devices

@@ -11,6 +11,7 @@
 #include "halves.h"
 
 typedef int Status;
+extern "C" Status cudaGetDevice(int* device);
 
 namespace {
 
@@ -20,7 +21,7 @@ enum Made { FORWARD, BACKWARD_DATA, BACKWARD_FILTER };
 constexpr const char* NAMES[] = {"Forward", "BackwardData", "BackwardFilter"};
 
 typedef std::vector<int> Numbers;
-struct Handle { void* stream; };
+struct Handle { int device; void* stream; };
 struct Tensor { int type = -1; Numbers lengths, strides; };
 struct Filter { int type = -1; Numbers lengths; };
 struct Windows { Numbers padding, stride, dilation; int compute = -1, groups = 1, math = 0; };
@@ -137,7 +138,7 @@ std::vector<Found> proposals(Made made, int math) {
     std::vector<Found> found = {{0, 0, 1, SOME, 0, math}, {5, 0, 2, SOME, 1, math}, {1, 0, 3, SOME, 1, 2}};
     if (made == FORWARD)
         found.insert(found.end(), {{3, 0, 4, SOME, 1, math}, {2, 0, 5, MUCH, 1, math}, {0, UNSUPPORTED, -1, 0, 1, math}});
-    found.push_back({1, 0, 6, SOME, 1, math});
+    found.push_back({1, 0, 6, SOME, 1, math == 3 ? 0 : math});
     return found;
 }
 
@@ -151,8 +152,12 @@ Status space(Made made, int algorithm, size_t* size) {
 
 extern "C" {
 
-Status cudnnCreate(Handle** made) { *made = new Handle{nullptr}; return 0; }
-Status cudnnSetStream(Handle* handle, void* stream) { handle->stream = stream; return 0; }
+Status cudnnCreate(Handle** made) { return cudaGetDevice(&(*made = new Handle{})->device); }
+Status cudnnSetStream(Handle* handle, void* stream) {
+    handle->stream = stream;
+    int device;
+    return cudaGetDevice(&device) || device != handle->device ? BAD : 0;
+}
 Status cudnnCreateTensorDescriptor(Tensor** made) { *made = new Tensor; return 0; }
 Status cudnnCreateFilterDescriptor(Filter** made) { *made = new Filter; return 0; }
 Status cudnnCreateConvolutionDescriptor(Windows** made) { *made = new Windows; return 0; }
