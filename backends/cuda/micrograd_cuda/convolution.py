@@ -10,7 +10,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.cudnn import Convolved, math_type
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements
+from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
 
@@ -29,7 +29,10 @@ def _positions(x: Any, kernel: Shape, windows: dict[str, Shape]) -> Shape:
 
 
 class Convolution:
-    """All three members of the core's family. The products are `matmul`'s; with three spatial axes there are none."""
+    """All three members of the core's family.
+
+    What cuDNN does not take is a product, `matmul`'s, with patches; over three spatial axes it is the op table's.
+    """
 
     def __init__(self, xp: Any, runtime: Runtime, matmul: Kernel, add: Kernel, precision: Callable[[], str]) -> None:
         self.xp, self.runtime, self.matmul, self.add, self.precision = xp, runtime, matmul, add, precision
@@ -111,7 +114,7 @@ class Convolution:
 
     def _laid(self, x: Any) -> Any:
         """As cuDNN reads it."""
-        return x if x.flags.c_contiguous and alignment(self.runtime, x) == 16 else x.copy()
+        return x if x.flags.c_contiguous and not self.runtime.address(x) % 16 else x.copy()
 
     def _direct(
         self, made: str, shapes: tuple[Shape, ...], x: Any, y: Any, groups: int, windows: dict[str, Shape]

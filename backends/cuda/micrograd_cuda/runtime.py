@@ -345,8 +345,8 @@ class CuPyRuntime:
     def convolve(self, call: Convolved, x: Any, y: Any) -> Any:
         """On the current stream, also while it is captured."""
         library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
-        plan = library and library.plan(call)
-        if not library or not plan:
+        plan = None if library is None else library.plan(call)
+        if library is None or plan is None:
             return None
         out = self.empty(call.shape, x.dtype)
         workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None

@@ -62,7 +62,8 @@ struct Call { // by what is made of what, with three spatial axes
         if (image[0] != result[0] || weight[0] != result[1] || weight[1] * groups != image[1] || weight[0] % groups)
             return false;
         for (size_t axis = 0; axis < padding.size(); ++axis) {
-            const int64_t free = image[axis + 2] + 2 * padding[axis] - dilation[axis] * (weight[axis + 2] - 1) - 1;
+            const int64_t reach = int64_t(dilation[axis]) * (weight[axis + 2] - 1);
+            const int64_t free = image[axis + 2] + 2 * int64_t(padding[axis]) - reach - 1;
             if (free < 0 || free / stride[axis] + 1 != result[axis + 2]) return false;
         }
         return true;
@@ -132,12 +133,13 @@ struct Call { // by what is made of what, with three spatial axes
 
 constexpr size_t SOME = 64, MUCH = size_t(1) << 40;
 
-// Nobody should take any but the last: they are not the same each time, transform images, round factors, are refused, at
-// once or when their workspace is asked for, or want more memory than there is.
+// Nobody should take any but the last: they are not the same each time, transform images, round factors, are refused,
+// at once or when their workspace is asked for, or want more memory than there is.
 std::vector<Found> proposals(Made made, int math) {
     std::vector<Found> found = {{0, 0, 1, SOME, 0, math}, {5, 0, 2, SOME, 1, math}, {1, 0, 3, SOME, 1, 2}};
     if (made == FORWARD)
-        found.insert(found.end(), {{3, 0, 4, SOME, 1, math}, {2, 0, 5, MUCH, 1, math}, {0, UNSUPPORTED, -1, 0, 1, math}});
+        found.insert(found.end(),
+                     {{3, 0, 4, SOME, 1, math}, {2, 0, 5, MUCH, 1, math}, {0, UNSUPPORTED, -1, 0, 1, math}});
     found.push_back({1, 0, 6, SOME, 1, math == 3 ? 0 : math});
     return found;
 }
@@ -170,9 +172,10 @@ Status cudnnSetFilterNdDescriptor(Filter* of, int type, int format, int axes, co
     *of = {type, Numbers(lengths, lengths + axes)};
     return known(type) && !format && positive(of->lengths) ? 0 : BAD;
 }
-Status cudnnSetConvolutionNdDescriptor(Windows* of, int axes, const int* padding, const int* stride, const int* dilation,
-                                       int mode, int compute) {
-    *of = {Numbers(padding, padding + axes), Numbers(stride, stride + axes), Numbers(dilation, dilation + axes), compute};
+Status cudnnSetConvolutionNdDescriptor(Windows* of, int axes, const int* padding, const int* stride,
+                                       const int* dilation, int mode, int compute) {
+    of->padding.assign(padding, padding + axes), of->stride.assign(stride, stride + axes);
+    of->dilation.assign(dilation, dilation + axes), of->compute = compute;
     for (int axis = 0; axis < axes; ++axis)
         if (padding[axis] < 0 || stride[axis] < 1 || dilation[axis] < 1) return BAD;
     return mode == 1 && (compute == REAL32 || compute == REAL64) ? 0 : BAD; // 1: the kernel is not turned around
