@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -200,6 +201,13 @@ def test_what_cudnn_refuses_takes_patches(
     for case, found in zip((PLAIN, LINE, CUBE), answers, strict=True):
         near(found, run(case, "cpu", "float64"), dtype)
     assert len(lines) == (9 if refusal == "none" else 0)
+
+
+def test_the_library_is_found_without_the_finder_that_cupy_brings(
+    library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert cudnn.loaded().cudnnCreate
 
 
 @emulated
