@@ -58,7 +58,7 @@ parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
 # Other people's plugins and warnings are none of ours: with them no warning is an error.
 pytest=("$python" -m pytest -q --tb=short -p no:cacheprovider -p no:benchmark -o filterwarnings=default)
-own=(backends/cuda/tests/test_{gpu,rows,linear,remembered,linalg,special_values}.py)
+own=(backends/cuda/tests/test_{gpu,rows,linear,cudnn,remembered,linalg,special_values}.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \

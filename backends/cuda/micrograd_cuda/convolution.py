@@ -1,13 +1,15 @@
-"""Convolutions as products with patches, in their own dtype: half types are added up in float32 by cuBLAS."""
+"""Convolutions by cuDNN, or as products with patches; in their own dtype: half types are added up in float32."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
+from micrograd_cuda.cudnn import Convolved, math_type
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
@@ -18,28 +20,46 @@ def one_by_one(kernel: Shape, *, stride: Shape, padding: Shape, dilation: Shape)
     return {*kernel} == {*stride} == {1} and {*padding} == {0}
 
 
-class Convolution:
-    """Over one or two spatial axes, all three members of the core's family. The products are `matmul`'s."""
+MOST_AXES: Final = 2
+"""Spatial ones that patches have."""
 
-    def __init__(self, xp: Any, runtime: Runtime, matmul: Kernel, add: Kernel) -> None:
-        self.xp, self.runtime, self.matmul, self.add = xp, runtime, matmul, add
+
+def _positions(x: Any, kernel: Shape, windows: dict[str, Shape]) -> Shape:
+    return lengths_of("patches", x.shape[2:], kernel, windows["stride"], windows["padding"], windows["dilation"])
+
+
+class Convolution:
+    """All three members of the core's family.
+
+    What cuDNN does not take is a product, `matmul`'s, with patches; over three spatial axes it is the op table's.
+    """
+
+    def __init__(self, xp: Any, runtime: Runtime, matmul: Kernel, add: Kernel, precision: Callable[[], str]) -> None:
+        self.xp, self.runtime, self.matmul, self.add, self.precision = xp, runtime, matmul, add, precision
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
         found: dict[str, Kernel] = {"patches": self.patches, "patches_gradient": self.patches_gradient}
-        for rank in (1, 2):
+        for rank in (1, 2, 3):
             found[f"conv{rank}d"] = of_elements(self.forward)
             found[f"conv_transpose{rank}d"] = of_elements(self.transpose)
             found[f"conv{rank}d_weight_gradient"] = of_elements(self.weight_gradient)
         return found
 
-    # products
-
     def forward(self, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Any) -> Any:
         """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
         outputs, kernel = weight.shape[0], weight.shape[2:]
-        whole = one_by_one(kernel, **windows)  # a pixel is its own patch
-        patches = contiguous(x) if whole else self.patches(x, kernel_size=kernel, fill=0.0, **windows)
+        if one_by_one(kernel, **windows):  # a pixel is its own patch
+            patches = contiguous(x)
+        else:
+            x, weight = self._laid(x), self._laid(weight)
+            shapes = x.shape, weight.shape, (x.shape[0], outputs, *_positions(x, kernel, windows))
+            out = self._direct("Forward", shapes, x, weight, groups, windows)
+            if out is not None:
+                return self._with_bias(out, bias)
+            patches = self.patches(x, kernel_size=kernel, fill=0.0, **windows)
+            if patches is NotImplemented:
+                return NotImplemented
         positions = patches.shape[-len(kernel) :]
         matrix = self._matrices(weight, groups, x.shape[0])
         product = self.matmul(matrix, self._rows(patches, groups, math.prod(positions)))
@@ -60,21 +80,52 @@ class Convolution:
                 strict=True,
             )
         )
+        whole = one_by_one(kernel, **windows) and size == positions
+        if not whole:
+            x, weight = self._laid(x), self._laid(weight)
+            shapes = (x.shape[0], weight.shape[1] * groups, *size), weight.shape, x.shape
+            out = self._direct("BackwardData", shapes, weight, x, groups, windows)
+            if out is not None:
+                return self._with_bias(out, bias)
+            if len(kernel) > MOST_AXES:
+                return NotImplemented
         matrix = self._matrices(weight, groups, x.shape[0]).swapaxes(-1, -2)
         product = self.matmul(matrix, self._rows(contiguous(x), groups, math.prod(positions)))
         patches = product.reshape(x.shape[0], weight.shape[1] * groups, *kernel, *positions)
-        if one_by_one(kernel, **windows) and size == positions:
+        if whole:
             return self._with_bias(patches.reshape(*patches.shape[:2], *size), bias)
         return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
 
     def weight_gradient(self, g: Any, x: Any, *, groups: int, kernel_size: Shape, **windows: Any) -> Any:
         """One product for each group, over all images: its sums are never rounded in between."""
+        g, x = self._laid(g), self._laid(x)
+        shapes = x.shape, (g.shape[1], x.shape[1] // groups, *kernel_size), g.shape
+        out = self._direct("BackwardFilter", shapes, x, g, groups, windows)
+        if out is not None or len(kernel_size) > MOST_AXES:
+            return NotImplemented if out is None else out
         patches = self._patches(x, 0.0, kernel_size, windows, images_inside=True)
         count = math.prod(g.shape[:1] + g.shape[2:])
         rows = contiguous(g.swapaxes(0, 1)).reshape(groups, g.shape[1] // groups, count)
         columns = patches.reshape(groups, math.prod((x.shape[1], *kernel_size)) // groups, count)
         product = self.matmul(rows, columns.swapaxes(-1, -2))
         return product.reshape(g.shape[1], x.shape[1] // groups, *kernel_size)
+
+    # without patches
+
+    def _laid(self, x: Any) -> Any:
+        """As cuDNN reads it."""
+        return x if x.flags.c_contiguous and not self.runtime.address(x) % 16 else x.copy()
+
+    def _direct(
+        self, made: str, shapes: tuple[Shape, ...], x: Any, y: Any, groups: int, windows: dict[str, Shape]
+    ) -> Any:
+        """``None`` where there is no cuDNN, or it has no such convolution."""
+        dtype, (image, weight, result) = name_of(x.dtype), shapes
+        steps = windows["stride"], windows["padding"], windows["dilation"]
+        kind = math_type(dtype, self.precision())
+        return self.runtime.convolve(Convolved(made, image, weight, result, *steps, groups, dtype, kind), x, y)
+
+    # products
 
     def _matrices(self, weight: Any, groups: int, images: int) -> Any:
         """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
@@ -117,7 +168,7 @@ class Convolution:
 
     def patches(self, x: Any, *, kernel_size: Shape, fill: float, **windows: Any) -> Any:
         """(batch, channels, *kernel, *positions)."""
-        if name_of(x.dtype) not in ELEMENT or len(kernel_size) > 2:
+        if name_of(x.dtype) not in ELEMENT or len(kernel_size) > MOST_AXES:
             return NotImplemented
         return self._patches(x, fill, kernel_size, windows)
 
@@ -126,7 +177,7 @@ class Convolution:
     ) -> Any:
         """The same, or (channels, *kernel, batch, *positions)."""
         stride, padding, dilation = windows["stride"], windows["padding"], windows["dilation"]
-        lengths = lengths_of("patches", x.shape[2:], kernel, stride, padding, dilation)
+        lengths = _positions(x, kernel, windows)
         numbers = self._windows(x.shape[:2], x.shape[2:], lengths, kernel, stride, padding, dilation)
         images, channels = x.shape[:2]
         shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
@@ -138,7 +189,7 @@ class Convolution:
         self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
         """Back to (batch, channels, *size), each element the sum of the patches it was in."""
-        if name_of(g.dtype) not in ELEMENT or len(kernel_size) > 2:
+        if name_of(g.dtype) not in ELEMENT or len(kernel_size) > MOST_AXES:
             return NotImplemented
         lengths = g.shape[2 + len(kernel_size) :]
         numbers = self._windows(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)

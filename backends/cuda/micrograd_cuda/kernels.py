@@ -93,7 +93,7 @@ def table(
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
-    found |= Convolution(xp, runtime, multiply_matrices, found["add"]).table()
+    found |= Convolution(xp, runtime, multiply_matrices, found["add"], precision).table()
     found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
     return found
 

@@ -19,6 +19,7 @@ from weakref import ref
 
 from micrograd_core.layout import Shape
 from micrograd_cuda.biased import TYPES, BiasedProducts
+from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
@@ -58,6 +59,10 @@ class Runtime(Protocol):
 
     def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
         """cublasLtMatmul: ``out = x @ y + bias``, of a single product; False where it has none, and did nothing."""
+        ...
+
+    def convolve(self, call: Convolved, x: Any, y: Any) -> Any:
+        """A convolution by cuDNN, of arrays in C order at multiples of 16 bytes; ``None`` where it has none."""
         ...
 
     def counter(self) -> Any:
@@ -336,6 +341,18 @@ class CuPyRuntime:
         workspace = self.empty((plan.found.workspace,), "uint8") if plan.found.workspace else None
         where = 0 if workspace is None else self.address(workspace)
         return products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
+
+    def convolve(self, call: Convolved, x: Any, y: Any) -> Any:
+        """On the current stream, also while it is captured."""
+        library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
+        plan = None if library is None else library.plan(call)
+        if library is None or plan is None:
+            return None
+        out = self.empty(call.shape, x.dtype)
+        workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None
+        addresses = self.address(x), self.address(y), self.address(out)
+        where = 0 if workspace is None else self.address(workspace)
+        return out if library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr) else None
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

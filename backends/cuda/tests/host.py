@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from micrograd_cuda import biased, kernels, units
+from micrograd_cuda.cudnn import Convolved
 from micrograd_cuda.gemm import Product
 from micrograd_cuda.runtime import Remembered
 from micrograd_cuda.units import FAMILIES, Unit
@@ -188,6 +189,9 @@ class HostRuntime:
         assert bias.dtype == out.dtype
         out[...] = (wide.reshape(call.n, call.m) + bias.astype(wide.dtype)).reshape(out.shape)
         return True
+
+    def convolve(self, call: Convolved, x: Any, y: Any) -> None:
+        """There is no cuDNN here: patches are what is played."""
 
 
 class Arrays:

@@ -3,7 +3,7 @@
 It has CuPy (the wheel, unchanged but for two modules), NVRTC, and what else `NEEDED` names: `uv sync --group emulated`
 brings all of it. All that is made lies in the environment, and is made anew where one of the sources here has changed:
 
-- ``libemulated_cuda.so`` from the three ``.cpp`` here, with a function that fails for each that CuPy asks for
+- ``libemulated_cuda.so`` from the four ``.cpp`` here, with a function that fails for each that CuPy asks for
   and nothing here has; and CUDA's libraries, by the names that CuPy loads, as links to it;
 - ``cupy_backends.cuda.api.runtime`` from CuPy's source distribution: in the wheel NVIDIA's runtime is part of it;
 - ``cupy.cuda.thrust``, in Python;
@@ -40,8 +40,8 @@ HOOK: Final = SITE / "emulated_cuda.pth"
 RUNTIME: Final = Path("cupy_backends", "cuda", "api", "runtime")
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
 MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h")
-COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "fourier.cpp")
-SOURCES: Final = (*COMPILED, "device.h", "thrust.py", "build.py")
+COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "convolution.cpp", "fourier.cpp")
+SOURCES: Final = (*COMPILED, "device.h", "halves.h", "thrust.py", "build.py")
 NEEDED: Final = (
     *("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "cython", "setuptools", "pip"),
     *("numpy", "scipy", "ml-dtypes", "micrograd-core", "micrograd-cuda"),
@@ -50,7 +50,8 @@ TOOLS: Final = ("gcc", "g++", "nm")
 MISSING: Final = 77  # what test runners take for "left out"
 
 # Libraries that others depend on, of which CuPy itself calls nothing.
-DEPENDENCIES: Final = {"libcublasLt.so.13", "libnvJitLink.so.13"}
+CUDNN: Final = "libcudnn.so.9"
+DEPENDENCIES: Final = {"libcublasLt.so.13", "libnvJitLink.so.13", CUDNN}
 # The kinds of functions that CuPy calls, and what each returns when there is none.
 UNKNOWN: Final = re.compile(
     r"\bU (cuda\w+|cublas\w+|cusolver\w+|cusparse\w+|curand\w+|cufft\w+|cuProfiler\w+)(?:@(\S+))?"
@@ -165,7 +166,9 @@ def build_libraries(work: Path, functions: dict[str, str]) -> None:
         place = ["-Wl,-rpath,$ORIGIN", f"-L{LIBRARIES}", "-Wl,--no-as-needed", "-lemulated_cuda"]
         named = [f"-Wl,-soname,{name}", f"-Wl,--version-script,{versions}"]
         run("gcc", "-shared", "-x", "c", "/dev/null", *named, *place, "-o", LIBRARIES / name)
-        link = HEADERS.parent / "lib" / name  # where CuPy looks for them
+        folder = SITE / "nvidia" / "cudnn" if name == CUDNN else HEADERS.parent
+        link = folder / "lib" / name  # where it is looked for
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(LIBRARIES / name)
 

@@ -13,13 +13,12 @@
 #include <vector>
 #include <dlfcn.h>
 #include "device.h"
+#include "halves.h"
 
 typedef int Status;
 typedef void* Handle;
 typedef std::complex<float> Complex64;
 typedef std::complex<double> Complex128;
-typedef _Float16 Half;
-struct Bfloat16 { uint16_t bits; };
 
 // The macro for each letter of a library's names: its element type, and the type of the element's parts.
 #define FOR_EACH_TYPE(macro) \
@@ -37,19 +36,9 @@ template <class T> constexpr bool COMPLEX = !std::is_same_v<T, Part<T>>;
 template <class T> using Wide = std::conditional_t<COMPLEX<T>, Complex128, double>;
 
 template <class T> Wide<T> widen(T x) { return Wide<T>(x); }
-template <> double widen(Bfloat16 x) {
-    const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-    float wide;
-    memcpy(&wide, &bits, sizeof wide);
-    return wide;
-}
+template <> double widen(Bfloat16 x) { return widened(x); }
 template <class T> T narrow(Wide<T> x) { return static_cast<T>(x); }
-template <> Bfloat16 narrow(double x) { // to nearest, ties to even
-    const float rounded = static_cast<float>(x);
-    uint32_t bits;
-    memcpy(&bits, &rounded, sizeof bits);
-    return {static_cast<uint16_t>(x != x ? 0x7FFF : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
-}
+template <> Bfloat16 narrow(double x) { return rounded(x); }
 double conjugate(double x) { return x; }
 Complex128 conjugate(Complex128 x) { return std::conj(x); }
 
