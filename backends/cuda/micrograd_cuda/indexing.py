@@ -37,7 +37,7 @@ class Indexing:
             return NotImplemented
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
-            weight, indices = contiguous(weight), contiguous(indices)
+            weight, indices = contiguous(weight, self.runtime), contiguous(indices)
             start = alignment(self.runtime, weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
@@ -59,7 +59,7 @@ class Indexing:
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
         order = (axis, *(each for each in range(len(x.shape)) if each != axis))
         base, rows = (each.transpose(order).reshape(each.shape[axis], columns) for each in (x, values))
-        out = self._sums(contiguous(base), indices, rows, length, columns, negative=True)
+        out = self._sums(contiguous(base, self.runtime), indices, rows, length, columns, negative=True)
         return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
 
     def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
@@ -75,7 +75,7 @@ class Indexing:
         index = INDEX[name_of(indices.dtype)]
         run = runtime.bind(Unit("row_keys", (key, index), BLOCK, "", index, (("Key", key),)))
         run((geometry.blocks(indices.size), 1), (keys, contiguous(indices), int(negative), indices.size, rows))
-        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values), shape)
+        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values, self.runtime), shape)
 
     def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
         """Each element of the result is added up by one thread, in the order of the indices.

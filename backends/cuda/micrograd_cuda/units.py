@@ -42,6 +42,10 @@ FAMILIES: Final = {
     "logsumexp": Family("rows", f"T* out, const T* x, {_ROW}"),
     "softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
     "log_softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
+    "attention_weights": Family(
+        "rows", f"T* out, const T* x, const {{Mask}}* mask, const MaskRows where, Long targets, {_ROW}"
+    ),
+    "attention_weights_gradient": Family("rows", f"T* to, const T* g, const T* out, Long targets, {_ROW}"),
     "cross_entropy": Family(
         "rows",
         "T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets, "
