@@ -352,7 +352,7 @@ class Matmul:
 
 
 def packed(runtime: Runtime, x: Any) -> Any:
-    """A copy whose matrices come one after the other; those that are read transposed stay so, which is a faster copy."""
+    """A copy whose matrices follow each other; those that are read transposed stay so, which is a faster copy."""
     turned = len(x.shape) > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     return copied(runtime, x.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else copied(runtime, x)
 

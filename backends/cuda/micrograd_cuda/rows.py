@@ -216,7 +216,7 @@ class Rows:
     # attention
 
     def attention_weights(self, scores: Any, mask: Any = 0.0, *, is_causal: bool) -> Any:
-        """One read, one write; of causal rows nothing is read behind the diagonal. ``NotImplemented`` for other masks."""
+        """One read, one write; causal rows are read up to the diagonal. ``NotImplemented`` for other masks."""
         masked, dtype, shape = hasattr(mask, "shape"), scores.dtype, scores.shape
         if masked and mask.dtype != dtype and name_of(mask.dtype) != "bool":
             return NotImplemented
@@ -235,7 +235,7 @@ class Rows:
         return out
 
     def _mask(self, mask: Any, shape: Shape, pack: int) -> tuple[Any, list[int], int]:
-        """A mask whose rows have neighbours next to each other; the struct MaskRows; how many elements are read at once."""
+        """A mask with neighbours next to each other along rows; MaskRows; how many elements are read at once."""
         xp, runtime, itemsize, columns = self.xp, self.runtime, mask.dtype.itemsize, shape[-1]
         mask = xp.broadcast_to(mask, (*mask.shape[:-1], columns))
         if columns > 1 and mask.strides[-1] != itemsize:

@@ -33,8 +33,8 @@ def mask_of(kind: str, boolean: bool, shape: tuple[int, ...], rng: np.random.Gen
     """A mask as rows, columns or wholes of scores, in numbers that all dtypes have; some rows are hidden."""
     batch, heads, targets, sources = shape
     shapes = {
-        "matrix": (targets, sources), "sources": (batch, 1, 1, sources), "targets": (targets, 1), "heads": (heads, 1, 1),
-        "batch": (batch, 1, targets, sources), "whole": shape, "turned": (sources, targets),
+        "matrix": (targets, sources), "sources": (batch, 1, 1, sources), "targets": (targets, 1),
+        "heads": (heads, 1, 1), "batch": (batch, 1, targets, sources), "whole": shape, "turned": (sources, targets),
     }  # fmt: skip
     made = rng.random(shapes[kind]) < 0.7
     if made.shape[-1] > 1 and made.shape[-2] > 2:

@@ -151,9 +151,9 @@ OPS = (
     ),
     Op(
         "attention_weights",
-        "``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources). A boolean mask ``x2`` is true "
-        "where a target may look; with `is_causal` it looks at no later source. A target that the mask leaves nothing "
-        "gets 0, with gradient 0.",
+        "``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources). A boolean mask ``x2`` is "
+        "true where a target may look; with `is_causal` it looks at no later source. A target that the mask leaves "
+        "nothing gets 0, with gradient 0.",
         operands=2,
         optional=(0.0,),
         parameters=_attention_weights_parameters,
