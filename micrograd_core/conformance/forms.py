@@ -155,8 +155,8 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
-            f"attention_weights_gradient standardize_gradient cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
-            f"{MATRICES} {VALUES} {SUMS}"
+            "attention_weights_gradient standardize_gradient cross_entropy_gradient embedding_gradient batch_norm "
+            f"{SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         ),
     },
 }

@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, wide
+from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, place, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -28,6 +28,7 @@ class Indexing:
             "embedding": self.embedding,
             "embedding_gradient": of_elements(self.embedding_gradient),
             "index_add": of_elements(self.index_add),
+            "getitem_gradient": of_elements(self.getitem_gradient),
         }
 
     def embedding(self, indices: Any, weight: Any) -> Any:
@@ -49,6 +50,16 @@ class Indexing:
         """The sum of the rows of `g` for each row of the weight."""
         columns = g.shape[-1]
         return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
+
+    def getitem_gradient(self, g: Any, *, shape: Shape, key: Any) -> Any:
+        """One write of all, zeros among them, in one launch."""
+        runtime, hashable = self.runtime, tuple((e.start, e.stop, e.step) if isinstance(e, slice) else e for e in key)
+        found = geometry.placed(name_of(g.dtype), shape, hashable, place(runtime, g))
+        if found is None or not g.size:
+            return NotImplemented
+        out = runtime.empty(shape, g.dtype)
+        runtime.bind(found.unit)(found.grid, (out, g, runtime.struct(found.numbers, found.counter)))
+        return out
 
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
         """Slices of `x` as rows: one copy of each operand that does not lie so."""

@@ -142,3 +142,27 @@ def test_batches_are_multiplied_whichever_way_they_lie(seed: int, monkeypatch: p
     found = (x @ y).astype("float64")
     np.testing.assert_array_equal(np.asarray(found.tolist()).reshape(found.shape), a @ b)
     gemm.product.cache_clear()
+
+
+# ── gradients of what is selected ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("seed", range(400 if ALL else 60))
+def test_what_a_key_selects_has_its_gradient_where_it_came_from(seed: int) -> None:
+    """In one launch, whichever way the cotangent lies."""
+    pick, rng = random.Random(seed), np.random.default_rng(seed)
+    dtype = pick.choice(["float16", "bfloat16", "float32", "float64"])
+    shape = tuple(pick.choice([1, 2, 3, 8, 16]) for _ in range(pick.randrange(1, 5)))
+    key: list[Any] = []
+    for length in shape:
+        start, step = pick.randrange(length), pick.choice([1, 1, 2, -1])
+        whole = pick.random() < 0.5
+        entry = slice(None) if whole else pick.choice([start, slice(start, None, step), slice(None, start + 1, 1)])
+        key += [None, entry] if pick.random() < 0.1 else [entry]
+    place = np.zeros(shape)[tuple(key)].shape
+    memory, cut, order, view = laid(rng, place, 1, 1, pick)
+    g, a = tensor(memory, dtype)[cut].permute_dims(tuple(map(int, order))), view.transpose(order)
+    found = FUNCTIONS["getitem_gradient"](g[..., 0, 0], shape=shape, key=tuple(key))
+    expected = np.zeros(shape)
+    expected[tuple(key)] = a[..., 0, 0]
+    np.testing.assert_array_equal(np.asarray(found.astype("float64").tolist()).reshape(shape), expected)
