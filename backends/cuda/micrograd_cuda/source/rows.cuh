@@ -314,7 +314,7 @@ __device__ __forceinline__ void attention_weights(
     const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
     for_each_row_of<T, G, ITEMS, V, 1>({x}, rows, columns, length, [&](Long row, auto& share) {
         const Long end = share.columns;
-        const M* const own = W > 0 && row < rows ? mask + mask_row(row, where) : nullptr;
+        [[maybe_unused]] const M* const own = W > 0 && row < rows ? mask + mask_row(row, where) : nullptr;
         const auto hide = [&](Long column, A (&values)[1][V]) {
             if constexpr (W > 0) {
                 const Pack<M, V> pack = load<M, V, W>(own + column);
