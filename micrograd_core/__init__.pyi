@@ -460,6 +460,9 @@ def hardtanh(x: ArrayLike, /, *, min_val: float = -1.0, max_val: float = 1.0) ->
 def softmax(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows."""
 
+def attention_weights(scores: ArrayLike, mask: ArrayLike | None = None, /, *, is_causal: builtins.bool = False) -> Tensor:
+    """``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources). A boolean mask ``x2`` is true where a target may look; with `is_causal` it looks at no later source. A target that the mask leaves nothing gets 0, with gradient 0."""
+
 def log_softmax(x: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number."""
 
@@ -858,6 +861,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "attention_weights",
     "autocast",
     "avg_pool1d",
     "avg_pool2d",

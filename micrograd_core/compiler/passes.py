@@ -80,6 +80,9 @@ def expand(
         if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
+        if name == "getitem_gradient":
+            zeros = k.full(shape=types[0].shape, fill_value=0, dtype=types[0].dtype)
+            name, operands = "scatter", (zeros, *operands)
         if name == "scatter" and primitive("where", operands[::-1]):
             k.kept = lambda name, operands: True
             return _placed(k, operands, step.params["key"], types[0].shape)

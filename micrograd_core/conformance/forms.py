@@ -136,6 +136,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
     "huge": {
         "sums and squares leave the range on the way, or are scaled first": (
             "avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
+            "attention_weights attention_weights_gradient "
             f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient "
             f"{CONVOLUTIONS} {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         )
@@ -154,8 +155,8 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
-            f"standardize_gradient cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
-            f"{MATRICES} {VALUES} {SUMS}"
+            "attention_weights_gradient standardize_gradient cross_entropy_gradient embedding_gradient batch_norm "
+            f"{SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         ),
     },
 }

@@ -176,9 +176,11 @@ class MultiheadAttention(Module):
         features = self.in_proj_weight.shape[1]
         if x.ndim != 3 or x.shape[-1] != features:
             raise ShapeError(f"MultiheadAttention: an input is (batch, positions, {features}); got shape {x.shape}")
-        rows = slice(start * features, stop * features)
-        bias = 0.0 if self.in_proj_bias is None else self.in_proj_bias[rows]
-        both = FUNCTIONS["linear"](x, self.in_proj_weight[rows], bias)
+        weight, bias = self.in_proj_weight, 0.0 if self.in_proj_bias is None else self.in_proj_bias
+        if stop - start < 3:  # of all three the gradient would be copied for nothing
+            rows = slice(start * features, stop * features)
+            weight, bias = weight[rows], bias if self.in_proj_bias is None else self.in_proj_bias[rows]
+        both = FUNCTIONS["linear"](x, weight, bias)
         split = both.reshape((*x.shape[:2], stop - start, self.num_heads, features // self.num_heads))
         return [FUNCTIONS["permute_dims"](split[:, :, i], (0, 2, 1, 3)) for i in range(stop - start)]
 

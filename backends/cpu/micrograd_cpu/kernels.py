@@ -192,6 +192,13 @@ def scatter(x: Any, values: Any, *, key: tuple[Any, ...]) -> Any:
     return result
 
 
+def getitem_gradient(g: Any, *, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
+    """Zeros, then assign."""
+    result = np.zeros(shape, g.dtype)
+    result[key] = g
+    return result
+
+
 def relu(x: Any) -> Any:
     """One pass."""
     return np.maximum(x, _zero(x.dtype))
@@ -441,6 +448,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "arange": lambda stop, *, dtype: np.arange(stop, dtype=dtype),
     "getitem": getitem,
     "scatter": scatter,
+    "getitem_gradient": getitem_gradient,
     "relu": relu,
     "relu_gradient": relu_gradient,
     "one_hot": one_hot,

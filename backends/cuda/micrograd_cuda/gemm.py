@@ -7,8 +7,10 @@ asked for ``(x @ y).T = y.T @ x.T``, where `y` comes first and neither needs to 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from itertools import product as every
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_cuda.geometry import Place, broadcast_strides, collapse
@@ -17,6 +19,9 @@ MOST: Final = 2**31 - 1  # cuBLAS counts rows, columns and leading dimensions in
 
 TYPE: Final = {"float16": 2, "bfloat16": 14, "float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
 """cudaDataType_t of what cuBLAS multiplies."""
+
+COPIED: Final = 2**20
+"""Elements that are copied in the time that one call more takes: about 4 µs."""
 
 COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32, COMPUTE_16BF = 68, 70, 77, 75  # cublasComputeType_t
 
@@ -39,7 +44,7 @@ class Operand(NamedTuple):
 
 
 class Product(NamedTuple):
-    """One call of cublasGemmStridedBatchedEx. `first` and `second` are its A and B: our `y` and `x`."""
+    """Calls of cublasGemmStridedBatchedEx. `first` and `second` are its A and B: our `y` and `x`."""
 
     m: int
     n: int
@@ -48,6 +53,8 @@ class Product(NamedTuple):
     second: Operand
     batches: int
     shape: Shape  # of the result; where `k` is 0 it is all zeros, and there is nothing to call
+    apart: int = 0  # elements between two results of the batch
+    starts: tuple[tuple[int, int, int], ...] = ((0, 0, 0),)  # of each call: the elements where `y`, `x`, result begin
 
 
 def matrix(rows: int, columns: int, strides: Shape) -> tuple[bool, int] | None:
@@ -70,9 +77,39 @@ def as_matrices(x: Shape, y: Shape) -> tuple[Shape, Shape, Shape]:
     return left, right, (*batch, *(left[-2:-1] if len(x) > 1 else ()), *(right[-1:] if len(y) > 1 else ()))
 
 
+def calls(lengths: Shape) -> int:
+    """How many it takes, with the longest of the axes as a batch."""
+    return math.prod(lengths) // max(lengths)
+
+
+def to_copy(batch: Shape, matrices: tuple[Shape, Shape], strides: tuple[Shape, Shape]) -> int | None:
+    """The operand that is better copied than multiplied in several calls, as its axes do not continue each other.
+
+    Heads of attention are such: (batch, heads, positions, features) of memory in which positions come before heads.
+    """
+    packed, parted = [], []
+    for position, (each, stride) in enumerate(zip(matrices, strides, strict=True)):
+        dense = tuple(math.prod(each[axis + 1 :]) for axis in range(len(each) - 2))
+        packed.append(broadcast_strides(Place(each[:-2], dense, 16), batch))
+        if len(collapse(each[:-2], (stride,))[0]) > 1:
+            parted.append(position)
+    own = tuple(broadcast_strides(Place(n[:-2], s, 16), batch) for n, s in zip(matrices, strides, strict=True))
+    fewer = calls(collapse(batch, own)[0]) - calls(collapse(batch, tuple(packed))[0])
+    return parted[0] if parted and sum(math.prod(matrices[each]) for each in parted) < fewer * COPIED else None
+
+
+def starts(lengths: Shape, steps: Sequence[Shape], batched: int) -> tuple[tuple[int, ...], ...]:
+    """Where the calls begin that have one of some axes as a batch: for each, so many elements by each of `steps`."""
+    others = [axis for axis in range(len(lengths)) if axis != batched]
+    return tuple(
+        tuple(sum(i * step[axis] for i, axis in zip(at, others, strict=True)) for step in steps)
+        for at in every(*(range(lengths[axis]) for axis in others))
+    )
+
+
 @lru_cache(maxsize=4096)
 def product(x: Place, y: Place) -> Product | int | None:
-    """The call for ``x @ y``; 0 or 1 for the operand that must be copied first; ``None`` where cuBLAS has no such call.
+    """The calls for ``x @ y``; 0 or 1 for the operand that must be copied first; ``None`` for more than ints count.
 
     Raises
     ------
@@ -102,9 +139,18 @@ def product(x: Place, y: Place) -> Product | int | None:
             return position
         found.append(spelled)
     rows, inner, columns = left[-2], left[-1], right[-1]
-    if len(lengths) > 1 or max(rows, inner, columns, found[0][1], found[1][1], math.prod(lengths)) > MOST:
+    if max(rows, inner, columns, found[0][1], found[1][1], *lengths) > MOST:
         return None
-    if any(step[0] < 0 for step in steps):
-        return 0 if steps[0][0] < 0 else 1
-    second, first = (Operand(*each, step[0]) for each, step in zip(found, steps, strict=True))
-    return Product(columns, rows, inner, first, second, lengths[0] if batch else 1, shape)
+    if len(lengths) > 1 and (copied := to_copy(batch, (left, right), (strides[0][:-2], strides[1][:-2]))) is not None:
+        return copied
+    transposed, leading = found[0]
+    if len(lengths) == 1 and steps == ((rows * leading,), (0,)) and not transposed and rows * lengths[0] <= MOST:
+        rows, lengths, steps = rows * lengths[0], (1,), ((0,), (0,))  # a matrix for all: their rows are those of one
+    batched = max(range(len(lengths)), key=lengths.__getitem__)
+    for position, step in enumerate(steps):
+        if step[batched] < 0:
+            return position
+    second, first = (Operand(*each, step[batched]) for each, step in zip(found, steps, strict=True))
+    apart = tuple(math.prod(lengths[axis + 1 :]) * rows * columns for axis in range(len(lengths)))
+    begin: Any = starts(lengths, (steps[1], steps[0], apart), batched)
+    return Product(columns, rows, inner, first, second, lengths[batched], shape, apart[batched], begin)

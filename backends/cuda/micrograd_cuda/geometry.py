@@ -168,6 +168,58 @@ def elementwise(
     return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
 
+class Placed(NamedTuple):
+    """One launch of `placed`."""
+
+    unit: Unit
+    grid: tuple[int, int]
+    counter: str
+    numbers: list[int]  # the members of the struct Placing
+
+
+@lru_cache(maxsize=4096)
+def placed(
+    dtype: str, shape: Shape, key: tuple[tuple[int, int | None, int] | int | None, ...], g: Place
+) -> Placed | None:
+    """The launch that writes `g` where a resolved key says; ``None`` for more axes than the kernel takes.
+
+    Slices are (start, stop, step), as slices themselves have no hash.
+    """
+    lengths, strides, axes = iter(shape), iter(g.strides), list[tuple[int, int, int, int, int]]()
+    for entry in key:
+        if entry is None:
+            next(strides)
+            continue
+        length = next(lengths)
+        taken = range(entry, entry + 1) if isinstance(entry, int) else range(length)[slice(*entry)]
+        stride = 0 if isinstance(entry, int) else next(strides)
+        here = length, taken.start, taken.step if len(taken) > 1 else 1, len(taken), stride
+        if axes and here[:4] == (length, 0, 1, length):  # taken whole, it may continue the axis before
+            before, start, step, count, above = axes[-1]
+            if step == 1 and (count == 1 or above == stride * length or length == 1):
+                axes[-1] = before * length, start * length, 1, count * length, stride if length > 1 else above
+                continue
+        axes.append(here)
+    axes = axes or [(1, 0, 1, 1, 0)]
+    if len(axes) > MOST_AXES:
+        return None
+    length, start, step, count, stride = axes[-1]
+    pack, itemsize = 1, ITEMSIZE[dtype]
+    if step == 1 and stride == 1:
+        pack = power_of_two(start, power_of_two(count, power_of_two(length, 16 // itemsize)))
+    width = power_of_two(max(g.alignment // itemsize, 1), pack)
+    for each in axes[:-1]:
+        width = power_of_two(each[4], width)
+    axes[-1] = length // pack, start // pack, step, count // pack, stride * pack
+    packs = math.prod(each[0] for each in axes)
+    reach = sum(abs(each[3] * each[4]) for each in axes)
+    kind = counter(packs, reach, *(each[0] for each in axes))
+    element = ELEMENT[dtype]
+    arguments = (element, kind, *map(str, (len(axes), pack, width)))
+    unit = Unit("placed", arguments, BLOCK, element, "", (("Index", kind), ("NDIM", str(len(axes)))))
+    return Placed(unit, (blocks(packs), 1), kind, [packs, *(each[k] for k in range(5) for each in axes)])
+
+
 KNOWN_KERNELS: Final = (1, 3, 5, 7)
 """Square kernels for which convolutions have code of their own; for others the length of a loop is a number."""
 KNOWN_STRIDES: Final = (1, 2)

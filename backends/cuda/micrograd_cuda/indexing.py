@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, wide
+from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, place, wide
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -28,6 +28,7 @@ class Indexing:
             "embedding": self.embedding,
             "embedding_gradient": of_elements(self.embedding_gradient),
             "index_add": of_elements(self.index_add),
+            "getitem_gradient": of_elements(self.getitem_gradient),
         }
 
     def embedding(self, indices: Any, weight: Any) -> Any:
@@ -37,7 +38,7 @@ class Indexing:
             return NotImplemented
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
-            weight, indices = contiguous(weight), contiguous(indices)
+            weight, indices = contiguous(weight, self.runtime), contiguous(indices)
             start = alignment(self.runtime, weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
@@ -50,6 +51,16 @@ class Indexing:
         columns = g.shape[-1]
         return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
 
+    def getitem_gradient(self, g: Any, *, shape: Shape, key: Any) -> Any:
+        """One write of all, zeros among them, in one launch."""
+        runtime, hashable = self.runtime, tuple((e.start, e.stop, e.step) if isinstance(e, slice) else e for e in key)
+        found = geometry.placed(name_of(g.dtype), shape, hashable, place(runtime, g))
+        if found is None or not g.size:
+            return NotImplemented
+        out = runtime.empty(shape, g.dtype)
+        runtime.bind(found.unit)(found.grid, (out, g, runtime.struct(found.numbers, found.counter)))
+        return out
+
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
         """Slices of `x` as rows: one copy of each operand that does not lie so."""
         xp, length = self.xp, x.shape[axis]
@@ -59,7 +70,7 @@ class Indexing:
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
         order = (axis, *(each for each in range(len(x.shape)) if each != axis))
         base, rows = (each.transpose(order).reshape(each.shape[axis], columns) for each in (x, values))
-        out = self._sums(contiguous(base), indices, rows, length, columns, negative=True)
+        out = self._sums(contiguous(base, self.runtime), indices, rows, length, columns, negative=True)
         return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
 
     def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
@@ -75,7 +86,7 @@ class Indexing:
         index = INDEX[name_of(indices.dtype)]
         run = runtime.bind(Unit("row_keys", (key, index), BLOCK, "", index, (("Key", key),)))
         run((geometry.blocks(indices.size), 1), (keys, contiguous(indices), int(negative), indices.size, rows))
-        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values), shape)
+        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values, self.runtime), shape)
 
     def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
         """Each element of the result is added up by one thread, in the order of the indices.

@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
+from functools import lru_cache
 from operator import is_
 from typing import Any, Final
 from weakref import ref
 
-from micrograd_core.layout import broadcast_shapes
+from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
-from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements, place
+from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, of_elements, place
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
 from micrograd_cuda.runtime import Runtime
@@ -88,8 +89,8 @@ def table(
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
     found["complex"] = complex_(xp)
     # Methods, without what the namespace's functions of these names add to each call.
-    found["reshape"], found["permute_dims"] = lambda x, *, shape: x.reshape(shape), lambda x, *, axes: x.transpose(axes)
-    found["copy"] = lambda x: x.copy()  # in C order, whatever that of `x`: kernels read it as it lies from then on
+    found["reshape"], found["permute_dims"] = reshape(runtime), lambda x, *, axes: x.transpose(axes)
+    found["copy"] = found["positive"] = lambda x: copied(runtime, x)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
@@ -295,6 +296,21 @@ def fresh(xp: Any) -> dict[str, Kernel]:
     return {name: copied(getattr(xp, name)) for name in ("floor", "ceil", "trunc", "round")}
 
 
+def reshape(runtime: Runtime) -> Kernel:
+    """A view where strides allow it; else of a copy by an own kernel, not the array library's."""
+
+    @lru_cache(maxsize=4096)
+    def takes_a_copy(old: Shape, strides: Shape, new: Shape) -> bool:
+        return Layout(old, strides).reshape(new) is None
+
+    def kernel(x: Any, *, shape: Any) -> Any:
+        if not x.flags.c_contiguous and takes_a_copy(x.shape, x.strides, shape):
+            x = copied(runtime, x)
+        return x.reshape(shape)
+
+    return kernel
+
+
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,7 +335,8 @@ class Matmul:
                 return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             call = gemm.product(_place(x), _place(y))
             if isinstance(call, int):
-                return self.with_bias(x if call else x.copy(), y.copy() if call else y, bias)
+                copy = packed(runtime, y if call else x)
+                return self.with_bias(x if call else copy, copy if call else y, bias)
             if call is None:
                 return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
             if len(self._kept) >= MOST_CACHED:
@@ -332,6 +349,12 @@ class Matmul:
             return out, True
         runtime.gemm(call, name, compute, x, y, out)
         return out, False
+
+
+def packed(runtime: Runtime, x: Any) -> Any:
+    """A copy whose matrices follow each other; those that are read transposed stay so, which is a faster copy."""
+    turned = len(x.shape) > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
+    return copied(runtime, x.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else copied(runtime, x)
 
 
 def _place(x: Any) -> Place:
@@ -405,7 +428,7 @@ class Addresses:
         if len(known) == len(params) and all(map(is_, params, known)):
             numbers.extend(self._written)
         else:
-            params = [*map(contiguous, params)]
+            params = [contiguous(p, self._runtime) for p in params]
             numbers.extend(_padded([*map(address, params)]))
         numbers.extend(_padded([*map(address, grads)]))
         written = array("q", _padded([*map(address, results)]))
@@ -444,7 +467,7 @@ class Updates:
     def _step(self, family: str, lists: list[list[Any]], hyper: tuple[Any, ...]) -> list[Any]:
         """The new parameters, from lists of parameters, gradients and states."""
         params, grads, *states = lists
-        grads = [*map(contiguous, grads)]
+        grads = [contiguous(g, self.runtime) for g in grads]
         results = [self.runtime.empty(p.shape, p.dtype) for p in params]
         dtype = results[0].dtype
         element = ELEMENT[name_of(dtype)]

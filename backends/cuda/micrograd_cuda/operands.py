@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from micrograd_core.layout import Shape
-from micrograd_cuda.geometry import Place, power_of_two
+from micrograd_cuda.geometry import Place, elementwise, power_of_two
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
 
@@ -45,17 +45,28 @@ def is_number(x: Any) -> bool:
     return x.__class__ is float or x.__class__ is int
 
 
-def contiguous(x: Any) -> Any:
-    """`x` itself, or a copy in C order."""
-    return x if x.flags.c_contiguous else x.copy()
+def copied(runtime: Runtime, x: Any) -> Any:
+    """A copy in C order, of floats by an own kernel."""
+    name = name_of(x.dtype)
+    found = elementwise("Copy", name, "", (place(runtime, x),)) if name in ELEMENT and x.size else None
+    if found is None:
+        return x.copy()
+    out, walk = runtime.empty(x.shape, x.dtype), found.walk
+    runtime.bind(found.unit)(found.grid, (out, x, runtime.struct(walk.numbers, walk.counter)))
+    return out
 
 
-def last(x: Any, axes: Shape) -> Any:
+def contiguous(x: Any, runtime: Runtime | None = None) -> Any:
+    """`x` itself, or a copy in C order: by an own kernel where the runtime is told."""
+    return x if x.flags.c_contiguous else x.copy() if runtime is None else copied(runtime, x)
+
+
+def last(x: Any, axes: Shape, runtime: Runtime | None = None) -> Any:
     """`x`, contiguous, with `axes` last; in their order."""
     ndim = len(x.shape)
     if axes != tuple(range(ndim - len(axes), ndim)):
         x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
-    return contiguous(x)
+    return contiguous(x, runtime)
 
 
 def wide(xp: Any, dtype: Any) -> Any:

@@ -62,7 +62,9 @@ class Random:
             return x.copy()
         if name_of(x.dtype) not in ELEMENT:
             return NotImplemented
-        return self._floating("dropout", x.dtype, 8, x.shape, contiguous(x), float(p), self._stream(key, block))
+        return self._floating(
+            "dropout", x.dtype, 8, x.shape, contiguous(x, self.runtime), float(p), self._stream(key, block)
+        )
 
     def integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import alignment, contiguous, is_number, last, name_of, wide
+from micrograd_cuda.operands import alignment, contiguous, copied, is_number, last, name_of, wide
 from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, INDEX
+from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
 
@@ -54,7 +54,7 @@ class Reductions:
             if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:
                 out = self.columns(x, length, others, x.dtype, functor, divisor)
             else:
-                out = self.rows(last(x, axes), others, length, x.dtype, functor, divisor)
+                out = self.rows(last(x, axes, self.runtime), others, length, x.dtype, functor, divisor)
             return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
         return kernel
@@ -136,7 +136,8 @@ class Reductions:
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ROW_OPERATIONS: Final = (
-    "softmax", "log_softmax", "logsumexp", "softmax_gradient", "log_softmax_gradient", "cross_entropy",
+    "softmax", "log_softmax", "logsumexp", "softmax_gradient", "log_softmax_gradient", "attention_weights",
+    "attention_weights_gradient", "cross_entropy",
     "cross_entropy_gradient", "standardize", "standardize_gradient", "layer_norm", "layer_norm_weight_gradient",
     "rms_norm", "rms_norm_gradient", "rms_norm_weight_gradient",
 )  # fmt: skip
@@ -183,7 +184,7 @@ class Rows:
         first = operands[0]
         if not first.size:
             return first.copy()
-        lasts = tuple(last(each, axes) for each in operands)
+        lasts = tuple(last(each, axes, self.runtime) for each in operands)
         out = self.runtime.empty(lasts[0].shape, first.dtype)
         columns = math.prod(first.shape[each] for each in axes)
         self._run(family, out, (*lasts, *more), columns, resident=len(operands), arguments=("", *arguments))
@@ -210,14 +211,64 @@ class Rows:
         axes = tuple(range(len(x.shape))) if axis is None else axis
         shape, columns = reduced_shape(x.shape, axis, keepdims), math.prod(x.shape[each] for each in axes)
         out = self.runtime.empty(shape, x.dtype)
-        return self._run("logsumexp", out, (last(x, axes),), columns) if out.size else out
+        return self._run("logsumexp", out, (last(x, axes, self.runtime),), columns) if out.size else out
+
+    # attention
+
+    def attention_weights(self, scores: Any, mask: Any = 0.0, *, is_causal: bool) -> Any:
+        """One read, one write; causal rows are read up to the diagonal. ``NotImplemented`` for other masks."""
+        masked, dtype, shape = hasattr(mask, "shape"), scores.dtype, scores.shape
+        if masked and mask.dtype != dtype and name_of(mask.dtype) != "bool":
+            return NotImplemented
+        if not scores.size:
+            return scores.copy()
+        x, columns, runtime = contiguous(scores, self.runtime), shape[-1], self.runtime
+        rows, out = x.size // columns, runtime.empty(shape, dtype)
+        launch = geometry.row_launch(rows, columns, name_of(dtype), 1, alignment(runtime, x))
+        kind, read, facts = RESULT[name_of(mask.dtype if masked else dtype)], 0, [1, 1, 0, 0, 0]
+        if masked:
+            mask, facts, read = self._mask(mask, shape, launch.pack)
+        unit = geometry.row_unit(launch, "attention_weights", ELEMENT[name_of(dtype)], "", kind, str(read))
+        run = runtime.bind(unit._replace(values=(("Mask", kind),)))
+        where, targets = runtime.struct(facts, "Long"), shape[-2] if is_causal else 0
+        run(launch.grid, (out, x, mask if masked else 0, where, targets, rows, columns))
+        return out
+
+    def _mask(self, mask: Any, shape: Shape, pack: int) -> tuple[Any, list[int], int]:
+        """A mask with neighbours next to each other along rows; MaskRows; how many elements are read at once."""
+        xp, runtime, itemsize, columns = self.xp, self.runtime, mask.dtype.itemsize, shape[-1]
+        mask = xp.broadcast_to(mask, (*mask.shape[:-1], columns))
+        if columns > 1 and mask.strides[-1] != itemsize:
+            mask = copied(runtime, mask)
+        strides = tuple(stride // itemsize for stride in mask.strides[:-1])
+        own = geometry.broadcast_strides(geometry.Place(mask.shape[:-1], strides, 16), shape[:-1])
+        lengths, (steps,) = geometry.collapse(shape[:-1], (own,))
+        if len(lengths) > 3:
+            return self._mask(copied(runtime, xp.broadcast_to(mask, shape)), shape, pack)
+        lengths, steps = (*lengths, 1, 1)[:3], (*steps, 0, 0)[:3]
+        whole = pack * itemsize
+        fits = whole >= 4 and not runtime.address(mask) % whole and not any(step % pack for step in steps)
+        return mask, [*lengths[1:], *steps], pack if fits else 1
+
+    def attention_weights_gradient(self, g: Any, out: Any, *, is_causal: bool) -> Any:
+        """Two reads, one write; the same."""
+        if not out.size:
+            return out.copy()
+        g, kept, runtime = contiguous(g, self.runtime), contiguous(out, self.runtime), self.runtime
+        made, columns = runtime.empty(out.shape, out.dtype), out.shape[-1]
+        targets = out.shape[-2] if is_causal else 0
+        rows, element = out.size // columns, ELEMENT[name_of(out.dtype)]
+        launch = geometry.row_launch(rows, columns, name_of(out.dtype), 2, alignment(runtime, g, kept))
+        run = runtime.bind(geometry.row_unit(launch, "attention_weights_gradient", element))
+        run(launch.grid, (made, g, kept, targets, rows, columns))
+        return made
 
     # cross-entropy
 
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
         axis = 1 if len(x.shape) > 1 else 0
-        return last(x, (axis,)), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
+        return last(x, (axis,), self.runtime), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
 
     def _losses(
         self, x: Any, rows: Any, numbers: Any, index: str, ignored: int, mean: bool, losses: Any = 0
@@ -255,7 +306,7 @@ class Rows:
         statistics = runtime.remembered.take((x, targets), ignore_index)
         if statistics is None:
             _, statistics = self._losses(x, rows, numbers, index, ignore_index, mean)
-        g, out, count = contiguous(g), runtime.empty(rows.shape, dtype), rows.size // columns
+        g, out, count = contiguous(g, runtime), runtime.empty(rows.shape, dtype), rows.size // columns
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
         run = runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(dtype)], index))
         facts = int(g.size > 1), int(mean), ignore_index
@@ -302,7 +353,7 @@ class Rows:
     def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float) -> Any:
         if not x.size:
             return x.copy()
-        rows, columns = last(x, axis), math.prod(x.shape[each] for each in axis)
+        rows, columns = last(x, axis, self.runtime), math.prod(x.shape[each] for each in axis)
         operands = rows, self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
         out = self.runtime.empty(rows.shape, x.dtype)
         self._run("norm", out, operands, columns, (eps,), arguments=("", centered))
@@ -313,7 +364,7 @@ class Rows:
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
             return self.xp.zeros(shape, dtype=x.dtype)
-        cotangent, g, rows = g, last(g, axis), last(x, axis)
+        cotangent, g, rows = g, last(g, axis, self.runtime), last(x, axis, self.runtime)
         columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
         start = alignment(runtime, g, rows)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)

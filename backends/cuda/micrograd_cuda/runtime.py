@@ -303,7 +303,7 @@ class CuPyRuntime:
         return address, address + numbers.itemsize, numbers  # which keeps them alive
 
     def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
-        """On the current stream. With `call.batches` of 1 as a plain product."""
+        """On the current stream. With `call.batches` of 1 as plain products."""
         factors = self._factors.get(dtype)
         if factors is None:
             factors = self._factors[dtype] = self._one_and_zero(dtype)
@@ -314,16 +314,19 @@ class CuPyRuntime:
         if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
             library.setMathMode(handle, FULL_SUMS)
         head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
-        if call.batches == 1:
-            library.gemmEx(
-                *head, self.address(y), kind, a.leading, self.address(x), kind, b.leading,
-                zero, self.address(out), kind, call.m, compute, DEFAULT_ALGORITHM,
-            )  # fmt: skip
-            return
-        library.gemmStridedBatchedEx(
-            *head, self.address(y), kind, a.leading, a.batch, self.address(x), kind, b.leading, b.batch,
-            zero, self.address(out), kind, call.m, call.m * call.n, call.batches, compute, DEFAULT_ALGORITHM,
-        )  # fmt: skip
+        addresses, itemsize = (self.address(y), self.address(x), self.address(out)), out.dtype.itemsize
+        for starts in call.starts:
+            first, second, to = (address + start * itemsize for address, start in zip(addresses, starts, strict=True))
+            if call.batches == 1:
+                library.gemmEx(
+                    *head, first, kind, a.leading, second, kind, b.leading,
+                    zero, to, kind, call.m, compute, DEFAULT_ALGORITHM,
+                )  # fmt: skip
+            else:
+                library.gemmStridedBatchedEx(
+                    *head, first, kind, a.leading, a.batch, second, kind, b.leading, b.batch,
+                    zero, to, kind, call.m, call.apart, call.batches, compute, DEFAULT_ALGORITHM,
+                )  # fmt: skip
 
     def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
         """On the current stream, also while it is captured. Two matrices of one batch have no bias each."""

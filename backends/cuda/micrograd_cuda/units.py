@@ -42,6 +42,10 @@ FAMILIES: Final = {
     "logsumexp": Family("rows", f"T* out, const T* x, {_ROW}"),
     "softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
     "log_softmax_gradient": Family("rows", f"T* to, const T* g, const T* out, {_ROW}"),
+    "attention_weights": Family(
+        "rows", f"T* out, const T* x, const {{Mask}}* mask, const MaskRows where, Long targets, {_ROW}"
+    ),
+    "attention_weights_gradient": Family("rows", f"T* to, const T* g, const T* out, Long targets, {_ROW}"),
     "cross_entropy": Family(
         "rows",
         "T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets, "
@@ -75,6 +79,7 @@ FAMILIES: Final = {
     "integers": Family("random", "I* out, const Stream stream, Long low, Long span, Long size"),
     "marked": Family("random", "Word* out, const Stream stream, Long mask, Long size"),
     "gather": Family("indexing", "T* to, const T* weight, const I* indices, Long count, Long rows, Long columns"),
+    "placed": Family("indexing", "T* to, const T* g, const Placing<{Index}, {NDIM}> where"),
     "scatter_add": Family("indexing", "Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns"),
     "row_keys": Family("indexing", "{Key}* to, const I* indices, Long negative, Long count, Long rows"),
     "row_starts": Family("indexing", "Long* first, const {Key}* keys, const Long* order, Long count, Long rows"),

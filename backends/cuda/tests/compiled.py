@@ -76,6 +76,20 @@ def embedding(hot: bool, dtype: str) -> Row:
     return Row(f"embedding_gradient, {'one index' if hot else 'all different'}, {dtype}", count * columns, work)
 
 
+def selected(dtype: str) -> Row:
+    """The gradient of the second of three matrices beside each other, in another order: as of heads of attention."""
+    shape = (4, 64, 3, 4, 32)
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        g, key = (
+            numbers(runtime, (4, 4, 64, 32), dtype),
+            (*(slice(0, n, 1) for n in shape[:2]), 1, *(slice(0, n, 1) for n in shape[3:])),
+        )
+        return lambda: k["getitem_gradient"](g.transpose(0, 2, 1, 3), shape=shape, key=key)
+
+    return Row(f"getitem_gradient, a third, {dtype}", 4 * 64 * 3 * 4 * 32, work)
+
+
 def drawn(name: str, dtype: str) -> Row:
     """Random numbers, a whole number of blocks."""
     size = 1 << 13
@@ -113,6 +127,9 @@ def rows() -> Iterator[Row]:
             yield along_rows("softmax_gradient", 2, columns, dtype, axis=1)
             yield classes(columns, dtype, gradient=False)
             yield classes(columns, dtype, gradient=True)
+        yield along_rows("attention_weights", 1, 512, dtype, 512, is_causal=True)
+        yield along_rows("attention_weights_gradient", 2, 512, dtype, 512, is_causal=True)
+        yield selected(dtype)
         yield along_rows("standardize", 1, 4096, dtype, axis=(1,), eps=1e-5)
         yield along_rows("standardize_gradient", 2, 4096, dtype, axis=(1,), eps=1e-5)
         yield along_rows("sum", 1, 1 << 19, dtype, axis=None, keepdims=False)

@@ -164,20 +164,26 @@ class HostRuntime:
         self.products.append(call)
         accumulate = np.result_type(out.dtype, np.float32)
 
-        def seen(array: Any, operand: Any, rows: int, columns: int) -> Any:
+        def seen(array: Any, operand: Any, start: int, rows: int, columns: int) -> Any:
             stored = (columns, rows) if operand.transposed else (rows, columns)
             strides = (operand.batch, 1, operand.leading)
             needed = (call.batches - 1) * operand.batch + (stored[1] - 1) * operand.leading + stored[0]
-            flat = np.ndarray(
-                (needed,), array.dtype, (ctypes.c_char * (needed * array.itemsize)).from_address(self.address(array))
+            memory = (ctypes.c_char * (needed * array.itemsize)).from_address(
+                self.address(array) + start * array.itemsize
             )
+            flat = np.ndarray((needed,), array.dtype, memory)
             found = np.lib.stride_tricks.as_strided(
                 flat, (call.batches, *stored), tuple(stride * array.itemsize for stride in strides)
             )
             return (found.swapaxes(1, 2) if operand.transposed else found).astype(accumulate)
 
-        product = seen(y, call.first, call.m, call.k) @ seen(x, call.second, call.k, call.n)
-        out.reshape(call.batches, call.n, call.m)[...] = product.swapaxes(1, 2)
+        for first, second, to in call.starts:
+            product = seen(y, call.first, first, call.m, call.k) @ seen(x, call.second, second, call.k, call.n)
+            written = np.lib.stride_tricks.as_strided(
+                out.reshape(-1)[to:], (call.batches, call.n, call.m),
+                tuple(stride * out.itemsize for stride in (call.apart, call.m, 1)),
+            )  # fmt: skip
+            written[...] = product.swapaxes(1, 2)
 
     def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
         """By cublasLtMatmul's definition, in the wide type: a bias for each row of the matrix that cuBLAS stores."""

@@ -23,13 +23,13 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random, set_matmul_precision
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.tools.cli import main
 
 if find_spec("micrograd_cuda"):
-    from micrograd_cuda import biased
+    from micrograd_cuda import biased, gemm
     from micrograd_cuda.biased import BiasedProducts
 
 pytestmark = pytest.mark.skipif(
@@ -200,6 +200,49 @@ def test_a_step_takes_no_more_launches_than_it_did(
     before = counted("launch")
     called()
     assert counted("launch") - before <= MOST_LAUNCHES[hidden, half, jitted]
+
+
+@pytest.mark.parametrize("copied", [0, 2**20])
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_transformers_step_is_of_own_kernels(
+    half: bool, jitted: bool, copied: int, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of CuPy's; products in the precision asked for; one kernel each way between those of attention."""
+    recorded = importlib.import_module("emulated_cuda.boot").recorded
+    monkeypatch.setattr(gemm, "COPIED", copied)
+    gemm.product.cache_clear()
+    length = 20 + 2 * half + 4 * jitted + 8 * (copied > 0)  # products are remembered by shape
+    model = nn.TransformerBlock(32, 4).to(gpu)
+    rule = optim.Adam(model.parameters())
+    x = Tensor(np.random.default_rng(0).normal(size=(3, length, 32)).astype("float32"), device=gpu)
+
+    def step() -> None:
+        rule.zero_grad()
+        with autocast("bfloat16") if half else nullcontext():
+            loss = (model(x, is_causal=True) ** 2).mean()
+        loss.backward()
+        rule.step()
+
+    called = jit(step) if jitted else step
+    set_matmul_precision("high")
+    try:
+        for _ in range(3):
+            called()
+        lines = recorded(called)
+    finally:
+        set_matmul_precision("highest")
+        gemm.product.cache_clear()
+    names = [line.split()[0] for line in lines]
+    assert [name for name in names if name.startswith("cupy")] == []
+    assert sum("attention_weights" in name or "softmax" in name for name in names) == 2
+    computed = {line.partition(" bias")[0].split()[-1] for line in lines if line.startswith("product")}
+    assert computed == {str(gemm.COMPUTE_32F if half else gemm.COMPUTE_TF32)}
+    own = "Bfloat16" if half else "float"
+    copies = sum(name.startswith(f"micrograd_unary_Copy_{own}_{own}_") for name in names)
+    assert copies == (7 if copied else 1)  # of heads beside each other, and where small operands are copied
+    assert names.count("product") == (4 + 8 + 6 if copied else 4 + 8 + 6 + 5 * 2)
+    assert sum(name.startswith("micrograd_placed") for name in names) == 3
 
 
 def layer(gpu: Device, dtype: str) -> tuple[list[Any], list[Any]]:

@@ -224,12 +224,38 @@ def test_nothing_is_multiplied_whatever_its_strides() -> None:
 def test_one_matrix_serves_a_whole_batch() -> None:
     call = gemm.product(Place((8, 4, 5), (20, 5, 1), 16), Place((5, 6), (6, 1), 16))
     assert isinstance(call, gemm.Product)
-    assert (call.batches, call.second.batch, call.first.batch, call.shape) == (8, 20, 0, (8, 4, 6))
+    assert (call.m, call.n, call.k, call.batches, call.shape) == (6, 32, 5, 1, (8, 4, 6))  # rows of one product
+    call = gemm.product(Place((8, 4, 5), (24, 5, 1), 16), Place((5, 6), (6, 1), 16))
+    assert isinstance(call, gemm.Product)
+    assert (call.batches, call.second.batch, call.first.batch, call.shape) == (8, 24, 0, (8, 4, 6))
 
 
-def test_products_that_the_library_cannot_express_are_left_to_the_namespace() -> None:
-    x = Place((2, 3, 4, 5), (1000, 20, 5, 1), 16)  # a batch of two strides
-    assert gemm.product(x, Place((5, 6), (6, 1), 16)) is None
+def heads(batch: int, count: int, positions: int, features: int) -> Place:
+    """Keys of attention, out of one matrix of queries, keys and values."""
+    width = 3 * count * features
+    return Place((batch, count, positions, features), (positions * width, features, width, 1), 16)
+
+
+def test_axes_of_a_batch_that_do_not_continue_each_other_are_several_calls() -> None:
+    x, y = heads(16, 4, 512, 128), Place((16, 4, 128, 512), (4 * 2**16, 2**16, 512, 1), 16)
+    call = gemm.product(x, y)
+    assert isinstance(call, gemm.Product)
+    assert (call.batches, call.apart) == (16, 4 * 2**18)
+    assert call.starts == tuple((2**16 * i, 128 * i, 2**18 * i) for i in range(4))
+
+
+def test_small_operands_are_copied_rather_than_multiplied_in_several_calls() -> None:
+    assert gemm.product(heads(16, 4, 32, 8), Place((16, 4, 8, 32), (1024, 256, 32, 1), 16)) == 0
+    turned = Place((16, 4, 8, 32), (32 * 96, 8, 1, 96), 16)
+    assert gemm.product(Place((16, 4, 32, 8), (1024, 256, 8, 1), 16), turned) == 1
+    assert gemm.product(heads(16, 4, 32, 8), turned) == 0
+    assert gemm.product(heads(1, 4, 32, 8), heads(1, 4, 8, 5)).starts == ((0, 0, 0),)
+    spread = gemm.product(Place((3, 1, 4, 5), (20, 20, 5, 1), 16), Place((1, 2, 5, 6), (60, 30, 6, 1), 16))
+    assert isinstance(spread, gemm.Product)  # nothing that could be copied would make it one call
+    assert (spread.batches, len(spread.starts)) == (3, 2)
+
+
+def test_products_of_more_than_ints_count_are_left_to_the_namespace() -> None:
     huge = 2**31
     assert gemm.product(Place((huge, 2), (2, 1), 16), Place((2, 2), (2, 1), 16)) is None
 

@@ -74,7 +74,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 
 def handle(address: int) -> Any:
-    return SimpleNamespace(data=SimpleNamespace(ptr=address))
+    return SimpleNamespace(data=SimpleNamespace(ptr=address), dtype=SimpleNamespace(itemsize=4))
 
 
 def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamespace) -> None:
@@ -137,13 +137,22 @@ def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None
 
 
 def test_a_batch_of_products_has_strides(asked: SimpleNamespace) -> None:
-    call = gemm.product(Place((4, 5, 7), (35, 7, 1), 16), Place((7, 3), (3, 1), 16))
+    call = gemm.product(Place((4, 5, 7), (40, 7, 1), 16), Place((7, 3), (3, 1), 16))
     assert isinstance(call, gemm.Product)
     asked.runtime.gemm(call, "float64", gemm.COMPUTE_64F, handle(100), handle(200), handle(300))
     (found,) = asked.products
     assert ctypes.c_double.from_address(found["alpha"]).value == 1.0
-    expected = {"A": 200, "strideA": 0, "B": 100, "strideB": 35, "C": 300, "strideC": 15, "batchCount": 4, "ldc": 3}
+    expected = {"A": 200, "strideA": 0, "B": 100, "strideB": 40, "C": 300, "strideC": 15, "batchCount": 4, "ldc": 3}
     assert expected.items() <= found.items()
+
+
+def test_a_batch_of_two_strides_is_several_calls(asked: SimpleNamespace) -> None:
+    """Heads of 8 features, next to each other at each of 1000 positions."""
+    call = gemm.product(Place((2, 99, 1000, 8), (99 * 8000, 8, 792, 1), 16), Place((8, 3), (3, 1), 16))
+    assert isinstance(call, gemm.Product)
+    asked.runtime.gemm(call, "float32", gemm.COMPUTE_TF32, handle(100), handle(200), handle(300))
+    where = [(each["A"], each["B"], each["C"], each["strideB"], each["strideC"]) for each in asked.products]
+    assert where == [(200, 100 + 4 * 99 * 8000 * i, 300 + 4 * 99 * 3000 * i, 8, 3000) for i in range(2)]
 
 
 def test_a_struct_travels_as_the_address_of_its_bytes(asked: SimpleNamespace) -> None:

@@ -57,8 +57,13 @@ def row_units(dtype: str) -> Iterator[Unit]:
     """Rows in part of a warp, in a block, too long for registers, and not aligned."""
     families = [name for name, family in FAMILIES.items() if family.file == "rows"]
     for family, columns in itertools.product(families, (10, 4096, 100_000, 4097, 50_257)):
-        operands = RESIDENT.get(family, 1)
-        launch = geometry.row_launch(1000, columns, dtype, operands, 16, peel=not family.startswith("norm"))
+        operands, peel = RESIDENT.get(family, 1), not family.startswith(("norm", "attention"))
+        launch = geometry.row_launch(1000, columns, dtype, operands, 16, peel=peel)
+        if family == "attention_weights":
+            for kind, read in ((ELEMENT[dtype], 0), (ELEMENT[dtype], launch.pack), ("Bool", 1)):
+                unit = geometry.row_unit(launch, family, ELEMENT[dtype], "", kind, str(read))
+                yield unit._replace(values=(("Mask", kind),))
+            continue
         index = "Long" if "cross_entropy" in family else ""
         centered = [str(columns != 10).lower()] if family.startswith("norm") else []
         yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
@@ -68,7 +73,15 @@ WINDOWS = (  # counter, kernel, stride
     ("int", (3, 3), (1, 1)), ("int", (7, 7), (2, 2)), ("int", (2, 5), (3, 1)), ("Long", (3, 3), (1, 1)),
     ("Long", (2, 5), (3, 1)),
 )  # fmt: skip
-RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "norm_gradient": 2, "norm_weight_gradient": 4}
+RESIDENT = {
+    "softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradient": 2,
+    "norm_weight_gradient": 4,
+}  # fmt: skip
+PLACED = (  # shape, key, strides
+    ((4, 8, 3, 16), ((0, 4, 1), (0, 8, 1), 1, (0, 16, 1)), (128, 16, 1)),
+    ((3, 1 << 30), (1, (2, None, -2)), (2,)),
+    ((2, 3, 2, 3), ((1, 2, 1), (0, 3, 2), (1, 2, 1), (0, 3, 2)), (4, 2, 2, 1)),
+)
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
@@ -79,6 +92,11 @@ def other_units(dtype: str) -> Iterator[Unit]:
         if name in ("im2col", "col2im"):
             for counter, kernel, stride in WINDOWS:
                 yield geometry.window_unit(name, element, counter, kernel, stride)
+        elif name == "placed":
+            for shape, key, strides in PLACED:
+                found = geometry.placed(dtype, shape, key, Place((2,) * len(strides), strides, 16))
+                assert found is not None
+                yield found.unit
         elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
             index = "Long" if name in ("gather", "scatter_add") else ""
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []

@@ -192,7 +192,7 @@ def _concat_rule(position: int) -> Any:
 
 
 def _getitem_rule(k: Table, g: Any, out: Any, x: Any, *, key: Any) -> Any:
-    return k.scatter(k.full(shape=x.shape, fill_value=0, dtype=x.dtype), g, key=key)
+    return k.getitem_gradient(g, shape=x.shape, key=key)
 
 
 def _one_hot(k: Table, x: Any, *, num_classes: int, dtype: Any) -> Any:

@@ -91,27 +91,13 @@ def _attention_parameters(
     return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
 
 
-def _causal(k: Table, targets: int, sources: int) -> Any:
-    """Whether a target sees a source: one that is not later."""
-    rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
-    return k.less_equal(k.arange(sources, dtype=int64), rows)
-
-
 def _attention(k: Table, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
     """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
     ndim = len(key.shape)
     scores = k.matmul(k.multiply(query, scale), k.permute_dims(key, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))
-    if is_causal:
-        scores = k.where(_causal(k, *scores.shape[-2:]), scores, -math.inf)
-    if is_scalar(mask):
-        return k.matmul(k.softmax(scores, axis=len(scores.shape) - 1), value)
-    if k.dtype(mask) is bool_:
-        scores = k.where(mask, scores, -math.inf)
-    else:
-        scores = k.add(scores, k.astype(mask, dtype=scores.dtype))
-    blind = k.equal(k.max(scores, axis=(len(scores.shape) - 1,), keepdims=True), -math.inf)
-    weights = k.softmax(k.where(blind, 0, scores), axis=len(scores.shape) - 1)
-    return k.matmul(k.where(blind, 0, weights), value)
+    if not is_scalar(mask) and k.dtype(mask) is not bool_:
+        mask = k.astype(mask, dtype=scores.dtype)
+    return k.matmul(k.attention_weights(scores, mask, is_causal=is_causal), value)
 
 
 def _attention_reference(

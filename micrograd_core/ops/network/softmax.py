@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.dtypes import bool_, int64
+from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample
+from micrograd_core.ops.shared import in_float32, is_scalar
 from micrograd_core.ops.tangents import symmetric
 
 if TYPE_CHECKING:
@@ -45,6 +47,55 @@ def _log_softmax(k: Table, x: Any, *, axis: int) -> Any:
         return k.copy(x)
     shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
     return k.subtract(shifted, k.log(k.sum(k.exp(shifted), axis=(axis,), keepdims=True)))
+
+
+def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal: bool = False) -> dict[str, Any]:
+    shape, own = scores.shape, getattr(mask, "shape", ())
+    if len(shape) < 2:
+        raise ShapeError(f"attention_weights: scores have axes (..., targets, sources); got shape {shape}")
+    fits = len(own) <= len(shape) and all(n in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False))
+    if not fits:
+        raise ShapeError(f"attention_weights: a mask of shape {own} does not broadcast to that of the scores, {shape}")
+    return {"is_causal": bool(is_causal)}
+
+
+def _causal(k: Table, targets: int, sources: int) -> Any:
+    """Whether a target sees a source: one that is not later."""
+    rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
+    return k.less_equal(k.arange(sources, dtype=int64), rows)
+
+
+def _attention_weights(k: Table, scores: Any, mask: Any, *, is_causal: bool) -> Any:
+    """0 for a target that a mask hides everything from, rather than 0 / 0."""
+    if is_causal:
+        scores = k.where(_causal(k, *scores.shape[-2:]), scores, -math.inf)
+    last = len(scores.shape) - 1
+    if is_scalar(mask):
+        return k.softmax(scores, axis=last)
+    if k.dtype(mask) is bool_:
+        scores = k.where(mask, scores, -math.inf)
+    else:
+        scores = k.add(scores, k.astype(mask, dtype=scores.dtype))
+    blind = k.equal(k.max(scores, axis=(last,), keepdims=True), -math.inf)
+    return k.where(blind, 0, k.softmax(k.where(blind, 0, scores), axis=last))
+
+
+def _attention_weights_rule(k: Table, g: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool) -> Any:
+    """What is hidden has weight 0, and with it gradient 0."""
+    return k.attention_weights_gradient(g, out, is_causal=is_causal)
+
+
+def _attention_mask_rule(k: Table, g: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool) -> Any:
+    return k.astype(k.attention_weights_gradient(g, out, is_causal=is_causal), dtype=mask.dtype)
+
+
+def _attention_weights_reference(np: Any, scores: Any, mask: Any = 0.0, is_causal: bool = False) -> Any:
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    scores = scores + (np.where(mask, 0, -np.inf) if np.asarray(mask).dtype == bool else mask)
+    e = np.where(scores == -np.inf, 0, np.exp(scores))
+    total = np.sum(e, axis=-1, keepdims=True)
+    return e / np.where(total == 0, 1, total)
 
 
 def _log_softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
@@ -97,6 +148,37 @@ OPS = (
         compose=_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
         reference=lambda np, g, x, axis=-1: x * (g - np.sum(g * x, axis=axis, keepdims=True)),
+    ),
+    Op(
+        "attention_weights",
+        "``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources). A boolean mask ``x2`` is "
+        "true where a target may look; with `is_causal` it looks at no later source. A target that the mask leaves "
+        "nothing gets 0, with gradient 0.",
+        operands=2,
+        optional=(0.0,),
+        parameters=_attention_weights_parameters,
+        accepts=(FLOATING, FLOATING | BOOLEAN),
+        separate=(1,),
+        gradient=(_attention_weights_rule, _attention_mask_rule),
+        compose=_attention_weights,
+        samples=(
+            Sample(Array((2, 3, 4)), 0.0),
+            Sample(Array((2, 4, 3)), 0.0, is_causal=True),
+            Sample(Array((2, 2, 3)), Array((2, 1, 3), dtype="bool")),
+            Sample(Array((3, 4)), Array((3, 4)), is_causal=True),
+        ),
+        reference=_attention_weights_reference,
+    ),
+    Op(
+        "attention_weights_gradient",
+        "``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights` with its "
+        "result ``x2``, which is 0 after the diagonal with `is_causal`.",
+        operands=2,
+        parameters=lambda g, x, /, *, is_causal=False: {"is_causal": bool(is_causal)},
+        accepts=FLOATING,
+        compose=lambda k, g, x, *, is_causal: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
+        samples=(Sample(Array((2, 3)), Array((2, 3))),),
+        reference=lambda np, g, x, is_causal=False: x * (g - np.sum(g * x, axis=-1, keepdims=True)),
     ),
     Op(
         "log_softmax",

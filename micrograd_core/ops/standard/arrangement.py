@@ -6,9 +6,9 @@ import math
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from micrograd_core.dtypes import DType, check_scalar, int64, pack, weak
+from micrograd_core.dtypes import DType, bool_, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.layout import as_shape, is_integer, resolve_axes, resolve_axis
+from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.core.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
@@ -204,6 +204,30 @@ def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Any:
     return k.upload(pack(values, dtype), (len(values),), dtype)
 
 
+def _getitem_gradient_parameters(x: Any, /, *, shape: Any, key: Any) -> dict[str, Any]:
+    whole = as_shape("getitem_gradient", shape)
+    resolved = resolve_key(key, whole)
+    place = Layout.contiguous(whole).index(resolved).shape
+    if place != tuple(x.shape):
+        raise ShapeError(f"getitem_gradient: the key selects shape {place} of {whole}; got {tuple(x.shape)}")
+    return {"shape": whole, "key": resolved}
+
+
+def _getitem_gradient(k: Table, g: Any, *, shape: Any, key: Any) -> Any:
+    return k.scatter(k.full(shape=shape, fill_value=False if k.dtype(g) is bool_ else 0, dtype=g.dtype), g, key=key)
+
+
+def _getitem_gradient_batching(op: Op, k: Table, batched: Any, size: int, g: Any, *, shape: Any, key: Any) -> Any:
+    """The key takes the whole batch."""
+    return k.getitem_gradient(g, shape=(size, *shape), key=(slice(0, size, 1), *key))
+
+
+def _getitem_gradient_reference(np: Any, g: Any, shape: Any, key: Any) -> Any:
+    out = np.zeros(shape, g.dtype)
+    out[key] = g
+    return out
+
+
 OPS = (
     Op(
         "moveaxis",
@@ -301,6 +325,25 @@ OPS = (
             Sample(Array(()), pad_width=1),
         ),
         reference=lambda np, x, pad_width, mode="constant", **params: np.pad(x, pad_width, mode, **params),
+    ),
+    Op(
+        "getitem_gradient",
+        "Zeros of a `shape` in which what `key` selects is ``x``: the transpose of `getitem`.",
+        parameters=_getitem_gradient_parameters,
+        accepts=ANY,
+        shape=lambda g, *, shape, key: shape,
+        tangent=linear,
+        batching=_getitem_gradient_batching,
+        gradient=(lambda k, g, out, x, *, shape, key: k.getitem(g, key=key),),
+        compose=_getitem_gradient,
+        samples=(
+            Sample(Array((4,)), shape=(3, 4), key=1),
+            Sample(Array((3, 2)), shape=(3, 4), key=(slice(None), slice(1, None, 2))),
+            Sample(Array((3, 1)), shape=(3, 4), key=(slice(None, None, -1), None, -1)),
+            Sample(Array((2, 4, 2)), shape=(2, 4, 3, 2), key=(slice(None), slice(None), 1)),
+            Sample(Array(()), shape=(), key=()),
+        ),
+        reference=_getitem_gradient_reference,
     ),
     Op(
         "integers",

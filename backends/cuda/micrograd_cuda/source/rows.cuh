@@ -103,9 +103,11 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
     }
 };
 
-// Calls body(row, share) for every row; threads beyond the last row go along with an empty one, for the barriers.
-template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F>
-__device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long rows, Long columns, F body) {
+// Calls body(row, share) for every row, of which `length(row)` columns are read; threads beyond the last row go along with
+// an empty one, for the barriers.
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F, class L>
+__device__ __forceinline__ void for_each_row_of(
+    const T* const (&operands)[N], Long rows, Long columns, L length, F body) {
     const Long together = blockDim.x / G;
     const Long step = together * gridDim.x;
     for (Long first = static_cast<Long>(blockIdx.x) * together; first < rows; first += step) {
@@ -113,12 +115,16 @@ __device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long
         Share<T, G, ITEMS, V, N, PEELED> share;
 #pragma unroll
         for (int k = 0; k < N; ++k) share.from[k] = operands[k] + row * columns;
-        share.columns = row < rows ? static_cast<decltype(share.columns)>(columns) : 0;
+        share.columns = row < rows ? static_cast<decltype(share.columns)>(length(row)) : 0;
         share.lane = static_cast<int>(threadIdx.x % G);
         share.begin(row);
         share.keep();
         body(row, share);
     }
+}
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F>
+__device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long rows, Long columns, F body) {
+    for_each_row_of<T, G, ITEMS, V, N, PEELED>(operands, rows, columns, [&](Long) { return columns; }, body);
 }
 
 // A pack of f(v), as wide as the operands are.
@@ -241,6 +247,122 @@ __device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T*
         total = reduce<Sum, G>(total);
         share.put_each(to + row * columns, [&](Long, const auto& x) {
             return packed<T>(x, [&](int v) { return x[0][v] - exponential_for<T>(x[1][v]) * total; });
+        });
+    });
+}
+
+// ── weights of attention ────────────────────────────────────────────────────────────────────────────────────────
+
+// Of a row the columns that it sees: all, or with `targets` in a matrix no more than up to its diagonal.
+__device__ __forceinline__ Long seen_columns(Long row, Long targets, Long columns) {
+    if (targets == 0) return columns;
+    const Long seen = (row >> 32 == 0 && targets >> 32 == 0 ? static_cast<unsigned>(row) % static_cast<unsigned>(targets)
+                                                            : row % targets) + 1;
+    return seen < columns ? seen : columns;
+}
+// Stores f(column, operands) where something is seen, and zeros behind it: no less than a pack at a time.
+template <class T, int G, int ITEMS, int V, class S, class H, class F>
+__device__ __forceinline__ void store_seen(T* to, const S& share, const H& hidden, Long columns, F f) {
+    if constexpr (ITEMS > 0) {
+#pragma unroll
+        for (int item = 0; item < ITEMS; ++item) {
+            const Long column = share.column(item);
+            if (column < share.columns) store(to + column, f(column, share.kept[item]));
+            else if (column < columns) store(to + column, Pack<T, V>{});
+        }
+    } else {
+        hidden.each([&](Long column, const auto& values) { store(to + column, f(column, values)); });
+        for (Long at = (share.columns + V - 1) / V * V + share.lane * V; at < columns; at += G * V)
+            store(to + at, Pack<T, V>{});
+    }
+}
+
+// Where the mask of a row begins: rows along three axes, each with a stride. Bools say what is seen, numbers are added.
+struct MaskRows { Long second, third, strides[3]; };
+__device__ __forceinline__ Long mask_row(Long row, const MaskRows& where) {
+    if (where.third == 1 && where.second == 1) return row * where.strides[0];
+    const Long above = row / where.third;
+    return above / where.second * where.strides[0] + above % where.second * where.strides[1] +
+           row % where.third * where.strides[2];
+}
+template <class A> __device__ __forceinline__ A masked(A score, bool seen) { return seen ? score : -infinity<A>(); }
+template <class A> __device__ __forceinline__ A masked(A score, A added) { return score + added; }
+__device__ __forceinline__ bool widen(Bool x) { return x.value != 0; }
+
+// A longer row as `hide(column, operands)` leaves it, each time that it is read.
+template <class S, int V, class F> struct Hidden {
+    typedef typename S::A A;
+    typedef typename S::Element Element;
+    const S& share;
+    F hide;
+    template <class G> __device__ __forceinline__ void each(G f) const {
+        share.each([&](Long column, const auto& values) {
+            A own[1][V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) own[0][v] = values[0][v];
+            hide(column, own);
+            f(column, own);
+        });
+    }
+};
+
+// softmax of what is seen; 0 in a row that a mask leaves nothing of. W elements of the mask are read at once, 0 without one.
+template <class T, class M, int W, int G, int ITEMS, int V>
+__device__ __forceinline__ void attention_weights(
+    T* out, const T* x, const M* mask, const MaskRows where, Long targets, Long rows, Long columns) {
+    typedef Wide<T> A;
+    const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
+    for_each_row_of<T, G, ITEMS, V, 1>({x}, rows, columns, length, [&](Long row, auto& share) {
+        const Long end = share.columns;
+        [[maybe_unused]] const M* const own = W > 0 && row < rows ? mask + mask_row(row, where) : nullptr;
+        const auto hide = [&](Long column, A (&values)[1][V]) {
+            if constexpr (W > 0) {
+                const Pack<M, V> pack = load<M, V, W>(own + column);
+#pragma unroll
+                for (int v = 0; v < V; ++v) values[0][v] = masked(values[0][v], widen(pack.at[v]));
+            }
+            if (column + V > end)
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    if (column + v >= end) values[0][v] = -infinity<A>();
+        };
+        const auto finish = [&](auto& hidden) {
+            const Denominator<A> found = to_exponentials<G, ITEMS>(hidden);
+            const bool blind = W > 0 && found.top == -infinity<A>();
+            const A scale = A(1) / found.total;
+            store_seen<T, G, ITEMS, V>(out + row * columns, share, hidden, row < rows ? columns : 0, [&](Long, const auto& values) {
+                return packed<T>(values, [&](int v) {
+                    return blind ? A(0) : exponential_of<T, ITEMS>(values[0][v], found.top) * scale;
+                });
+            });
+        };
+        if constexpr (ITEMS > 0) {
+#pragma unroll
+            for (int item = 0; item < ITEMS; ++item)
+                if (share.column(item) < end) hide(share.column(item), share.kept[item]);
+            finish(share);
+        } else {
+            Hidden<Share<T, G, ITEMS, V, 1>, V, decltype(hide)> hidden{share, hide};
+            finish(hidden);
+        }
+    });
+}
+
+// out * (g - sum(g * out)), of which nothing is read behind the diagonal.
+template <class T, int G, int ITEMS, int V>
+__device__ __forceinline__ void attention_weights_gradient(
+    T* to, const T* g, const T* out, Long targets, Long rows, Long columns) {
+    typedef Wide<T> A;
+    const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
+    for_each_row_of<T, G, ITEMS, V, 2>({g, out}, rows, columns, length, [&](Long row, const auto& share) {
+        A total = 0;
+        share.each([&](Long, const auto& x) {
+            int v = 0;
+            for (const A value : x[0]) total += value * x[1][v++];
+        });
+        total = reduce<Sum, G>(total);
+        store_seen<T, G, ITEMS, V>(to + row * columns, share, share, row < rows ? columns : 0, [&](Long, const auto& x) {
+            return packed<T>(x, [&](int v) { return x[1][v] * (x[0][v] - total); });
         });
     });
 }
