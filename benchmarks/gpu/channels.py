@@ -125,9 +125,8 @@ def main() -> int:
                 for kernel, (times, each) in (facts or {}).get("longest", {}).items():
                     print(f"      {times:.0f} x {each / times * 1e6:.1f} µs {kernel}")
             if len(results) == 2:
-                far = [
-                    float(np.abs(a - b).max() / max(1.0, np.abs(b).max())) for a, b in zip(*results.values(), strict=True)
-                ]
+                pairs = zip(*results.values(), strict=True)
+                far = [float(np.abs(a - b).max() / max(1.0, np.abs(b).max())) for a, b in pairs]
                 print(f"  apart: {', '.join(f'{x:.1e}' for x in far)}", flush=True)
     return 0
 

@@ -1,4 +1,4 @@
-"""Statistics over axes that are not the last ones, as batch norm takes them: of arrays as they lie, without a transpose."""
+"""Statistics over axes that are not the last ones, as batch norm takes them: of arrays as they lie, not transposed."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class Norms:
         if found is None:
             given, dtype = contiguous(x), self._wide(x.dtype)
             launch, numbers = self._launch(of, given)
-            partial = self.runtime.empty((launch.parts, 2, of.count), dtype)
+            partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
             self._run("channel_moments", of, launch, given, partial, given, *numbers)
             found = partial[0]
             if launch.parts > 1:
-                found = self.runtime.empty((2, of.count), dtype)
+                found = self.runtime.empty((2, of.number), dtype)
                 piece = launch.piece * (launch.pack if of.planes else 1)
                 element = ELEMENT[name_of(dtype)]
                 merge = self.runtime.bind(Unit("merge_moments", (element,), MERGED, element))
-                merge((ceil_div(of.count, 32), 1), (found, partial, of.length, piece, of.count))
+                merge((ceil_div(of.number, 32), 1), (found, partial, of.length, piece, of.number))
         remembered.keep((x,), ("moments", axes), found, made=False)
         return found
 
@@ -87,15 +87,13 @@ class Norms:
         if found is None:
             cotangent, given, dtype = contiguous(g), contiguous(x), self._wide(x.dtype)
             launch, numbers = self._launch(of, given, cotangent)
-            partial = self.runtime.empty((2, launch.parts, of.count), dtype)
-            self._run(
-                "channel_sums", of, launch, given, partial, cotangent, given, moments[0], moments[1], float(of.length), eps,
-                *numbers,
-            )  # fmt: skip
+            partial = self.runtime.empty((2, launch.parts, of.number), dtype)
+            known = moments[0], moments[1], float(of.length), eps
+            self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
             if launch.parts > 1:
-                found = self.reductions.matrices(partial, 2, launch.parts, of.count, dtype)
+                found = self.reductions.matrices(partial, 2, launch.parts, of.number, dtype)
             else:
-                found = partial.reshape(2, of.count)
+                found = partial.reshape(2, of.number)
             if g.dtype == x.dtype:
                 plain = found[0]
                 remembered.keep((g,), axes, lambda: self._narrow(plain, x.dtype), made=False)
@@ -127,9 +125,7 @@ class Norms:
         moments = self._moments(x, axis, of)
         return self._norm(x, of, moments[0], moments[1], of.length, eps, 0, 0)
 
-    def batch_norm(
-        self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
-    ) -> Any:
+    def batch_norm(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
         """Two reads, one write; of given statistics one."""
         axes = (0, *range(2, len(x.shape)))
         of = self._channels(x, axes)
@@ -208,13 +204,13 @@ class Norms:
         launch, numbers = self._launch(of, x)
         several = launch.parts > 1
         dtype = self._wide(x.dtype) if several else x.dtype
-        partial = self.runtime.empty((launch.parts, of.count), dtype)
+        partial = self.runtime.empty((launch.parts, of.number), dtype)
         names = ELEMENT[name_of(x.dtype)], ELEMENT[name_of(dtype)]
         unit = launch.unit("reduce_planes", True, names[0], functor, result=names[1])
         self.runtime.bind(unit)(launch.grid, (partial, x, 1.0 if several else divisor, *numbers))
         if not several:
             return partial[0]
-        return self.reductions.whole(partial, launch.parts, of.count, x.dtype, functor, divisor)
+        return self.reductions.whole(partial, launch.parts, of.number, x.dtype, functor, divisor)
 
     def variance(self, name: str) -> Kernel:
         """From the moments, which a normalisation then has; of last axes in float64."""

@@ -374,7 +374,7 @@ class Channels(NamedTuple):
     run: int  # or batches
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many there are to tell something of."""
         return self.columns if self.planes else self.columns * self.run
 
@@ -402,18 +402,18 @@ def channels(shape: Shape, axes: Shape) -> Channels | None:
             found.append((reduced, length))
     kinds, lengths = tuple(kind for kind, _ in found), [length for _, length in found]
     if kinds == (True, False):
-        return Channels(False, *lengths, 1)
+        return Channels(False, lengths[0], lengths[1], 1)
     if kinds == (False, True, False):
         return Channels(False, lengths[1], lengths[2], lengths[0])
     if kinds == (True, False, True):
-        return Channels(True, *lengths)
+        return Channels(True, lengths[0], lengths[1], lengths[2])
     return None
 
 
 class ChannelLaunch(NamedTuple):
     """How statistics of channels are shared out among blocks of ``channels.cuh``."""
 
-    index: str
+    counter: str
     pack: int
     grid: tuple[int, int]
     piece: int  # rows of a band, or packs of a channel's part
@@ -423,7 +423,7 @@ class ChannelLaunch(NamedTuple):
     def unit(self, family: str, planes: bool, element: str, *first: str, result: str = "") -> Unit:
         """The instance of a template; `first` are arguments before the element."""
         kind = [] if family == "reduce_planes" else [str(planes).lower()]
-        arguments = (*first, element, *([result] if result else []), *kind, self.index, str(self.pack))
+        arguments = (*first, element, *([result] if result else []), *kind, self.counter, str(self.pack))
         values = (("Result", result),) if result else ()
         return Unit(family, arguments, BLOCK, element, "", values)
 
@@ -431,8 +431,7 @@ class ChannelLaunch(NamedTuple):
 @lru_cache(maxsize=4096)
 def channel_launch(of: Channels, itemsize: int, alignment: int) -> ChannelLaunch:
     """Enough parts that some 2000 blocks are under way, none of which has little to do; by the shape only."""
-    size = of.count * of.length
-    index = counter(size)
+    index = counter(of.number * of.length)
     if of.planes:
         pack = power_of_two(of.run, max(alignment // itemsize, 1))
         run = of.run // pack

@@ -58,7 +58,8 @@ class Pooling:
     def patches_gradient(self, g: Any, *, size: Shape, **windows: Any) -> Any:
         """Of what is the same for all elements of a window, as in the gradient of a mean: not written out before."""
         kernel = windows["kernel_size"]
-        rank, alike = len(kernel), all(n == 1 or not s for n, s in zip(kernel, g.strides[2 : 2 + len(kernel)], strict=True))
+        rank = len(kernel)
+        alike = all(n == 1 or not s for n, s in zip(kernel, g.strides[2 : 2 + rank], strict=True))
         if name_of(g.dtype) not in ELEMENT or not alike or math.prod(kernel) == 1:
             return self._patches_gradient(g, size=size, **windows)
         shares = g[(slice(None), slice(None), *(0,) * rank)]
@@ -79,7 +80,5 @@ class Pooling:
         index = dict(unit.values)["Index"]
         if family == "pool_gradient" and maximum == "false":
             operands = (*operands, 0)
-        self.runtime.bind(unit)(
-            (geometry.blocks(threads), 1), (out, *operands, self.runtime.struct(numbers, index))
-        )
+        self.runtime.bind(unit)((geometry.blocks(threads), 1), (out, *operands, self.runtime.struct(numbers, index)))
         return out

@@ -57,9 +57,7 @@ def layouts(x: Any) -> dict[str, Any]:
     }
 
 
-def compare(
-    name: str, x: Any, seed: int, layout: str, params: dict[str, Any]
-) -> None:
+def compare(name: str, x: Any, seed: int, layout: str, params: dict[str, Any]) -> None:
     """The function, and its gradient, beside those of the host in float64."""
     dtype = str(x.dtype)
     ours, wide = layouts(x)[layout](), Tensor(x.astype("float64"), requires_grad=True)
@@ -75,7 +73,7 @@ def compare(
     assert not families & {"im2col", "col2im"}, (name, params, families)
     for a, b in ((found, expected), (ours.grad, wide.grad)):
         tolerance = TOLERANCE[dtype] * 4
-        assert str(a.dtype) == dtype and a.shape == b.shape
+        assert (str(a.dtype), a.shape) == (dtype, b.shape)
         np.testing.assert_allclose(
             np.asarray(a.tolist()), np.asarray(b.tolist()), rtol=tolerance, atol=tolerance, err_msg=f"{name} {params}"
         )
@@ -112,7 +110,10 @@ def test_numbers_and_gradients_are_those_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("params", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "dilation": 2, "stride": 1}])
+@pytest.mark.parametrize(
+    "params",
+    [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "dilation": 2, "stride": 1}],
+)
 def test_what_is_not_finite(params: dict[str, Any], dtype: str) -> None:
     """NaN wins its window, and all in it get NaN; infinities are compared; the padding ties with -inf."""
     x = np.random.default_rng(0).normal(size=(2, 2, 8, 8)).astype(dtype)

@@ -500,8 +500,7 @@ OPS = (
     ),
     Op(
         "batch_norm_gradient",
-        "The vector-Jacobian product of `batch_norm` of ``x2`` in training with ``x1``; `weight` has one number for each "
-        "channel.",
+        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
         operands=3,
         optional=(1.0,),
         parameters=_batch_norm_gradient_parameters,
