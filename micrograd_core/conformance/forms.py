@@ -129,14 +129,16 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
     },
     "small": {
         "a slope times a number, which is 0 or not as the factors are grouped": "silu silu_gradient",
-        "differences of squares that are subnormal themselves": "standardize_gradient layer_norm rms_norm_gradient",
+        "differences of squares that are subnormal themselves": (
+            "standardize_gradient layer_norm rms_norm_gradient batch_norm_gradient"
+        ),
         "a matrix singular to the last digit": MATRICES,
         "differences of activations that are subnormal themselves": SEQUENCES,
     },
     "huge": {
         "sums and squares leave the range on the way, or are scaled first": (
-            "avg_pool1d avg_pool2d var std matmul linear log_softmax softmax_gradient cross_entropy "
-            "attention_weights attention_weights_gradient "
+            "avg_pool1d avg_pool2d avg_pool3d var std matmul linear log_softmax softmax_gradient cross_entropy "
+            "attention_weights attention_weights_gradient standardize batch_norm batch_norm_weight_gradient "
             f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient "
             f"{CONVOLUTIONS} {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         )
@@ -156,7 +158,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
             "attention_weights_gradient standardize_gradient cross_entropy_gradient embedding_gradient batch_norm "
-            f"{SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
+            f"batch_norm_gradient {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         ),
     },
 }

@@ -197,7 +197,7 @@ class _RunningNorm(Module):
         rate = self._rate()
         for name, new in zip(("running_mean", "running_var"), self._statistics(x), strict=True):
             old = getattr(self, name)
-            setattr(self, name, old * (1 - rate) + new.astype(old.dtype) * rate)
+            setattr(self, name, old * (1 - rate) + new.to(dtype=old.dtype) * rate)
 
     def _rate(self) -> float:
         """How much the newest batch counts."""
@@ -281,7 +281,8 @@ class BatchNorm(_RunningNorm):
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         axes = (0, *range(2, x.ndim))
-        return x.mean(axis=axes), x.var(axis=axes, correction=1.0)
+        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
+        return x.mean(axis=axes), var
 
 
 class BatchNorm1d(BatchNorm):

@@ -61,8 +61,8 @@ def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[st
         yield from ((1 + ("gradient" in name), 0, {"axis": axis}) for axis in {0, rows})
     elif name == "batch_norm":
         yield from ((1, 4, {"training": each, "eps": 1e-5}) for each in (True, False))
-    elif name == "batch_norm_weight_gradient":
-        yield 2, 0, {"eps": 1e-5}
+    elif name.startswith("batch_norm"):
+        yield 2, int(name == "batch_norm_gradient"), {"eps": 1e-5}
     elif "norm" in name or "standardize" in name:
         full = 1 + ("gradient" in name)
         vectors = {"layer_norm": 2, "rms_norm": 1, "rms_norm_gradient": 1, "standardize_gradient": 1}.get(name, 0)

@@ -54,8 +54,8 @@ def operation(name: str) -> Compose:
 
 
 OPERATIONS: Final = (
-    "batch_norm", "batch_norm_weight_gradient", "celu", "erf", "erfc", "gelu", "gelu_gradient", "hardshrink",
-    "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
+    "batch_norm", "batch_norm_gradient", "batch_norm_weight_gradient", "celu", "erf", "erfc", "gelu", "gelu_gradient",
+    "hardshrink", "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
     "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
     "softmax_gradient", "softplus", "softshrink", "standardize", "standardize_gradient", "threshold",

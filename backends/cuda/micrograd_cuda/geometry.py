@@ -379,6 +379,127 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     return Pieces(pack, group, block, (blocks(rows * group, block), ceil_div(columns, piece)), piece)
 
 
+KNOWN_POOLINGS: Final = ((2, 2), (3, 2), (3, 1))
+"""Square windows and their strides for which poolings have code of their own."""
+
+
+@lru_cache(maxsize=4096)
+def pooling(
+    family: str, maximum: str, element: str, itemsize: int, alignment: int, shape: Shape, lengths: Shape,
+    windows: tuple[Shape, ...],
+) -> tuple[Unit, list[int], int]:  # fmt: skip
+    """The unit, the numbers of its struct, and how many threads have something to do.
+
+    `windows` are kernel, stride, padding and dilation. Leading axes along which nothing is pooled count as planes.
+    """
+    neutral = 1, 1, 0, 1
+    planes, sizes, outs = math.prod(shape[:2]), shape[2:], lengths
+    while sizes and (len(sizes) > 2 and all(each[0] == n for each, n in zip(windows, neutral, strict=True))):
+        planes, sizes, outs, windows = planes * sizes[0], sizes[1:], outs[1:], tuple(each[1:] for each in windows)
+    missing = 3 - len(sizes)
+    sizes, outs = (1,) * missing + sizes, (1,) * missing + outs
+    kernel, stride, padding, dilation = ((n,) * missing + each for each, n in zip(windows, neutral, strict=True))
+    known = missing and (kernel[1], stride[1]) in KNOWN_POOLINGS and dilation == (1, 1, 1)
+    known = known and kernel[1] == kernel[2] and stride[1] == stride[2]
+    numbers = [planes, *sizes, *outs, *kernel, *stride, *padding, *dilation]
+    constants = (*kernel[1:], *stride[1:]) if known else (0, 0, 0, 0)
+    paired = known and kernel[1] == stride[1] == 2 and not any(padding) and not sizes[2] % 2
+    paired = paired and alignment >= 2 * itemsize
+    index = counter(planes * math.prod(sizes), planes * math.prod(outs), *numbers)
+    arguments = (maximum, element, index, *map(str, constants), str(bool(paired)).lower())
+    unit = Unit(family, arguments, BLOCK, element, "", (("Index", index),))
+    if family == "pool":
+        return unit, numbers, planes * math.prod(outs)
+    cells = [ceil_div(n + p, s) if known else n for n, p, s in zip(sizes, padding, stride, strict=True)]
+    return unit, numbers, planes * math.prod(cells)
+
+
+# ── statistics over axes that are not the last ones ──────────────────────────────────────────────────────────
+
+
+class Channels(NamedTuple):
+    """What is reduced lies in the middle: columns of (batches, rows, columns), or planes of (rows, columns, run)."""
+
+    planes: bool
+    rows: int
+    columns: int
+    run: int  # or batches
+
+    @property
+    def number(self) -> int:
+        """How many there are to tell something of."""
+        return self.columns if self.planes else self.columns * self.run
+
+    @property
+    def length(self) -> int:
+        """Elements of each."""
+        return self.rows * self.run if self.planes else self.rows
+
+
+@lru_cache(maxsize=4096)
+def channels(shape: Shape, axes: Shape) -> Channels | None:
+    """How a contiguous array of `shape` is reduced over `axes` as it lies; ``None`` where these are the last, or else.
+
+    >>> channels((8, 3, 4, 4), (0, 2, 3)), channels((8, 3), (0,)), channels((8, 3), (1,))
+    (Channels(planes=True, rows=8, columns=3, run=16), Channels(planes=False, rows=8, columns=3, run=1), None)
+    """
+    found: list[tuple[bool, int]] = []  # whether reduced, and the length
+    for axis, length in enumerate(shape):
+        reduced = axis in axes
+        if length == 1:
+            continue
+        if found and found[-1][0] == reduced:
+            found[-1] = reduced, found[-1][1] * length
+        else:
+            found.append((reduced, length))
+    kinds, lengths = tuple(kind for kind, _ in found), [length for _, length in found]
+    if kinds == (True, False):
+        return Channels(False, lengths[0], lengths[1], 1)
+    if kinds == (False, True, False):
+        return Channels(False, lengths[1], lengths[2], lengths[0])
+    if kinds == (True, False, True):
+        return Channels(True, lengths[0], lengths[1], lengths[2])
+    return None
+
+
+class ChannelLaunch(NamedTuple):
+    """How statistics of channels are shared out among blocks of ``channels.cuh``."""
+
+    counter: str
+    pack: int
+    grid: tuple[int, int]
+    piece: int  # rows of a band, or packs of a channel's part
+    parts: int
+    run: int  # in packs, or batches
+
+    def unit(self, family: str, planes: bool, element: str, *first: str, result: str = "") -> Unit:
+        """The instance of a template; `first` are arguments before the element."""
+        kind = [] if family == "reduce_planes" else [str(planes).lower()]
+        arguments = (*first, element, *([result] if result else []), *kind, self.counter, str(self.pack))
+        values = (("Result", result),) if result else ()
+        return Unit(family, arguments, BLOCK, element, "", values)
+
+
+@lru_cache(maxsize=4096)
+def channel_launch(of: Channels, itemsize: int, alignment: int) -> ChannelLaunch:
+    """Enough parts that some 2000 blocks are under way, none of which has little to do; by the shape only."""
+    index = counter(of.number * of.length)
+    if of.planes:
+        pack = power_of_two(of.run, max(alignment // itemsize, 1))
+        run = of.run // pack
+        packs = of.rows * run
+        parts = max(1, min(ceil_div(2048, of.columns), packs // (4 * BLOCK)))
+        piece = ceil_div(packs, parts)
+        parts = ceil_div(packs, piece)
+        return ChannelLaunch(index, pack, (of.columns, parts), piece, parts, run)
+    pack = power_of_two(of.columns, max(alignment // itemsize, 1))
+    across = ceil_div(of.columns, 32 * pack)
+    parts = max(1, min(ceil_div(of.rows, 128), ceil_div(2048, across * of.run)))
+    piece = ceil_div(of.rows, parts)
+    parts = ceil_div(of.rows, piece)
+    return ChannelLaunch(index, pack, (across, parts * of.run), piece, parts, of.run)
+
+
 def segment(count: int) -> int:
     """How many of `count` rows in a row one thread adds up: about as many as there will be sums.
 

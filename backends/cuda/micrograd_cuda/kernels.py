@@ -16,10 +16,12 @@ from weakref import ref
 
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_cuda import gemm, geometry
+from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, of_elements, place
+from micrograd_cuda.pooling import Pooling
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
 from micrograd_cuda.runtime import Runtime
@@ -93,8 +95,10 @@ def table(
     found["copy"] = found["positive"] = lambda x: copied(runtime, x)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
+    found |= Norms(xp, runtime, reductions, rows, found).table()
     found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
     found |= Convolution(xp, runtime, multiply_matrices, found["add"], precision).table()
+    found |= Pooling(runtime, found["patches_gradient"]).table()
     found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
     return found
 

@@ -65,8 +65,13 @@ class Reductions:
         if launch.bands > 1:
             partial = self.runtime.empty((launch.bands, columns), wide(self.xp, dtype))
             self._run(geometry.column_unit, launch, partial, x, rows, columns, launch.band, functor, 1.0)
-            x, rows = partial, launch.bands
-            launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
+            return self.whole(partial, launch.bands, columns, dtype, functor, divisor)
+        out = self.runtime.empty((columns,), dtype)
+        return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
+
+    def whole(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
+        """The same of what blocks have found, in one."""
+        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
         out = self.runtime.empty((columns,), dtype)
         return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
 

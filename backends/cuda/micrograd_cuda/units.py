@@ -25,10 +25,12 @@ class Family(NamedTuple):
         return [re.findall(r"\w+", part)[-1] for part in _split(self.parameters)]
 
 
-BARRIERS: Final = frozenset({"rows", "reductions"})
+BARRIERS: Final = frozenset({"rows", "reductions", "channels"})
 """Files whose threads wait for each other."""
 
 _ROW: Final = "Long rows, Long columns"
+_CHANNELS: Final = "Long rows, Long columns, Long run, Long piece"
+_MOMENTS: Final = "const Wide<T>* means, const Wide<T>* squares"
 
 # In the parameters and template arguments T stands for the element type, I for an index type; the rest is literal.
 FAMILIES: Final = {
@@ -92,6 +94,23 @@ FAMILIES: Final = {
         "T* to, const T* base, const T* g, const Long* order, const Long* first, const Wide<T>* partial, "
         "Long segment, Long rows, Long columns",
     ),
+    "channel_moments": Family("channels", f"Wide<T>* to, const T* x, {_CHANNELS}"),
+    "merge_moments": Family("channels", "T* to, const T* partial, Long length, Long piece, Long channels"),
+    "channel_norm": Family(
+        "channels",
+        f"T* out, const T* x, {_MOMENTS}, const T* weight, const T* bias, double count, double eps, {_CHANNELS}",
+    ),
+    "channel_sums": Family(
+        "channels", f"Wide<T>* to, const T* g, const T* x, {_MOMENTS}, double count, double eps, {_CHANNELS}"
+    ),
+    "channel_norm_gradient": Family(
+        "channels",
+        f"T* to, const T* g, const T* x, {_MOMENTS}, const Wide<T>* plain, const Wide<T>* weighted, const T* weight, "
+        f"double count, double eps, {_CHANNELS}",
+    ),
+    "reduce_planes": Family("channels", f"{{Result}}* to, const T* x, double divisor, {_CHANNELS}"),
+    "pool": Family("pooling", "T* to, const T* x, const Pooling<{Index}> windows"),
+    "pool_gradient": Family("pooling", "T* to, const T* g, const T* x, const Pooling<{Index}> windows"),
     "im2col": Family("indexing", "T* to, const T* x, double fill, Long images_inside, const Windows<{Index}> windows"),
     "col2im": Family("indexing", "T* to, const T* columns, const Windows<{Index}> windows"),
 }

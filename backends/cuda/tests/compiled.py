@@ -6,6 +6,7 @@ the machine's are about as many. They tell whether a kernel has grown and what i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +50,18 @@ def along_rows(name: str, operands: int, columns: int, dtype: str, count: int = 
 
     kind = f" of {columns}" if count == 2 else f" of {count} rows"
     return Row(f"{name}{kind}, {dtype}", count * columns, work)
+
+
+def of_images(name: str, operands: int, dtype: str, shape: tuple[int, ...], pooled: int = 1, **params: Any) -> Row:
+    """Of a batch; of two operands the first is as large as what is pooled."""
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        small = (*shape[:2], *(n // pooled for n in shape[2:]))
+        given = [numbers(runtime, small if i < operands - 1 else shape, dtype, i) for i in range(operands)]
+        return lambda: k[name](*given, **params)
+
+    kind = " of columns" if len(shape) == 2 else " of planes" if pooled == 1 else ""
+    return Row(f"{name}{kind}, {dtype}", math.prod(shape), work)
 
 
 def classes(columns: int, dtype: str, *, gradient: bool) -> Row:
@@ -132,6 +145,13 @@ def rows() -> Iterator[Row]:
         yield selected(dtype)
         yield along_rows("standardize", 1, 4096, dtype, axis=(1,), eps=1e-5)
         yield along_rows("standardize_gradient", 2, 4096, dtype, axis=(1,), eps=1e-5)
+        for shape in ((1024, 256), (16, 4, 32, 32)):
+            axis = (0, *range(2, len(shape)))
+            yield of_images("standardize", 1, dtype, shape, axis=axis, eps=1e-5)
+            yield of_images("standardize_gradient", 2, dtype, shape, axis=axis, eps=1e-5)
+        halved = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+        yield of_images("max_pool2d", 1, dtype, (4, 4, 32, 32), 2, **halved)
+        yield of_images("max_pool2d_gradient", 2, dtype, (4, 4, 32, 32), 2, **halved)
         yield along_rows("sum", 1, 1 << 19, dtype, axis=None, keepdims=False)
         yield along_rows("sum", 1, 256, dtype, 256, axis=(0,), keepdims=False)
         yield along_rows("relu_gradient_sum", 2, 256, dtype, 256)

@@ -520,6 +520,35 @@ def test_no_kernel_leaves_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " passed" in done.stdout
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_step_with_batch_norm_and_pooling_moves_nothing_for_them(jitted: bool, gpu: Device) -> None:
+    """No patches but those of convolutions, no copies but those, no reading of an array more than it takes."""
+    record = importlib.import_module("emulated_cuda.boot").recorded
+    rng, layers = np.random.default_rng(0), [nn.Conv2d(3, 8, 3, padding=1, device=gpu)]
+    after = [nn.BatchNorm2d(8, device=gpu), nn.ReLU(), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.Flatten()]
+    model = nn.Sequential(*layers, *after, nn.Linear(32, 64, device=gpu), nn.BatchNorm1d(64, device=gpu))
+    x = Tensor(rng.normal(size=(16, 3, 8, 8)).astype("float32"), device=gpu, requires_grad=False)
+    targets = Tensor(rng.integers(64, size=16), device=gpu, requires_grad=False)
+    rule = optim.Adam(model.parameters())
+
+    def step() -> Tensor:
+        rule.zero_grad()
+        loss: Tensor = nn.cross_entropy(model(x), targets)
+        loss.backward()
+        rule.step()
+        return loss
+
+    step = jit(step) if jitted else step
+    for _ in range(3):
+        step()
+    names = [line.split()[0] for line in record(step) if line.startswith(("micrograd", "cupy"))]
+    between = [i for i, name in enumerate(names) if "pool" in name or "channel" in name]
+    inside = names[between[0] : between[-1] + 1]
+    assert not [name for name in inside if "cupy_copy" in name or "im2col" in name or "col2im" in name], inside
+    counts = {part: sum(part in name for name in names) for part in ("channel_", "_pool_", "reduce_planes")}
+    assert counts == {"channel_": 8, "_pool_": 4, "reduce_planes": 1}, names
+
+
 @pytest.mark.parametrize("name", ["RMSprop", "Lion"])
 def test_a_step_under_jit_takes_as_many_launches_for_all_parameters(
     name: str, gpu: Device, counted: Callable[[str], int]

@@ -22,7 +22,7 @@ from micrograd_core.ops.shared import both_spellings
 @no_grad()
 def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
     if running is not None:
-        running[...] = running * (1 - momentum) + new.detach().astype(running.dtype) * momentum
+        running[...] = running * (1 - momentum) + new.detach().to(dtype=running.dtype) * momentum
 
 
 def batch_norm(
@@ -37,8 +37,9 @@ def batch_norm(
         if x.size // max(x.shape[1], 1) < 2:
             raise ShapeError(f"batch_norm: a channel needs more than one number, to have a variance; got {x.shape}")
         axes = (0, *range(2, x.ndim))
+        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
         _follow(running_mean, x.mean(axis=axes), momentum)
-        _follow(running_var, x.var(axis=axes, correction=1.0), momentum)
+        _follow(running_var, var, momentum)
     return T["batch_norm"](x, running_mean, running_var, weight, bias, training=training, eps=eps)
 
 

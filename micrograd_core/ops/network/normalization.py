@@ -205,6 +205,11 @@ def _batch_norm_parameters(
     return {"training": bool(training), "eps": float(eps)}
 
 
+def _batch_norm_gradient_parameters(g: Any, x: Any, /, weight: Any = None, *, eps: float = 1e-5) -> dict[str, Any]:
+    _batch_norm_parameters(x, None, None, weight)  # which looks at the shapes
+    return {"eps": float(eps)}
+
+
 def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
     _batch_norm_parameters(x)  # which looks at the shape
     return {"eps": float(eps)}
@@ -239,14 +244,24 @@ def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *
 
 
 @in_float32
+def _batch_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+    # whose own weight is along the axes, as kernels take it
+    free = k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps)
+    return times(k, free, _by_channel(k, weight, len(x.shape)))
+
+
+@in_float32
+def _by_given_statistics(k: Table, g: Any, x: Any, var: Any, weight: Any, *, eps: float) -> Any:
+    scale, by_channel = (_by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
+    return times(k, k.multiply(g, scale), by_channel)
+
+
 def _batch_norm_x(
     k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
-    by_channel = _by_channel(k, weight, len(x.shape))
     if training:
-        # whose own weight is along the axes, as kernels take it
-        return times(k, k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps), by_channel)
-    return times(k, k.multiply(g, _by_channel(k, _per_deviation(k, var, eps), len(x.shape))), by_channel)
+        return k.batch_norm_gradient(g, x, weight, eps=eps)
+    return _by_given_statistics(k, g, x, var, weight, eps=eps)
 
 
 @in_float32
@@ -272,13 +287,17 @@ def _batch_norm_var(
     return k.divide(total, k.multiply(k.add(var, eps), -2))
 
 
-@in_float32
 def _batch_norm_weight(
     k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
     if training:
         return k.batch_norm_weight_gradient(g, x, eps=eps)
-    y = _normalized_by_channel(k, x, mean, var, training, eps)
+    return _weight_by_given_statistics(k, g, x, mean, var, eps=eps)
+
+
+@in_float32
+def _weight_by_given_statistics(k: Table, g: Any, x: Any, mean: Any, var: Any, *, eps: float) -> Any:
+    y = _normalized_by_channel(k, x, mean, var, False, eps)
     return k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False)
 
 
@@ -478,6 +497,22 @@ OPS = (
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
         ),
         reference=_batch_norm_reference,
+    ),
+    Op(
+        "batch_norm_gradient",
+        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_batch_norm_gradient_parameters,
+        accepts=REAL_FLOATING,
+        compose=_batch_norm_gradient,
+        samples=(
+            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
+            Sample(Array((3, 2, 2)), Array((3, 2, 2)), 1.0, eps=1e-2),
+        ),
+        reference=lambda np, g, x, weight=1.0, eps=1e-5: _standardize_gradient_reference(
+            np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
+        ),
     ),
     Op(
         "batch_norm_weight_gradient",

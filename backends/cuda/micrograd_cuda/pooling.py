@@ -1,0 +1,84 @@
+"""Poolings without patches: each window is read where it lies, and each element's gradient written once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import lengths_of
+from micrograd_cuda import geometry
+from micrograd_cuda.operands import Kernel, alignment, contiguous, name_of, of_elements
+from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.units import ELEMENT
+
+MOST_READ: Final = 1024
+"""Elements that the gradient of one may look at: of larger windows that overlap, patches are read less often."""
+
+
+class Pooling:
+    """Maxima and means over one to three axes, and their gradients."""
+
+    def __init__(self, runtime: Runtime, patches_gradient: Kernel) -> None:
+        self.runtime, self._patches_gradient = runtime, patches_gradient
+
+    def table(self) -> dict[str, Kernel]:
+        """By operation."""
+        found: dict[str, Kernel] = {"patches_gradient": self.patches_gradient}
+        for rank in (1, 2, 3):
+            found[f"max_pool{rank}d"] = of_elements(self.maximum)
+            found[f"max_pool{rank}d_gradient"] = of_elements(self.maximum_gradient)
+            found[f"avg_pool{rank}d"] = of_elements(self.mean)
+        return found
+
+    def maximum(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
+        """One read, one write."""
+        lengths = lengths_of("max_pool", x.shape[2:], kernel_size, stride, padding, dilation)
+        out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
+        return self._launch("pool", "true", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
+
+    def mean(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
+        """One read, one write."""
+        dilation = (1,) * len(kernel_size)
+        lengths = lengths_of("avg_pool", x.shape[2:], kernel_size, stride, padding, dilation)
+        out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
+        return self._launch("pool", "false", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
+
+    def maximum_gradient(
+        self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
+        """Of both one read, of windows that overlap from the cache some more; one write."""
+        windows = kernel_size, stride, padding, dilation
+        reach = math.prod(math.ceil(k / s) for k, s in zip(kernel_size, stride, strict=True))
+        if reach > 1 and reach * math.prod(kernel_size) > MOST_READ:
+            return NotImplemented
+        out = self.runtime.empty(x.shape, x.dtype)
+        return self._launch("pool_gradient", "true", out, (g, x), x.shape, g.shape[2:], windows)
+
+    def patches_gradient(self, g: Any, *, size: Shape, **windows: Any) -> Any:
+        """Of what is the same for all elements of a window, as in the gradient of a mean: not written out before."""
+        kernel = windows["kernel_size"]
+        rank = len(kernel)
+        alike = all(n == 1 or not s for n, s in zip(kernel, g.strides[2 : 2 + rank], strict=True))
+        if name_of(g.dtype) not in ELEMENT or not alike or math.prod(kernel) == 1:
+            return self._patches_gradient(g, size=size, **windows)
+        shares = g[(slice(None), slice(None), *(0,) * rank)]
+        out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
+        rest = tuple(windows[name] for name in ("kernel_size", "stride", "padding", "dilation"))
+        return self._launch("pool_gradient", "false", out, (shares,), out.shape, shares.shape[2:], rest)
+
+    def _launch(
+        self, family: str, maximum: str, out: Any, operands: tuple[Any, ...], shape: Shape, lengths: Shape,
+        windows: tuple[Shape, ...],
+    ) -> Any:  # fmt: skip
+        if not out.size:
+            return out
+        operands = tuple(map(contiguous, operands))
+        start = alignment(self.runtime, out, *operands)
+        name, itemsize = ELEMENT[name_of(out.dtype)], out.dtype.itemsize
+        unit, numbers, threads = geometry.pooling(family, maximum, name, itemsize, start, shape, lengths, windows)
+        index = dict(unit.values)["Index"]
+        if family == "pool_gradient" and maximum == "false":
+            operands = (*operands, 0)
+        self.runtime.bind(unit)((geometry.blocks(threads), 1), (out, *operands, self.runtime.struct(numbers, index)))
+        return out
