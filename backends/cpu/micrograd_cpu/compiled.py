@@ -35,7 +35,7 @@ from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, units
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments, types_of
+from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
@@ -154,8 +154,10 @@ class Compiled:
         found: Callable[..., Any] = scope.pop("run")
         return found
 
-    def called(self, i: int, step: Run | Segment, function: Any, scope: dict[str, Any], inputs: list[str]) -> list[str]:
-        """The call of a segment, or of a nest that threads share, as Python; `inputs` are looked at, too."""
+    def called(
+        self, i: int, step: Run | Product | Segment, function: Any, scope: dict[str, Any], inputs: list[str]
+    ) -> list[str]:
+        """The call of a segment, or of a step that threads share, as Python; `inputs` are looked at, too."""
         lines = []
         for n, x in zip(makes(step), types_of(step), strict=True):
             scope[f"s{n}"], scope[f"d{n}"] = x.shape, self.backend.dtypes[x.dtype.name]
@@ -163,9 +165,11 @@ class Compiled:
             lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
         given = [f"v{n}" for n in (*reads(step), *makes(step))]
         scope[f"n{i}"] = function
-        if isinstance(step, Run):
-            ranges = ranges_of(work(step.nest))
-            return [*lines, f"together(n{i}, {units(step.nest)}, {ranges}, {', '.join(given)})"]
+        if not isinstance(step, Segment):
+            if isinstance(step, Product):
+                scope[f"b{i}"] = np.array([blas.product(step.type.dtype.name)], "uint64")
+                given.insert(0, f"b{i}")
+            return [*lines, f"together(n{i}, {count(step)}, {ranges_of(weight(step, work))}, {', '.join(given)})"]
         if step.size > STACK:
             scope["bytes"] = np.dtype("uint8")
             scope[f"arenas{i}"] = list[Any]()  # those that no call has at the moment
@@ -241,31 +245,33 @@ def _multiplied(x: Outline) -> bool:
     return blas.product(x.dtype.name) != 0
 
 
-def _shared(step: Run) -> bool:
-    """Whether threads share a nest."""
-    return units(step.nest) > 1 and work(step.nest) >= LARGE and not empty(step)
+def _shared(step: Run | Product) -> bool:
+    """Whether threads share a nest, or a stack of products."""
+    return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
 
 
 def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
     """Of each segment, a function of arrays; of a nest that threads share, `entries.share`."""
     from micrograd_cpu.objects import library
 
-    runs = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,)) if isinstance(x, Run)]
-    numbers = {id(x): i for i, x in enumerate(runs)}
-    texts = {"": module([x.nest for x in runs])}
+    each = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,))]
+    runs = [x for x in each if isinstance(x, Run)]
+    stacks = [x for x in each if isinstance(x, Product) and x.stack]
+    names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"stack{i}" for i, x in enumerate(stacks)}
+    texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.stacked(names[id(x)], x) for x in stacks]])}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
-            texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
-        elif isinstance(step, Run):
-            texts[f"share{i}"] = entries.share(f"share{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
+            texts[f"call{i}"] = entry.text(names, sum(weight(x, work) for x in step.steps))
+        elif not isinstance(step, Call):
+            texts[f"share{i}"] = entries.share(f"share{i}", names[id(step)], entries.arrays(step))
     shares = [f"{name}.job" for name in texts if name.startswith("share")]
     held = library("\n".join(texts.values()), [*[*texts][1:], *shares])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
-        elif isinstance(step, Run):
+        elif not isinstance(step, Call):
             yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
 

@@ -19,8 +19,7 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
-from micrograd_cpu.llvm import units
-from micrograd_cpu.segments import Product, Segment, empty
+from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
 from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
@@ -36,6 +35,7 @@ STACK: Final = 1 << 14
 _PYTHON: Final = ("Py_IncRef", "_Py_NoneStruct", "_Py_TrueStruct", "PyEval_SaveThread", "PyEval_RestoreThread")
 _GEMM: Final = {"float32": len(_PYTHON), "float64": len(_PYTHON) + 1}
 _INPUTS: Final = len(_PYTHON) + len(_GEMM)
+FLOATS: Final = {"float32": "float", "float64": "double"}
 FASTCALL: Final = 0x80
 
 
@@ -86,9 +86,52 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any
     return make(ctypes.addressof(held.definition), held, None)
 
 
-def arrays(step: Run) -> int:
-    """How many a nest takes."""
-    return len(step.inputs) + len(step.outputs)
+def arrays(step: Run | Product) -> int:
+    """How many a nest takes; a stack of products takes two, a result, and before them the address of BLAS."""
+    return 4 if isinstance(step, Product) else len(step.inputs) + len(step.outputs)
+
+
+def stacked(name: str, step: Product) -> str:
+    """The IR of ``@name(begin, end, gemm, left, right, result)``: products of matrices, for a range of a stack of them.
+
+    `gemm` is the address of the address of BLAS's function.
+    """
+    m, n, _ = step.sizes
+    lines = [f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{", "entry:"]
+    lines += ["  %function = load ptr, ptr %gemm", "  br label %head", "head:"]
+    lines += ["  %i = phi i64 [ %begin, %entry ], [ %next, %body ]", "  %more = icmp slt i64 %i, %end"]
+    lines += ["  br i1 %more, label %body, label %done", "body:"]
+    rest, left, right = "%i", str(step.left.offset), str(step.right.offset)
+    for axis in range(len(step.stack) - 1, -1, -1):
+        counter = rest
+        if axis:
+            lines += [f"  %c{axis} = urem i64 {rest}, {step.stack[axis]}"]
+            lines += [f"  %q{axis} = udiv i64 {rest}, {step.stack[axis]}"]
+            counter, rest = f"%c{axis}", f"%q{axis}"
+        for side, jump in (("x", step.left.jumps[axis]), ("y", step.right.jumps[axis])):
+            before = left if side == "x" else right
+            lines += [f"  %{side}m{axis} = mul i64 {counter}, {jump}"]
+            lines += [f"  %{side}a{axis} = add i64 {before}, %{side}m{axis}"]
+        left, right = f"%xa{axis}", f"%ya{axis}"
+    type = FLOATS[step.type.dtype.name]
+    lines += [f"  %out = mul i64 %i, {m * n}"]
+    lines += [
+        f"  %{side}p = getelementptr {type}, ptr %{base}, i64 {at}"
+        for side, base, at in (("x", "x", left), ("y", "y", right), ("o", "made", "%out"))
+    ]
+    lines += [gemm("%function", step, "%xp", "%yp", "%op"), "  %next = add i64 %i, 1", "  br label %head"]
+    return "\n".join([*lines, "done:", "  ret void", "}\n"])
+
+
+def gemm(function: str, step: Product, left: str, right: str, result: str) -> str:
+    """A call of BLAS, for matrices from these addresses on."""
+    m, n, k = step.sizes
+    type = FLOATS[step.type.dtype.name]
+    forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
+    return (
+        f"  call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
+        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, i64 {n})"
+    )
 
 
 def part(name: str, function: str, count: int, more: str = "") -> str:
@@ -237,35 +280,31 @@ class SegmentEntry(Entry):
                 arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
             self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
-    def text(self, numbers: dict[int, int], work: int) -> str:
-        """The whole; `numbers` has, by identity of a nest, which one of the module it is."""
+    def text(self, names: dict[int, str], work: int) -> str:
+        """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
         thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY else ""
         for step in self.segment.steps:
-            if isinstance(step, Product):
+            if isinstance(step, Product) and not step.stack:
                 self.product(step)
             elif not empty(step):
-                given = "".join(f", ptr {self.pointers[n]}" for n in (*step.inputs, *step.outputs))
-                self.do(f"  call void @nest{numbers[id(step)]}(i64 0, i64 {units(step.nest)}{given})")
+                pointers = [self.pointers[n] for n in (*reads(step), *makes(step))]
+                if isinstance(step, Product):
+                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.type.dtype.name]))
+                given = "".join(f", ptr {each}" for each in pointers)
+                self.do(f"  call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
             self.do(f"  call void {self.known(4)}(ptr {thread})")
         return self.whole()
 
     def product(self, step: Product) -> None:
         """A call of BLAS."""
-        name = step.type.dtype.name
-        type = "float" if name == "float32" else "double"
-        m, n, k = step.sizes
-        x, y = (
-            f"ptr {self.moved(self.pointers[each.value], each.offset * step.type.dtype.itemsize)}, i64 {each.step}"
-            for each in (step.left, step.right)
-        )
-        forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
-        self.do(
-            f"  call void {self.known(_GEMM[name])}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, "
-            f"i64 {k}, {type} 1.0, {x}, {y}, {type} 0.0, ptr {self.pointers[step.result]}, i64 {n})"
-        )
+        size = step.type.dtype.itemsize
+        x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
+        self.do(gemm(self.known(_GEMM[step.type.dtype.name]), step, x, y, self.pointers[step.result]))
 
 
 def weight(step: Run | Product, of_nest: Any) -> int:
     """How long a step takes, in elements of a sum."""
-    return math.prod(step.sizes) // 8 if isinstance(step, Product) else int(of_nest(step.nest))
+    if isinstance(step, Product):
+        return math.prod(step.sizes) * math.prod(step.stack) // (4 if step.stack else 8)  # small ones take longer
+    return int(of_nest(step.nest))
