@@ -32,15 +32,20 @@ from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import module, units
+from micrograd_cpu.llvm import module
 from micrograd_cpu.networks import COMPOSED
+from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
+from micrograd_cpu.segments import Product, Segment, Step, by_rows, count, empty, makes, reads, segments, types_of
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
 LARGE: Final = 1_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
+LEAST: Final = 40
+"""Rows or columns of a product for each thread: BLAS copies all of the other operand for these."""
+MOST: Final = 1 << 30
+"""Multiplications of a product; threads of OpenBLAS's own share larger ones, which they gain more from."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
 DEAR_LINE: Final = 24
@@ -126,7 +131,8 @@ class Compiled:
         if dumps:
             print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
-        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
+        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half}
+        scope |= {"together": together, "multiplied": multiplied}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         lines, last = list[str](), _last_uses(steps, plan)
         inputs = [f"v{n}" for n in range(self.inputs)]
@@ -169,13 +175,15 @@ class Compiled:
             if isinstance(step, Product):
                 scope[f"b{i}"] = np.array([blas.product(step.type.dtype.name)], "uint64")
                 given.insert(0, f"b{i}")
-            return [*lines, f"together(n{i}, {count(step)}, {ranges_of(weight(step, work))}, {', '.join(given)})"]
+                return [*lines, f"multiplied(n{i}, {count(step)}, {', '.join(given)})"]
+            return [*lines, f"together(n{i}, {count(step)}, {ranges_of(work(step.nest))}, {', '.join(given)})"]
         if step.size > STACK:
             scope["bytes"] = np.dtype("uint8")
             scope[f"arenas{i}"] = list[Any]()  # those that no call has at the moment
             lines.append(f"arena = arenas{i}.pop() if arenas{i} else empty({step.size}, bytes)")
             given.append("arena")
-        text = f"n{i}({', '.join([*inputs, *given])})"
+        scope["single"] = alone()
+        text = f"{f'single(n{i}, ' if _single(step) else f'n{i}('}{', '.join([*inputs, *given])})"
         lines.append(f"if {text}: return None" if inputs else text)
         if step.size > STACK:
             lines.append(f"arenas{i}.append(arena)" if step.size <= KEPT else "del arena")
@@ -246,8 +254,17 @@ def _multiplied(x: Outline) -> bool:
 
 
 def _shared(step: Run | Product) -> bool:
-    """Whether threads share a nest, or a stack of products."""
-    return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
+    """Whether threads share a nest, a stack of products, or a product."""
+    if isinstance(step, Run) or step.stack:
+        return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
+    enough = step.sizes[not by_rows(step)] >= LEAST * _Threads.count
+    return ALONE[1] < math.prod(step.sizes) <= MOST and enough and _Threads.count > 1 and alone() is not None
+
+
+def _single(step: Segment) -> bool:
+    """Whether OpenBLAS is told to use one thread for a segment, as `products` says of its largest product."""
+    largest = max([math.prod(x.sizes) for x in step.steps if isinstance(x, Product) and not x.stack], default=0)
+    return ALONE[0] < largest <= ALONE[1] and alone() is not None
 
 
 def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
@@ -256,9 +273,9 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
 
     each = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,))]
     runs = [x for x in each if isinstance(x, Run)]
-    stacks = [x for x in each if isinstance(x, Product) and x.stack]
-    names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"stack{i}" for i, x in enumerate(stacks)}
-    texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.stacked(names[id(x)], x) for x in stacks]])}
+    products = [x for x in each if isinstance(x, Product) and (x.stack or x in steps)]
+    names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"product{i}" for i, x in enumerate(products)}
+    texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.ranged(names[id(x)], x) for x in products]])}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
@@ -333,7 +350,23 @@ def together(share: Callable[..., Any], count: int, ranges: int, *arrays: Any) -
 
     Each begins with a part of its own, the same at each call, which is in its core's cache; then it helps the others.
     """
-    threads = min(_Threads.count, count, team.SEATS)
+    _divided(share, count, ranges, _Threads.count, arrays)
+
+
+def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
+    """The same of a product, by no more threads than OpenBLAS is told to use, each of which calls it for its part.
+
+    OpenBLAS's own threads wait for each other in loops that keep a core busy, also when another program has the other.
+    """
+    single = alone()
+    if single is None:  # and these are small
+        _divided(share, count, 1, _Threads.count, arrays)
+    else:
+        single(lambda: _divided(share, count, 1, min(_Threads.count, single.before), arrays))
+
+
+def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:
+    threads = min(most, count, team.SEATS)
     most = _step(count, threads, 1)
     begins = range(0, count, most)
     threads = len(begins)

@@ -19,7 +19,7 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
-from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
+from micrograd_cpu.segments import LINES, Product, Segment, by_rows, count, empty, makes, reads
 from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
@@ -87,50 +87,73 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any
 
 
 def arrays(step: Run | Product) -> int:
-    """How many a nest takes; a stack of products takes two, a result, and before them the address of BLAS."""
+    """How many a nest takes; a product takes two, a result, and before them the address of BLAS."""
     return 4 if isinstance(step, Product) else len(step.inputs) + len(step.outputs)
 
 
-def stacked(name: str, step: Product) -> str:
-    """The IR of ``@name(begin, end, gemm, left, right, result)``: products of matrices, for a range of a stack of them.
+def ranged(name: str, step: Product) -> str:
+    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the units of a product.
 
     `gemm` is the address of the address of BLAS's function.
     """
-    m, n, _ = step.sizes
-    lines = [f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{", "entry:"]
-    lines += ["  %function = load ptr, ptr %gemm", "  br label %head", "head:"]
-    lines += ["  %i = phi i64 [ %begin, %entry ], [ %next, %body ]", "  %more = icmp slt i64 %i, %end"]
-    lines += ["  br i1 %more, label %body, label %done", "body:"]
-    rest, left, right = "%i", str(step.left.offset), str(step.right.offset)
-    for axis in range(len(step.stack) - 1, -1, -1):
-        counter = rest
-        if axis:
-            lines += [f"  %c{axis} = urem i64 {rest}, {step.stack[axis]}"]
-            lines += [f"  %q{axis} = udiv i64 {rest}, {step.stack[axis]}"]
-            counter, rest = f"%c{axis}", f"%q{axis}"
-        for side, jump in (("x", step.left.jumps[axis]), ("y", step.right.jumps[axis])):
-            before = left if side == "x" else right
-            lines += [f"  %{side}m{axis} = mul i64 {counter}, {jump}"]
-            lines += [f"  %{side}a{axis} = add i64 {before}, %{side}m{axis}"]
-        left, right = f"%xa{axis}", f"%ya{axis}"
-    type = FLOATS[step.type.dtype.name]
-    lines += [f"  %out = mul i64 %i, {m * n}"]
-    lines += [
-        f"  %{side}p = getelementptr {type}, ptr %{base}, i64 {at}"
-        for side, base, at in (("x", "x", left), ("y", "y", right), ("o", "made", "%out"))
-    ]
-    lines += [gemm("%function", step, "%xp", "%yp", "%op"), "  %next = add i64 %i, 1", "  br label %head"]
-    return "\n".join([*lines, "done:", "  ret void", "}\n"])
+    head = f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{\nentry:\n"
+    return f"{head}  %function = load ptr, ptr %gemm\n{(_stacked if step.stack else _divided)(step)}  ret void\n}}\n"
 
 
-def gemm(function: str, step: Product, left: str, right: str, result: str) -> str:
-    """A call of BLAS, for matrices from these addresses on."""
+def _stacked(step: Product) -> str:
+    """Pair after pair of matrices."""
     m, n, k = step.sizes
-    type = FLOATS[step.type.dtype.name]
+    lines = ["br label %head\nhead:", "%i = phi i64 [ %begin, %entry ], [ %next, %body ]"]
+    lines += ["%more = icmp slt i64 %i, %end", "br i1 %more, label %body, label %done\nbody:"]
+    rest, places = "%i", [str(step.left.offset), str(step.right.offset)]
+    for axis in range(len(step.stack) - 1, -1, -1):
+        counter, length = rest, step.stack[axis]
+        if axis:
+            counter, rest = f"%c{axis}", f"%q{axis}"
+            before = f"%q{axis + 1}" if axis + 1 < len(step.stack) else "%i"
+            lines += [f"{counter} = urem i64 {before}, {length}", f"{rest} = udiv i64 {before}, {length}"]
+        for side, each in enumerate((step.left, step.right)):
+            lines += [f"%m{axis}.{side} = mul i64 {counter}, {each.jumps[axis]}"]
+            lines += [f"%a{axis}.{side} = add i64 {places[side]}, %m{axis}.{side}"]
+            places[side] = f"%a{axis}.{side}"
+    lines += [f"%out = mul i64 %i, {m * n}", *_addresses(step, (*places, "%out"))]
+    lines += [gemm("%function", step, (m, n, k)), "%next = add i64 %i, 1", "br label %head\ndone:"]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _divided(step: Product) -> str:
+    """Some rows of one product, or some columns."""
+    m, n, k = step.sizes
+    rows = by_rows(step)
+    lines = [f"%first = mul i64 %begin, {LINES}", f"%last = mul i64 %end, {LINES}"]
+    lines += [f"%short = icmp slt i64 {m if rows else n}, %last"]
+    lines += [f"%stop = select i1 %short, i64 {m if rows else n}, i64 %last", "%some = sub i64 %stop, %first"]
+    moved = step.left if rows else step.right
+    lines += [f"%far = mul i64 %first, {moved.step if rows != moved.transposed else 1}"]
+    lines += [f"%at = add i64 %far, {moved.offset}", f"%out = mul i64 %first, {n if rows else 1}"]
+    places = ("%at", str(step.right.offset)) if rows else (str(step.left.offset), "%at")
+    lines += _addresses(step, (*places, "%out"))
+    lines += [gemm("%function", step, ("%some", n, k) if rows else (m, "%some", k))]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _addresses(step: Product, places: Sequence[str]) -> list[str]:
+    """Of the elements of both operands and the result from which on BLAS is to work."""
+    type, names = FLOATS[step.type.dtype.name], ("x", "y", "made")
+    return [f"%{x}.at = getelementptr {type}, ptr %{x}, i64 {at}" for x, at in zip(names, places, strict=True)]
+
+
+def gemm(
+    function: str, step: Product, sizes: Sequence[int | str], matrices: Sequence[str] = ("%x.at", "%y.at", "%made.at")
+) -> str:
+    """A call of BLAS, for so many rows and columns of matrices from these addresses on."""
+    m, n, k = sizes
+    type, (left, right, result) = FLOATS[step.type.dtype.name], matrices
     forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
     return (
-        f"  call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
-        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, i64 {n})"
+        f"call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
+        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, "
+        f"i64 {step.sizes[1]})"
     )
 
 
@@ -300,7 +323,8 @@ class SegmentEntry(Entry):
         """A call of BLAS."""
         size = step.type.dtype.itemsize
         x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
-        self.do(gemm(self.known(_GEMM[step.type.dtype.name]), step, x, y, self.pointers[step.result]))
+        known = self.known(_GEMM[step.type.dtype.name])
+        self.do(f"  {gemm(known, step, step.sizes, (x, y, self.pointers[step.result]))}")
 
 
 def weight(step: Run | Product, of_nest: Any) -> int:

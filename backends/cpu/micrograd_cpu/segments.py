@@ -21,6 +21,8 @@ from micrograd_cpu.products import ALONE
 
 ALIGNED: Final = 64
 """Bytes: where values in an arena begin."""
+LINES: Final = 4
+"""Rows or columns of a product that are a unit."""
 
 
 class Matrix(NamedTuple):
@@ -121,7 +123,7 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, O
         found.append((base, layout))
     (x, left), (y, right) = found
     stack = made.shape[:-2]
-    if stack and len(right.shape) == 2:  # many matrices times one are one product, where rows are as far apart throughout
+    if stack and len(right.shape) == 2:  # one product, where all rows are as far apart
         rows = left.reshape((math.prod(left.shape[:-1]), left.shape[-1]))
         left, stack = (left, stack) if rows is None else (rows, ())
     (m, k), n = left.shape[-2:], right.shape[-1]
@@ -129,13 +131,11 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, O
         return None
     layouts = left.broadcast_to((*stack, m, k)), right.broadcast_to((*stack, k, n))
     axes = _merged(stack, [each.strides[:-2] for each in layouts])
-    matrices = [
-        _matrix(base, layout, tuple([jumps[i] for _, jumps in axes]))
-        for i, (base, layout) in enumerate(zip((x, y), layouts, strict=True))
-    ]
-    if None in matrices:
+    x_matrix = _matrix(x, layouts[0], tuple([jumps[0] for _, jumps in axes]))
+    y_matrix = _matrix(y, layouts[1], tuple([jumps[1] for _, jumps in axes]))
+    if x_matrix is None or y_matrix is None:
         return None
-    return Product(step.results[0], made, *matrices, (m, n, k), tuple([length for length, _ in axes]))  # type: ignore[arg-type]
+    return Product(step.results[0], made, x_matrix, y_matrix, (m, n, k), tuple([length for length, _ in axes]))
 
 
 def _merged(lengths: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
@@ -200,9 +200,7 @@ def _without_views(
     return kept[::-1]
 
 
-def _grouped(
-    steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run | Product], bool]
-) -> list[Step]:
+def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run | Product], bool]) -> list[Step]:
     groups: list[Any] = [[]]  # the first looks at the inputs, too
     for step in steps:
         if isinstance(step, Call) or alone(step):
@@ -248,9 +246,17 @@ def _gap(there: Sequence[tuple[int, int, int]], size: int) -> int:
     return start
 
 
+def by_rows(step: Product) -> bool:
+    """Whether threads share the rows of a product, else its columns; BLAS copies all of the other operand for each."""
+    m, n, k = step.sizes
+    return m >= n and m >= k
+
+
 def count(step: Run | Product) -> int:
-    """How many units a step has, which threads may share: those of a nest, or pairs of matrices."""
-    return math.prod(step.stack) if isinstance(step, Product) else units(step.nest)
+    """How many units a step has, which threads may share: those of a nest, pairs of matrices, or `LINES` of one."""
+    if isinstance(step, Run):
+        return units(step.nest)
+    return math.prod(step.stack) if step.stack else -(-step.sizes[not by_rows(step)] // LINES)
 
 
 def empty(step: Run | Product) -> bool:
@@ -258,4 +264,4 @@ def empty(step: Run | Product) -> bool:
     return not count(step) or all(math.prod(x.shape) == 0 for x in types_of(step))
 
 
-__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments", "types_of"]
+__all__ = ["LINES", "Product", "Segment", "by_rows", "count", "empty", "makes", "reads", "segments", "types_of"]
