@@ -238,6 +238,16 @@ def test_no_more_threads_share_a_product_than_openblas_is_told_to_use(
     assert found == ([(threads, 1)] if threads else [])
 
 
+@pytest.mark.skipif(not blas.product("float32"), reason="NumPy has another BLAS here")
+def test_many_matrices_times_one_are_one_product() -> None:
+    types = [Outline((2, 3, 4), F32), Outline((4, 5), F32)]
+    (segment,) = planned(typed(Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), types))[1]
+    assert isinstance(segment, Segment)
+    (found,) = segment.steps
+    assert isinstance(found, Product)
+    assert (found.stack, found.sizes) == ((), (6, 5, 4))
+
+
 def test_a_copy_that_a_product_reads_is_in_order() -> None:
     steps = (
         Step("permute_dims", (Ref(0),), {"axes": (1, 0, 2)}),
