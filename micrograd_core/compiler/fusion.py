@@ -143,6 +143,7 @@ class Fusion:
         self.items: list[Group | Call] = []
         self.stored: set[int] = set()  # the numbers of values that must be in memory
         self.emitted: set[int] = set()  # of views and sources for which there is a call
+        self.copied: set[int] = set()  # views that no strides can say
         self.users: dict[int, dict[int, None]] = {}  # by a value's number, the positions that make or read it
         self.next = len(program.types)
         for n, type in enumerate(program.types[: program.inputs]):
@@ -168,7 +169,7 @@ class Fusion:
                 bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
                 self.stored.update(base.number for base in bases if base.owner not in (position, -1))
         steps: list[Call | Run] = []
-        contiguous = set[int]()
+        contiguous = set(self.copied)
         for position, item in enumerate(self.items):
             if isinstance(item, Call):
                 steps.append(item)
@@ -216,6 +217,9 @@ class Fusion:
         """Whoever makes a value stores it; a view or a source becomes a call."""
         if node.op != "input" and node.number not in self.emitted:
             if node.is_view or node.op in SOURCES:
+                base, views = through(node)
+                if composed(self.layout(base), views) is None:
+                    self.copied.add(node.number)
                 self.call([node])
             else:
                 self.stored.add(node.number)

@@ -121,6 +121,16 @@ def test_every_round_calls_everyone_and_ratios_pair_the_rounds() -> None:
     assert timing.Timing(1, (2.0, 40.0, 6.0)).ratio(timing.Timing(1, (1.0, 20.0, 1.0))) == 2.0
 
 
+def test_what_compiles_at_the_second_call_too_is_timed_by_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, compiling = [0], [500_000_000, 500_000_000]
+
+    def step() -> None:
+        clock[0] += compiling.pop() if compiling else 70_000
+
+    monkeypatch.setattr(timing, "perf_counter_ns", lambda: clock[0])
+    assert timing.calibrate(step, 3.5e7) == 500
+
+
 def test_a_record_names_neither_user_nor_host() -> None:
     text = json.dumps(report.environment())
     assert str(Path.home()) not in text

@@ -148,6 +148,7 @@ def test_scratch_memory_has_room_for_the_longest_row_of_a_tier() -> None:
         lambda k, x: k.add(x, 251.0),  # a prime that stands for a length
         lambda k, x: k.matmul(x, x),
         lambda k, x: k.reshape(x, shape=(x.shape[0] * x.shape[1], 1, 7)),
+        lambda k, x: k.exp(k.reshape(x, shape=(x.shape[0] // 2, 2, x.shape[1]))),
     ],
 )
 def test_what_depends_on_lengths_in_another_way_goes_to_the_other_kernel(compose: Any) -> None:

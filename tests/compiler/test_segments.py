@@ -22,9 +22,10 @@ from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
-from micrograd_cpu import blas, compiled, entries
+from micrograd_cpu import blas, compiled, entries, products
+from micrograd_cpu import segments as rooms
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Segment, makes, reads, segments
+from micrograd_cpu.segments import Product, Segment, makes, reads, segments
 
 EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
 F32 = DTYPES["float32"]
@@ -131,6 +132,133 @@ def test_values_in_an_arena_do_not_overlap_while_they_are_needed() -> None:
         run = Device("cpu").kernels.compile(program)
         for found, expected in zip(run(x, y), (values[-1], values[len(steps) // 2 + 2]), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def viewed(rng: np.random.Generator, steps: list[Step], number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """How an input is to look of which steps make a view of a shape: axes in another order, or cut out."""
+    if rng.random() < 0.3:
+        return shape
+    if len(shape) > 2 and rng.random() < 0.3:  # one of several along a new axis
+        key = (*[slice(0, n, 1) for n in shape[:-1]], 1, slice(0, shape[-1], 1))
+        steps.append(Step("getitem", (Ref(number),), {"key": key}))
+        return (*shape[:-1], 3, shape[-1])
+    axes = tuple(map(int, rng.permutation(len(shape))))
+    if rng.random() < 0.5:  # as gradients have it
+        axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    steps.append(Step("permute_dims", (Ref(number),), {"axes": axes}))
+    return tuple([shape[axes.index(axis)] for axis in range(len(shape))])
+
+
+def of_stacks(rng: np.random.Generator, dtype: str, count: int) -> Program:
+    """Some ``x @ y + 1`` of stacks of matrices that broadcast, each perhaps through a view."""
+    steps: list[Step] = []
+    types: list[Outline] = []
+    results: list[Ref] = []
+    for _ in range(count):
+        m, k, n = map(int, rng.choice([1, 2, 3, 5, 9, 17], 3))
+        stack = tuple(map(int, rng.choice([1, 2, 3, 4], int(rng.integers(0, 4)))))
+        stacks = [tuple([length if rng.random() < 0.8 else 1 for length in stack]) for _ in "xy"]
+        stacks = [each[int(rng.integers(len(each) + 1)) :] if rng.random() < 0.4 else each for each in stacks]
+        operands = []
+        for shape in ((*stacks[0], m, k), (*stacks[1], k, n)):
+            before = len(steps)
+            types.append(Outline(viewed(rng, steps, len(types), shape), DTYPES[dtype]))
+            operands.append(Ref(2 * count + before if len(steps) > before else len(types) - 1))
+        steps += [Step("matmul", tuple(operands), {}), Step("add", (Ref(2 * count + len(steps)), 1.0), {})]
+        results.append(Ref(2 * count + len(steps) - 1))
+    return typed(Program(2 * count, steps, results), types)
+
+
+def computed(program: Program, arrays: list[Any]) -> list[Any]:
+    """A program by NumPy's functions."""
+    by: dict[str, Any] = {
+        "getitem": lambda x, key: x[key], "permute_dims": lambda x, axes: x.transpose(axes),
+        "reshape": lambda x, shape: x.reshape(shape), "matmul": np.matmul, "add": np.add,
+    }  # fmt: skip
+    values = list(arrays)
+    for step in program.steps:
+        operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
+        values.append(by[step.op](*operands, **step.params))
+    return [values[x.number] for x in program.outputs]
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_stacks_and_parts_of_products_are_those_of_numpy(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if threads:  # all that can be shared is
+        monkeypatch.setattr(compiled._Threads, "count", threads)
+        monkeypatch.setattr(compiled, "ALONE", (0, 0))
+        for name in ("LARGE", "LEAST"):
+            monkeypatch.setattr(compiled, name, 1)
+    rng = np.random.default_rng(threads)
+    kinds = dict.fromkeys(("stack", "rows", "columns", "call"), 0)
+    for dtype in ("float32", "float64") * (20 if EXHAUSTIVE else 1):
+        program = of_stacks(rng, dtype, 25)
+        arrays = [rng.integers(-4, 5, x.shape).astype(dtype) for x in program.types[: program.inputs]]
+        for step in planned(program)[1]:
+            for x in step.steps if isinstance(step, Segment) else (step,):
+                if isinstance(x, Call):
+                    kinds["call"] += x.op == "matmul"
+                elif isinstance(x, Product) and (x is step or x.stack):
+                    kinds["stack" if x.stack else "rows" if rooms.by_rows(x) else "columns"] += 1
+        run = Device("cpu").kernels.compile(program)
+        for _ in range(2):
+            for found, expected in zip(run(*arrays), computed(program, arrays), strict=True):
+                np.testing.assert_array_equal(found, expected)
+    if blas.product("float32") and products.alone() is not None:
+        assert kinds["stack"] > 10
+        assert (min(kinds["rows"], kinds["columns"]) > 2) is (threads > 1)
+        assert kinds["call"] < 10, "whose matrices have no axis in which elements are next to each other"
+
+
+@pytest.mark.skipif(not blas.product("float32") or products.alone() is None, reason="NumPy has another BLAS here")
+@pytest.mark.parametrize(("length", "told", "threads"), [(128, 2, 2), (128, 1, 1), (16, 2, None)])
+def test_no_more_threads_share_a_product_than_openblas_is_told_to_use(
+    length: int, told: int, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled._Threads, "count", 2)
+    single, divided, found = products.alone(), compiled._divided, []
+    assert single is not None
+
+    def noted(share: Any, count: int, ranges: int, most: int, arrays: Any) -> None:
+        found.append((most, single.told()))
+        divided(share, count, ranges, most, arrays)
+
+    monkeypatch.setattr(compiled, "_divided", noted)
+    x, y = np.ones((length, 128), "float32"), np.ones((128, 128), "float32")
+    program = typed(
+        Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), [Outline(z.shape, F32) for z in (x, y)]
+    )
+    before = single.told()
+    try:
+        single.tell(told)
+        assert (Device("cpu").kernels.compile(program)(x, y)[0] == 128).all()
+        assert single.told() == told
+    finally:
+        single.tell(before)
+    assert found == ([(threads, 1)] if threads else [])
+
+
+@pytest.mark.skipif(not blas.product("float32"), reason="NumPy has another BLAS here")
+def test_many_matrices_times_one_are_one_product() -> None:
+    types = [Outline((2, 3, 4), F32), Outline((4, 5), F32)]
+    (segment,) = planned(typed(Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), types))[1]
+    assert isinstance(segment, Segment)
+    (found,) = segment.steps
+    assert isinstance(found, Product)
+    assert (found.stack, found.sizes) == ((), (6, 5, 4))
+
+
+def test_a_copy_that_a_product_reads_is_in_order() -> None:
+    steps = (
+        Step("permute_dims", (Ref(0),), {"axes": (1, 0, 2)}),
+        Step("reshape", (Ref(2),), {"shape": (3, 8)}),
+        Step("matmul", (Ref(3), Ref(1)), {}),
+    )
+    program = typed(Program(2, steps, (Ref(4),)), [Outline((2, 3, 4), F32), Outline((8, 5), F32)])
+    x, y = np.arange(24, dtype="float32").reshape(2, 3, 4), np.arange(40, dtype="float32").reshape(8, 5)
+    np.testing.assert_array_equal(Device("cpu").kernels.compile(program)(x, y)[0], computed(program, [x, y])[0])
+    calls = [step.op for step in planned(program)[1] if isinstance(step, Call)]
+    assert "matmul" not in calls or not blas.product("float32")
 
 
 def test_threads_have_an_arena_each() -> None:

@@ -32,15 +32,20 @@ from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import module, units
+from micrograd_cpu.llvm import module
 from micrograd_cpu.networks import COMPOSED
+from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments, types_of
+from micrograd_cpu.segments import Product, Segment, Step, by_rows, count, empty, makes, reads, segments, types_of
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
 LARGE: Final = 1_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
+LEAST: Final = 40
+"""Rows or columns of a product for each thread: BLAS copies all of the other operand for these."""
+MOST: Final = 1 << 30
+"""Multiplications of a product; threads of OpenBLAS's own share larger ones, which they gain more from."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
 DEAR_LINE: Final = 24
@@ -126,7 +131,8 @@ class Compiled:
         if dumps:
             print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
-        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
+        scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half}
+        scope |= {"together": together, "multiplied": multiplied}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         lines, last = list[str](), _last_uses(steps, plan)
         inputs = [f"v{n}" for n in range(self.inputs)]
@@ -154,8 +160,10 @@ class Compiled:
         found: Callable[..., Any] = scope.pop("run")
         return found
 
-    def called(self, i: int, step: Run | Segment, function: Any, scope: dict[str, Any], inputs: list[str]) -> list[str]:
-        """The call of a segment, or of a nest that threads share, as Python; `inputs` are looked at, too."""
+    def called(
+        self, i: int, step: Run | Product | Segment, function: Any, scope: dict[str, Any], inputs: list[str]
+    ) -> list[str]:
+        """The call of a segment, or of a step that threads share, as Python; `inputs` are looked at, too."""
         lines = []
         for n, x in zip(makes(step), types_of(step), strict=True):
             scope[f"s{n}"], scope[f"d{n}"] = x.shape, self.backend.dtypes[x.dtype.name]
@@ -163,15 +171,19 @@ class Compiled:
             lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
         given = [f"v{n}" for n in (*reads(step), *makes(step))]
         scope[f"n{i}"] = function
-        if isinstance(step, Run):
-            ranges = ranges_of(work(step.nest))
-            return [*lines, f"together(n{i}, {units(step.nest)}, {ranges}, {', '.join(given)})"]
+        if not isinstance(step, Segment):
+            if isinstance(step, Product):
+                scope[f"b{i}"] = np.array([blas.product(step.type.dtype.name)], "uint64")
+                given.insert(0, f"b{i}")
+                return [*lines, f"multiplied(n{i}, {count(step)}, {', '.join(given)})"]
+            return [*lines, f"together(n{i}, {count(step)}, {ranges_of(work(step.nest))}, {', '.join(given)})"]
         if step.size > STACK:
             scope["bytes"] = np.dtype("uint8")
             scope[f"arenas{i}"] = list[Any]()  # those that no call has at the moment
             lines.append(f"arena = arenas{i}.pop() if arenas{i} else empty({step.size}, bytes)")
             given.append("arena")
-        text = f"n{i}({', '.join([*inputs, *given])})"
+        scope["single"] = alone()
+        text = f"{f'single(n{i}, ' if _single(step) else f'n{i}('}{', '.join([*inputs, *given])})"
         lines.append(f"if {text}: return None" if inputs else text)
         if step.size > STACK:
             lines.append(f"arenas{i}.append(arena)" if step.size <= KEPT else "del arena")
@@ -241,31 +253,42 @@ def _multiplied(x: Outline) -> bool:
     return blas.product(x.dtype.name) != 0
 
 
-def _shared(step: Run) -> bool:
-    """Whether threads share a nest."""
-    return units(step.nest) > 1 and work(step.nest) >= LARGE and not empty(step)
+def _shared(step: Run | Product) -> bool:
+    """Whether threads share a nest, a stack of products, or a product."""
+    if isinstance(step, Run) or step.stack:
+        return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
+    enough = step.sizes[not by_rows(step)] >= LEAST * _Threads.count
+    return ALONE[1] < math.prod(step.sizes) <= MOST and enough and _Threads.count > 1 and alone() is not None
+
+
+def _single(step: Segment) -> bool:
+    """Whether OpenBLAS is told to use one thread for a segment, as `products` says of its largest product."""
+    largest = max([math.prod(x.sizes) for x in step.steps if isinstance(x, Product) and not x.stack], default=0)
+    return ALONE[0] < largest <= ALONE[1] and alone() is not None
 
 
 def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
     """Of each segment, a function of arrays; of a nest that threads share, `entries.share`."""
     from micrograd_cpu.objects import library
 
-    runs = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,)) if isinstance(x, Run)]
-    numbers = {id(x): i for i, x in enumerate(runs)}
-    texts = {"": module([x.nest for x in runs])}
+    each = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,))]
+    runs = [x for x in each if isinstance(x, Run)]
+    products = [x for x in each if isinstance(x, Product) and (x.stack or x in steps)]
+    names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"product{i}" for i, x in enumerate(products)}
+    texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.ranged(names[id(x)], x) for x in products]])}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
-            texts[f"call{i}"] = entry.text(numbers, sum(weight(x, work) for x in step.steps))
-        elif isinstance(step, Run):
-            texts[f"share{i}"] = entries.share(f"share{i}", f"nest{numbers[id(step)]}", entries.arrays(step))
+            texts[f"call{i}"] = entry.text(names, sum(weight(x, work) for x in step.steps))
+        elif not isinstance(step, Call):
+            texts[f"share{i}"] = entries.share(f"share{i}", names[id(step)], entries.arrays(step))
     shares = [f"{name}.job" for name in texts if name.startswith("share")]
     held = library("\n".join(texts.values()), [*[*texts][1:], *shares])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
-        elif isinstance(step, Run):
+        elif not isinstance(step, Call):
             yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
 
@@ -327,7 +350,23 @@ def together(share: Callable[..., Any], count: int, ranges: int, *arrays: Any) -
 
     Each begins with a part of its own, the same at each call, which is in its core's cache; then it helps the others.
     """
-    threads = min(_Threads.count, count, team.SEATS)
+    _divided(share, count, ranges, _Threads.count, arrays)
+
+
+def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
+    """The same of a product, by no more threads than OpenBLAS is told to use, each of which calls it for its part.
+
+    OpenBLAS's own threads wait for each other in loops that keep a core busy, also when another program has the other.
+    """
+    single = alone()
+    if single is None:  # and these are small
+        _divided(share, count, 1, _Threads.count, arrays)
+    else:
+        single(lambda: _divided(share, count, 1, min(_Threads.count, single.before), arrays))
+
+
+def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:
+    threads = min(most, count, team.SEATS)
     most = _step(count, threads, 1)
     begins = range(0, count, most)
     threads = len(begins)

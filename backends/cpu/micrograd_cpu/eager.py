@@ -21,6 +21,7 @@ import numpy as np
 
 from micrograd_core.compiler.program import operation as record_of
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.errors import ShapeError
 
 Kernel = Callable[..., Any]
 Compose = Callable[..., Any]
@@ -313,7 +314,10 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     found = written(compose, given, params)
     if found is None:
         return None
-    planned = plan(optimized(found, covers), layouts, covers)
+    try:
+        planned = plan(optimized(found, covers), layouts, covers)
+    except ShapeError:  # of half of a length, say, which primes do not have
+        return None
     runs = [step for step in planned.steps if isinstance(step, Run)]
     if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
         return None

@@ -19,8 +19,7 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
-from micrograd_cpu.llvm import units
-from micrograd_cpu.segments import Product, Segment, empty
+from micrograd_cpu.segments import LINES, Product, Segment, by_rows, count, empty, makes, reads
 from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
@@ -36,6 +35,7 @@ STACK: Final = 1 << 14
 _PYTHON: Final = ("Py_IncRef", "_Py_NoneStruct", "_Py_TrueStruct", "PyEval_SaveThread", "PyEval_RestoreThread")
 _GEMM: Final = {"float32": len(_PYTHON), "float64": len(_PYTHON) + 1}
 _INPUTS: Final = len(_PYTHON) + len(_GEMM)
+FLOATS: Final = {"float32": "float", "float64": "double"}
 FASTCALL: Final = 0x80
 
 
@@ -86,9 +86,75 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any
     return make(ctypes.addressof(held.definition), held, None)
 
 
-def arrays(step: Run) -> int:
-    """How many a nest takes."""
-    return len(step.inputs) + len(step.outputs)
+def arrays(step: Run | Product) -> int:
+    """How many a nest takes; a product takes two, a result, and before them the address of BLAS."""
+    return 4 if isinstance(step, Product) else len(step.inputs) + len(step.outputs)
+
+
+def ranged(name: str, step: Product) -> str:
+    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the units of a product.
+
+    `gemm` is the address of the address of BLAS's function.
+    """
+    head = f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{\nentry:\n"
+    return f"{head}  %function = load ptr, ptr %gemm\n{(_stacked if step.stack else _divided)(step)}  ret void\n}}\n"
+
+
+def _stacked(step: Product) -> str:
+    """Pair after pair of matrices."""
+    m, n, k = step.sizes
+    lines = ["br label %head\nhead:", "%i = phi i64 [ %begin, %entry ], [ %next, %body ]"]
+    lines += ["%more = icmp slt i64 %i, %end", "br i1 %more, label %body, label %done\nbody:"]
+    rest, places = "%i", [str(step.left.offset), str(step.right.offset)]
+    for axis in range(len(step.stack) - 1, -1, -1):
+        counter, length = rest, step.stack[axis]
+        if axis:
+            counter, rest = f"%c{axis}", f"%q{axis}"
+            before = f"%q{axis + 1}" if axis + 1 < len(step.stack) else "%i"
+            lines += [f"{counter} = urem i64 {before}, {length}", f"{rest} = udiv i64 {before}, {length}"]
+        for side, each in enumerate((step.left, step.right)):
+            lines += [f"%m{axis}.{side} = mul i64 {counter}, {each.jumps[axis]}"]
+            lines += [f"%a{axis}.{side} = add i64 {places[side]}, %m{axis}.{side}"]
+            places[side] = f"%a{axis}.{side}"
+    lines += [f"%out = mul i64 %i, {m * n}", *_addresses(step, (*places, "%out"))]
+    lines += [gemm("%function", step, (m, n, k)), "%next = add i64 %i, 1", "br label %head\ndone:"]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _divided(step: Product) -> str:
+    """Some rows of one product, or some columns."""
+    m, n, k = step.sizes
+    rows = by_rows(step)
+    lines = [f"%first = mul i64 %begin, {LINES}", f"%last = mul i64 %end, {LINES}"]
+    lines += [f"%short = icmp slt i64 {m if rows else n}, %last"]
+    lines += [f"%stop = select i1 %short, i64 {m if rows else n}, i64 %last", "%some = sub i64 %stop, %first"]
+    moved = step.left if rows else step.right
+    lines += [f"%far = mul i64 %first, {moved.step if rows != moved.transposed else 1}"]
+    lines += [f"%at = add i64 %far, {moved.offset}", f"%out = mul i64 %first, {n if rows else 1}"]
+    places = ("%at", str(step.right.offset)) if rows else (str(step.left.offset), "%at")
+    lines += _addresses(step, (*places, "%out"))
+    lines += [gemm("%function", step, ("%some", n, k) if rows else (m, "%some", k))]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _addresses(step: Product, places: Sequence[str]) -> list[str]:
+    """Of the elements of both operands and the result from which on BLAS is to work."""
+    type, names = FLOATS[step.type.dtype.name], ("x", "y", "made")
+    return [f"%{x}.at = getelementptr {type}, ptr %{x}, i64 {at}" for x, at in zip(names, places, strict=True)]
+
+
+def gemm(
+    function: str, step: Product, sizes: Sequence[int | str], matrices: Sequence[str] = ("%x.at", "%y.at", "%made.at")
+) -> str:
+    """A call of BLAS, for so many rows and columns of matrices from these addresses on."""
+    m, n, k = sizes
+    type, (left, right, result) = FLOATS[step.type.dtype.name], matrices
+    forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
+    return (
+        f"call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
+        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, "
+        f"i64 {step.sizes[1]})"
+    )
 
 
 def part(name: str, function: str, count: int, more: str = "") -> str:
@@ -237,35 +303,32 @@ class SegmentEntry(Entry):
                 arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
             self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
-    def text(self, numbers: dict[int, int], work: int) -> str:
-        """The whole; `numbers` has, by identity of a nest, which one of the module it is."""
+    def text(self, names: dict[int, str], work: int) -> str:
+        """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
         thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY else ""
         for step in self.segment.steps:
-            if isinstance(step, Product):
+            if isinstance(step, Product) and not step.stack:
                 self.product(step)
             elif not empty(step):
-                given = "".join(f", ptr {self.pointers[n]}" for n in (*step.inputs, *step.outputs))
-                self.do(f"  call void @nest{numbers[id(step)]}(i64 0, i64 {units(step.nest)}{given})")
+                pointers = [self.pointers[n] for n in (*reads(step), *makes(step))]
+                if isinstance(step, Product):
+                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.type.dtype.name]))
+                given = "".join(f", ptr {each}" for each in pointers)
+                self.do(f"  call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
             self.do(f"  call void {self.known(4)}(ptr {thread})")
         return self.whole()
 
     def product(self, step: Product) -> None:
         """A call of BLAS."""
-        name = step.type.dtype.name
-        type = "float" if name == "float32" else "double"
-        m, n, k = step.sizes
-        x, y = (
-            f"ptr {self.moved(self.pointers[each.value], each.offset * step.type.dtype.itemsize)}, i64 {each.step}"
-            for each in (step.left, step.right)
-        )
-        forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
-        self.do(
-            f"  call void {self.known(_GEMM[name])}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, "
-            f"i64 {k}, {type} 1.0, {x}, {y}, {type} 0.0, ptr {self.pointers[step.result]}, i64 {n})"
-        )
+        size = step.type.dtype.itemsize
+        x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
+        known = self.known(_GEMM[step.type.dtype.name])
+        self.do(f"  {gemm(known, step, step.sizes, (x, y, self.pointers[step.result]))}")
 
 
 def weight(step: Run | Product, of_nest: Any) -> int:
     """How long a step takes, in elements of a sum."""
-    return math.prod(step.sizes) // 8 if isinstance(step, Product) else int(of_nest(step.nest))
+    if isinstance(step, Product):
+        return math.prod(step.sizes) * math.prod(step.stack) // (4 if step.stack else 8)  # small ones take longer
+    return int(of_nest(step.nest))

@@ -35,8 +35,8 @@ class Alone:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forget)
 
-    def __call__(self, product: Callable[[Any], Any], y: Any) -> Any:
-        """``product(y)``; who comes first tells OpenBLAS, and who leaves last tells it what it was told before."""
+    def __call__(self, product: Callable[..., Any], *operands: Any) -> Any:
+        """Calls `product`; who comes first tells OpenBLAS, and who leaves last tells it what it was told before."""
         with self.lock:
             if not self.inside:
                 self.before = self.told()
@@ -44,7 +44,7 @@ class Alone:
                     self.tell(1)
             self.inside += 1
         try:
-            return product(y)
+            return product(*operands)
         finally:
             with self.lock:
                 self.inside -= 1

@@ -17,28 +17,36 @@ from micrograd_core.compiler.passes import VIEWS
 from micrograd_core.compiler.program import Ref
 from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
+from micrograd_cpu.products import ALONE
 
 ALIGNED: Final = 64
 """Bytes: where values in an arena begin."""
+LINES: Final = 4
+"""Rows or columns of a product that are a unit."""
 
 
 class Matrix(NamedTuple):
-    """A value as BLAS takes it: from an element on; rows, or columns where it is `transposed`, are `step` apart."""
+    """A value as BLAS takes it: from an element on; rows, or columns where it is `transposed`, are `step` apart.
+
+    Along each axis of a stack of matrices they are so many elements apart as `jumps` says.
+    """
 
     value: int
     offset: int
     transposed: bool
     step: int
+    jumps: tuple[int, ...] = ()
 
 
 class Product(NamedTuple):
-    """``result = left @ right``, with the sizes m, n, k."""
+    """``result = left @ right``, with the sizes m, n, k; of each pair in a `stack`, whose axes have these lengths."""
 
     result: int
     type: Outline
     left: Matrix
     right: Matrix
     sizes: tuple[int, int, int]
+    stack: tuple[int, ...] = ()
 
 
 class Segment(NamedTuple):
@@ -55,13 +63,13 @@ class Segment(NamedTuple):
     size: int
 
 
-Step = Call | Run | Segment
+Step = Call | Run | Product | Segment
 
 
 def segments(
     plan: Plan,
     inputs: Sequence[tuple[Layout, Outline]],
-    alone: Callable[[Run], bool],
+    alone: Callable[[Run | Product], bool],
     multiplies: Callable[[Outline], bool],
 ) -> list[Step]:
     """The steps of a plan, those in segments that may be.
@@ -71,7 +79,7 @@ def segments(
     inputs : sequence of (Layout, Outline)
         How they lie in memory, each from its own first element, and what they are.
     alone : function
-        Whether a nest is to be called for itself: threads share it.
+        Whether a nest, or a stack of products, is to be called for itself: threads share it.
     multiplies : function
         Whether there is BLAS for a value.
     """
@@ -101,28 +109,54 @@ def _view(step: Call, lies: dict[int, tuple[int, Layout]]) -> tuple[int, Layout]
 
 
 def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, Outline]) -> Product | None:
-    """A call as a product that BLAS computes, if it is one."""
+    """A call as products that BLAS computes, if it is such."""
     (made,) = step.types if len(step.types) == 1 else (None,)
-    if step.op != "matmul" or made is None or len(made.shape) != 2 or 0 in made.shape:
+    if step.op != "matmul" or made is None or len(made.shape) < 2 or 0 in made.shape:
         return None
     found = []
     for x in step.operands:
         if not isinstance(x, Ref) or x.number not in lies or types[x.number].dtype is not made.dtype:
             return None
         base, layout = lies[x.number]
-        if len(layout.shape) != 2 or 0 in layout.shape:
+        if len(layout.shape) < 2 or 0 in layout.shape:
             return None
-        found.append((_matrix(base, layout), layout.shape))
-    (left, (m, k)), (right, (_, n)) = found
-    return Product(step.results[0], made, left, right, (m, n, k)) if left is not None and right is not None else None
+        found.append((base, layout))
+    (x, left), (y, right) = found
+    stack = made.shape[:-2]
+    if stack and len(right.shape) == 2:  # one product, where all rows are as far apart
+        rows = left.reshape((math.prod(left.shape[:-1]), left.shape[-1]))
+        left, stack = (left, stack) if rows is None else (rows, ())
+    (m, k), n = left.shape[-2:], right.shape[-1]
+    if stack and m * n * k > ALONE[0]:
+        return None
+    layouts = left.broadcast_to((*stack, m, k)), right.broadcast_to((*stack, k, n))
+    axes = _merged(stack, [each.strides[:-2] for each in layouts])
+    x_matrix = _matrix(x, layouts[0], tuple([jumps[0] for _, jumps in axes]))
+    y_matrix = _matrix(y, layouts[1], tuple([jumps[1] for _, jumps in axes]))
+    if x_matrix is None or y_matrix is None:
+        return None
+    return Product(step.results[0], made, x_matrix, y_matrix, (m, n, k), tuple([length for length, _ in axes]))
 
 
-def _matrix(base: int, layout: Layout) -> Matrix | None:
-    (rows, columns), (down, across) = layout.shape, layout.strides
+def _merged(lengths: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
+    """Axes, each with its length and how far it goes in each operand; neighbours are one where memory goes on."""
+    axes: list[tuple[int, tuple[int, ...]]] = []
+    for length, *steps in zip(lengths, *strides, strict=True):
+        if length == 1:
+            continue
+        if axes and axes[-1][1] == tuple([step * length for step in steps]):
+            axes[-1] = axes[-1][0] * length, tuple(steps)
+        else:
+            axes.append((length, tuple(steps)))
+    return axes
+
+
+def _matrix(base: int, layout: Layout, jumps: tuple[int, ...]) -> Matrix | None:
+    (rows, columns), (down, across) = layout.shape[-2:], layout.strides[-2:]
     if (across == 1 or columns == 1) and (down >= columns or rows == 1):
-        return Matrix(base, layout.offset, False, max(down, columns) if rows > 1 else columns)
+        return Matrix(base, layout.offset, False, max(down, columns) if rows > 1 else columns, jumps)
     if (down == 1 or rows == 1) and (across >= rows or columns == 1):
-        return Matrix(base, layout.offset, True, max(across, rows) if columns > 1 else rows)
+        return Matrix(base, layout.offset, True, max(across, rows) if columns > 1 else rows, jumps)
     return None
 
 
@@ -166,10 +200,10 @@ def _without_views(
     return kept[::-1]
 
 
-def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run], bool]) -> list[Step]:
+def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run | Product], bool]) -> list[Step]:
     groups: list[Any] = [[]]  # the first looks at the inputs, too
     for step in steps:
-        if isinstance(step, Call) or (isinstance(step, Run) and alone(step)):
+        if isinstance(step, Call) or alone(step):
             groups += [step, []]
         else:
             groups[-1].append(step)
@@ -212,9 +246,22 @@ def _gap(there: Sequence[tuple[int, int, int]], size: int) -> int:
     return start
 
 
-def empty(step: Run) -> bool:
-    """Whether a nest has nothing to do."""
-    return not units(step.nest) or all(math.prod(x.shape) == 0 for x in step.types)
+def by_rows(step: Product) -> bool:
+    """Whether threads share the rows of a product, else its columns; BLAS copies all of the other operand for each."""
+    m, n, k = step.sizes
+    return m >= n and m >= k
 
 
-__all__ = ["Product", "Segment", "empty", "makes", "reads", "segments", "types_of"]
+def count(step: Run | Product) -> int:
+    """How many units a step has, which threads may share: those of a nest, pairs of matrices, or `LINES` of one."""
+    if isinstance(step, Run):
+        return units(step.nest)
+    return math.prod(step.stack) if step.stack else -(-step.sizes[not by_rows(step)] // LINES)
+
+
+def empty(step: Run | Product) -> bool:
+    """Whether a step has nothing to do."""
+    return not count(step) or all(math.prod(x.shape) == 0 for x in types_of(step))
+
+
+__all__ = ["LINES", "Product", "Segment", "by_rows", "count", "empty", "makes", "reads", "segments", "types_of"]
