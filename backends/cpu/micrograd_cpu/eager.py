@@ -58,7 +58,8 @@ OPERATIONS: Final = (
     "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
     "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
-    "softmax_gradient", "softplus", "softshrink", "standardize", "standardize_gradient", "threshold",
+    "softmax_gradient", "softplus", "softshrink", "square_gradient", "standardize", "standardize_gradient", "tanh",
+    "tanh_gradient", "threshold",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 
