@@ -99,7 +99,9 @@ def expand(
             found = own(k, *operands, **step.params) if own else k.composed(name, operands, step.params)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
             return None
-        return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
+        made = found if isinstance(found, tuple) else (found,)
+        same = len(made) == len(types) and all(isinstance(x, Written) for x in made)
+        return found if same and all((x.shape, x.dtype) == type for x, type in zip(made, types, strict=True)) else None
 
     return rewritten(program, rule)
 

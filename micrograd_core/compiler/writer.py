@@ -31,6 +31,8 @@ class Written:
 
 
 Operand = Written | bool | int | float | complex
+APART: Final = frozenset(("layer_norm_gradients", "batch_norm_gradients"))
+"""Operations with parts that are composed of others here; the rest of those stay calls."""
 
 
 class Writer:
@@ -85,7 +87,7 @@ class Writer:
     def composed(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """What an operation is composed of. Two-byte floats are float32 in between, and rounded once, at the end."""
         op = TABLE[name]
-        if op.compose is None or op.parts is not None:
+        if op.compose is None or (op.parts is not None and name not in APART):
             raise Unwritten(f"{name} is not composed of others")
         arrays = [x for i, x in enumerate(operands) if not is_scalar(x) and i not in op.separate]
         narrow = next((x.dtype for x in arrays if x.dtype in NARROW), None)
@@ -93,7 +95,8 @@ class Writer:
             return op.compose(self, *operands, **params)
         wide = [self.astype(x, dtype=float32) if getattr(x, "dtype", None) is narrow else x for x in operands]
         found = op.compose(self, *wide, **params)
-        return self.astype(found, dtype=narrow) if found.dtype is float32 else found
+        made = [self.astype(x, dtype=narrow) if x.dtype is float32 else x for x in (found if op.parts else (found,))]
+        return tuple(made) if op.parts else made[0]
 
     def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[Outline] = ()) -> Any:
         """One step; of an operation with parts, all of them."""

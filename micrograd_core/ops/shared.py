@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
@@ -70,6 +70,11 @@ def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
         "check": broadcast_shapes,
     }
     return Op(name, doc, operands=2, **{**usual, **facts})
+
+
+def by_position(rule: Callable[[int], Any]) -> Callable[[Sequence[bool]], Any]:
+    """The gradient of an operation of any number of operands: `rule` gives that of each."""
+    return lambda asked: map(rule, range(len(asked)))
 
 
 def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
