@@ -31,7 +31,7 @@ class Written:
 
 
 Operand = Written | bool | int | float | complex
-APART: Final = frozenset(("layer_norm_gradients", "batch_norm_gradients"))
+APART = frozenset(("layer_norm_gradients", "batch_norm_gradients"))
 """Operations with parts that are composed of others here; the rest of those stay calls."""
 
 

@@ -360,8 +360,7 @@ PART = Op(
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """An operator and its reflection. The hot path: one device, one dtype or a weak scalar, need no preparation."""
     op = TABLE[name]
-    dtypes = frozenset(dtype for dtype in DTYPES.values() if dtype.kind in op.accepts)
-    differentiable = op.differentiable
+    dtypes, differentiable = frozenset(x for x in DTYPES.values() if x.kind in op.accepts), op.differentiable
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
     with_scalar = _with_scalar(op, dtypes, result)
 

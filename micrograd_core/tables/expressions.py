@@ -37,8 +37,9 @@ class Expressions(Builder):
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-        if not TABLE[name].scalar and TABLE[name].compose is not None:
-            return partial(TABLE[name].compose, self)  # type: ignore[arg-type]
+        compose = TABLE[name].compose
+        if compose is not None and not TABLE[name].scalar:
+            return partial(compose, self)
         return partial(self.make, name)  # not kept: it would refer back
 
     def input(self, kind: str, what: Any) -> Ref:

@@ -23,7 +23,10 @@ from micrograd_core.transforms.grad import IDENTITY, variable
 from micrograd_core.transforms.linearized import Linearized
 
 CHECKPOINT = Op(
-    "checkpoint", "A function that is computed again for its gradient.", gradient=by_position(rule), gradient_aliases=True
+    "checkpoint",
+    "A function that is computed again for its gradient.",
+    gradient=by_position(rule),
+    gradient_aliases=True,
 )
 
 CHANGED = (

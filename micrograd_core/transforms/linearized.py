@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 # The root of a sweep that starts from several tensors: its cotangent is the list of theirs.
-JOIN = Op("join", "Several tensors.", gradient=by_position(lambda i: lambda k, g, out, *xs: g[i]), gradient_aliases=True)
+JOIN = Op(
+    "join", "Several tensors.", gradient=by_position(lambda i: lambda k, g, out, *xs: g[i]), gradient_aliases=True
+)
 
 
 class Linearized:

@@ -492,8 +492,8 @@ OPS = (
     ),
     Op(
         "layer_norm_gradients",
-        "The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, with "
-        "``x1``.",
+        "The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, "
+        "with ``x1``.",
         operands=3,
         parameters=_layer_norm_gradients_parameters,
         accepts=REAL_FLOATING,
@@ -588,8 +588,8 @@ OPS = (
     ),
     Op(
         "batch_norm_gradients",
-        "The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight and "
-        "bias, with ``x1``.",
+        "The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight "
+        "and bias, with ``x1``.",
         operands=3,
         parameters=_batch_norm_gradients_parameters,
         accepts=REAL_FLOATING,
