@@ -474,14 +474,14 @@ def standardize(x: ArrayLike, /, axis: int | tuple[int, ...] | None = -1, *, eps
 def layer_norm(x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016). `weight` and `bias` have the lengths of the normalised axes."""
 
-def layer_norm_gradients(g: ArrayLike, x: ArrayLike, weight: ArrayLike, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> NormGradients:
-    """The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, with ``x1``."""
-
 def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-06, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> Tensor:
     """``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019)."""
 
 def batch_norm(x: ArrayLike, /, mean: ArrayLike | None = None, var: ArrayLike | None = None, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, training: builtins.bool = False, eps: float = 1e-05) -> Tensor:
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at."""
+
+def layer_norm_gradients(g: ArrayLike, x: ArrayLike, weight: ArrayLike, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> NormGradients:
+    """The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, with ``x1``."""
 
 def batch_norm_gradients(g: ArrayLike, x: ArrayLike, weight: ArrayLike, /, *, eps: float = 1e-05) -> NormGradients:
     """The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight and bias, with ``x1``."""

@@ -85,6 +85,30 @@ def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts:
 
 # ── of networks ──────────────────────────────────────────────────────────────────────────────────────────────
 
+
+def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
+    """Rules by which the operation `name` makes the gradients of input, weight and bias, where all three are wanted."""
+
+    def gradient(asked: Sequence[bool]) -> tuple[Any, ...]:
+        if not (asked[0] and asked[weight] and asked[bias]):
+            return rules
+        made: list[Any] = []
+
+        def part(i: int, position: int, k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
+            if not params.pop("training", True):  # statistics that are given do not depend on the input
+                return rules[position](k, g, out, x, *others, training=False, **params)
+            if not made:
+                made.extend(getattr(k, name)(g, x, others[weight - 1], **params))
+            return made[i]
+
+        found = list(rules)
+        for i, position in enumerate((0, weight, bias)):
+            found[position] = functools.partial(part, i, position)
+        return tuple(found)
+
+    return gradient
+
+
 NARROW = (float16, bfloat16)
 
 

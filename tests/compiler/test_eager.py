@@ -61,11 +61,17 @@ def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[st
         yield from ((1 + ("gradient" in name), 0, {"axis": axis}) for axis in {0, rows})
     elif name == "batch_norm":
         yield from ((1, 4, {"training": each, "eps": 1e-5}) for each in (True, False))
-    elif name == "batch_norm_weight_gradient":
-        yield 2, 0, {"eps": 1e-5}
+    elif name in ("batch_norm_weight_gradient", "batch_norm_gradients"):
+        yield 2, int(name.endswith("gradients")), {"eps": 1e-5}
     elif "norm" in name or "standardize" in name:
         full = 1 + ("gradient" in name)
-        vectors = {"layer_norm": 2, "rms_norm": 1, "rms_norm_gradient": 1, "standardize_gradient": 1}.get(name, 0)
+        vectors = {
+            "layer_norm": 2,
+            "rms_norm": 1,
+            "rms_norm_gradient": 1,
+            "standardize_gradient": 1,
+            "layer_norm_gradients": 1,
+        }.get(name, 0)
         yield full, vectors, {"axis": (rows,), "eps": 1e-5}
         if not vectors and "weight" not in name:
             yield full, 0, {"axis": (0,), "eps": 1e-5}
@@ -82,7 +88,7 @@ def tolerance(x: Any, dtype: str, kind: str) -> Any:
     return (2e-5 if dtype == "float32" else 1e-12) * scale
 
 
-@pytest.mark.parametrize("name", sorted(eager.OPERATIONS))
+@pytest.mark.parametrize("name", sorted((*eager.OPERATIONS, *eager.GRADIENTS)))
 def test_numbers_are_those_of_the_kernels(name: str) -> None:
     """For rows of every tier, kinds of numbers, layouts, parameters, dtypes; one in some of all combinations."""
     rng = np.random.default_rng(sum(map(ord, name)))

@@ -17,11 +17,13 @@ from micrograd_core import (
     Device,
     Tensor,
     asarray,
+    batch_norm,
     enable_grad,
     grad,
     gradcheck,
     gradgradcheck,
     is_grad_enabled,
+    layer_norm,
     nn,
     no_grad,
     value_and_grad,
@@ -155,6 +157,75 @@ def test_unneeded_gradients_are_not_computed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("swept", [True, False])
+def counted(monkeypatch: pytest.MonkeyPatch, device: Device, *names: str) -> list[str]:
+    """Which of these kernels are called from now on."""
+    called: list[str] = []
+
+    def noting(name: str) -> Any:
+        kernel = getattr(device.kernels, name)
+
+        def noted(*operands: Any, **params: Any) -> Any:
+            called.append(name)
+            return kernel(*operands, **params)
+
+        return noted
+
+    for name in names:
+        monkeypatch.setattr(device.kernels, name, noting(name))
+    return called
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_product_with_itself_has_one_cotangent(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    numbers = [1.5, -2.0, 0.25]
+    called = counted(monkeypatch, Device("cpu"), "multiply", "add", "square_gradient")
+    x = Tensor(numbers, dtype=dtype, requires_grad=True)
+    (x * x).sum().backward()
+    assert called == ["multiply", "square_gradient"]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2 * each for each in numbers]
+    y, z = (Tensor(numbers, dtype=dtype, requires_grad=True) for _ in range(2))
+    (y * z).sum().backward()
+    assert called[2:] == ["multiply"] * 3  # two tensors are two, whatever is in them
+
+
+def test_a_product_with_itself_to_any_order() -> None:
+    rng = np.random.default_rng(0)
+    x = Tensor(rng.normal(size=(3, 4)), requires_grad=True)
+    assert gradcheck(lambda x: x * x * x, (x,))
+    assert gradgradcheck(lambda x: (x * x) * (x * x).tanh(), (x,))
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
+@pytest.mark.parametrize("frozen", ["", "x", "weight", "bias"])
+def test_gradients_of_a_norm_are_made_at_once_where_all_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, norm: str, frozen: str
+) -> None:
+    rng = np.random.default_rng(0)
+    values = {"x": rng.normal(size=(6, 4)), "weight": rng.normal(size=4), "bias": rng.normal(size=4)}
+    called = counted(monkeypatch, Device("cpu"), f"{norm}_gradients", "standardize_gradient")
+
+    def run(values: dict[str, np.ndarray], frozen: str) -> tuple[Any, dict[str, Tensor]]:
+        given = {name: Tensor(each, requires_grad=name != frozen) for name, each in values.items()}
+        x, *others = given.values()
+        made = layer_norm(x, *others) if norm == "layer_norm" else batch_norm(x, None, None, *others, training=True)
+        return made, given
+
+    made, given = run(values, frozen)
+    (made * made * made).sum().backward()
+    assert called.count(f"{norm}_gradients") == (not frozen)
+    assert called.count("standardize_gradient") == (frozen not in ("", "x"))
+    for name, each in given.items():
+        if name != frozen:
+            step = np.zeros_like(values[name])
+            step.flat[1] = 1e-6
+            sums = [
+                float((run({**values, name: values[name] + sign * step}, "")[0] ** 3).sum().item()) for sign in (1, -1)
+            ]
+            assert each.grad is not None
+            assert abs(np.asarray(each.grad).flat[1] - (sums[0] - sums[1]) / 2e-6) < 1e-5
+
+
 def test_deep_chains_build_sweep_and_die_without_recursion(swept: bool) -> None:
     x = Tensor(1.0)
     y = x

@@ -5,14 +5,13 @@ float16 and bfloat16 are added up in float32 throughout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times, zero_rule
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.shared import along_axis, at_once, axes_of, in_float32, is_scalar, times, zero_rule
 from micrograd_core.ops.tangents import symmetric, total
 
 if TYPE_CHECKING:
@@ -127,64 +126,9 @@ def _layer_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: An
     return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
 
 
-def _layer_norm_bias(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    return g
-
-
 @in_float32
 def _layer_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
     return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
-
-
-class NormGradients(NamedTuple):
-    """Of the input, of the weight, and of the bias."""
-
-    x: Any
-    weight: Any
-    bias: Any
-
-
-def _at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
-    """Rules by which the operation `name` makes the gradients of input, weight and bias, where all three are wanted."""
-
-    def gradient(asked: Sequence[bool]) -> tuple[Any, ...]:
-        if not (asked[0] and asked[weight] and asked[bias]):
-            return rules
-        made: list[Any] = []
-
-        def part(i: int, position: int, k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
-            if not params.pop("training", True):  # statistics that are given do not depend on the input
-                return rules[position](k, g, out, x, *others, training=False, **params)
-            if not made:
-                made.extend(getattr(k, name)(g, x, others[weight - 1], **params))
-            return made[i]
-
-        found = list(rules)
-        for i, position in enumerate((0, weight, bias)):
-            found[position] = partial(part, i, position)
-        return tuple(found)
-
-    return gradient
-
-
-def _gradients_shape(g: Any, x: Any, weight: Any, **params: Any) -> tuple[Shape, ...]:
-    return tuple(x.shape), tuple(weight.shape), tuple(weight.shape)
-
-
-def _layer_norm_gradients_parameters(
-    g: Any, x: Any, weight: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5
-) -> dict[str, Any]:
-    axes = axes_of("layer_norm_gradients", x, axis)
-    _check_parameter("layer_norm_gradients", "weight", weight, x, axes)
-    return {"axis": axes, "eps": float(eps)}
-
-
-def _layer_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> NormGradients:
-    return NormGradients(
-        k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
-        k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
-        _over_other_axes(k, g, axis) if len(axis) < len(x.shape) else k.copy(g),
-    )
 
 
 def _rms_norm_parameters(
@@ -349,19 +293,6 @@ def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
-def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    _batch_norm_parameters(x, weight=weight)
-    return {"eps": float(eps)}
-
-
-def _batch_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> NormGradients:
-    return NormGradients(
-        _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
-        k.batch_norm_weight_gradient(g, x, eps=eps),
-        k.sum(g, axis=_but_channels(x), keepdims=False),
-    )
-
-
 def _batch_norm_tangent(
     op: Op, k: Table, tangents: Any, out: Any, x: Any, *given: Any, training: bool, eps: float
 ) -> Any:
@@ -421,20 +352,6 @@ def _weight_gradient_reference(np: Any, product: Any, axis: Any) -> Any:
     return np.sum(product, axis=tuple(each for each in range(product.ndim) if each not in kept))
 
 
-def _layer_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
-    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), axis)
-    by_x = _standardize_gradient_reference(np, g, x, weight, axis=axis, eps=eps)
-    return by_x, by_weight, _weight_gradient_reference(np, g, axis)
-
-
-def _batch_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, eps: float = 1e-5) -> Any:
-    axis = (0, *range(2, x.ndim))
-    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), 1)
-    weight = np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
-    by_x = _standardize_gradient_reference(np, g, x, 1.0, axis=axis, eps=eps) * weight
-    return by_x, by_weight, _weight_gradient_reference(np, g, 1)
-
-
 _WEIGHT_GRADIENT_SAMPLES = (
     Sample(Array((3, 4)), Array((3, 4)), eps=1e-2),
     Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
@@ -480,7 +397,9 @@ OPS = (
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
-        gradient=_at_once("layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, _layer_norm_bias), 1, 2),
+        gradient=at_once(
+            "layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, lambda k, g, *_, **params: g), 1, 2
+        ),
         gradient_aliases=(2,),
         compose=_layer_norm,
         samples=(
@@ -489,25 +408,6 @@ OPS = (
             Sample(Array((2, 3)), 1.0, 0.0),
         ),
         reference=lambda np, x, weight, bias, axis=-1, eps=1e-5: _normalized(np, x, axis, eps) * weight + bias,
-    ),
-    Op(
-        "layer_norm_gradients",
-        "The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, "
-        "with ``x1``.",
-        operands=3,
-        parameters=_layer_norm_gradients_parameters,
-        accepts=REAL_FLOATING,
-        parts=NormGradients,
-        result=(SAME, SAME, SAME),
-        observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
-        shape=_gradients_shape,
-        compose=_layer_norm_gradients,
-        samples=(
-            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
-            Sample(Array((2, 2, 3)), Array((2, 2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-2),
-            Sample(Array((4,)), Array((4,)), Array((4,)), eps=1e-2),
-        ),
-        reference=_layer_norm_gradients_reference,
     ),
     _IN_FLOAT32(
         "rms_norm",
@@ -571,7 +471,7 @@ OPS = (
         optional=(0.0, 1.0, 1.0, 0.0),
         parameters=_batch_norm_parameters,
         tangent=_batch_norm_tangent,
-        gradient=_at_once(
+        gradient=at_once(
             "batch_norm_gradients",
             (_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
             3,
@@ -585,24 +485,6 @@ OPS = (
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
         ),
         reference=_batch_norm_reference,
-    ),
-    Op(
-        "batch_norm_gradients",
-        "The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight "
-        "and bias, with ``x1``.",
-        operands=3,
-        parameters=_batch_norm_gradients_parameters,
-        accepts=REAL_FLOATING,
-        parts=NormGradients,
-        result=(SAME, SAME, SAME),
-        observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
-        shape=_gradients_shape,
-        compose=_batch_norm_gradients,
-        samples=(
-            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
-            Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),
-        ),
-        reference=_batch_norm_gradients_reference,
     ),
     Op(
         "batch_norm_weight_gradient",
