@@ -397,9 +397,7 @@ OPS = (
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
-        gradient=at_once(
-            "layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, lambda k, g, *_, **params: g), 1, 2
-        ),
+        gradient=at_once("layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, lambda k, g, *_, **p: g), 1, 2),
         gradient_aliases=(2,),
         compose=_layer_norm,
         samples=(
