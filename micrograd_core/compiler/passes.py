@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
-from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
+from micrograd_core.compiler.writer import TAKEN_APART, Unwritten, Writer, Written, rewritten
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
 from micrograd_core.layout import Shape, broadcast_shapes
@@ -77,7 +77,8 @@ def expand(
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
         name = step.op
-        if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
+        whole = len(types) > 1 and name not in TAKEN_APART
+        if name in FUSIBLE or not real(operands) or whole or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
         if name == "scatter" and primitive("where", operands[::-1]):

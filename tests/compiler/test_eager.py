@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, asarray, layer_norm
+from micrograd_core import Device, asarray, float32, layer_norm
+from micrograd_core.compiler.fusion import Run, plan
+from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.errors import IndexingError, ShapeError
+from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 from micrograd_core.tables.raw import compose
 
@@ -22,6 +25,8 @@ pytest.importorskip("llvmlite")
 
 from micrograd_cpu import eager
 from micrograd_cpu.kernels import KERNELS
+from micrograd_cpu.llvm import tiles
+from micrograd_cpu.scalars import covers
 
 LENGTHS = (2, 3, 5, 64, 257, 2049, 8195)  # of each tier, and both sides of blocks
 KINDS = ("normal", "large", "special", "repeated", "transposed")
@@ -291,3 +296,28 @@ def test_cross_entropy_of_classes_is_one_loop(shape: tuple[int, ...], reduction:
         for name, before in (("cross_entropy", ()), ("cross_entropy_gradient", (g,))):
             with pytest.raises(IndexingError, match="cross_entropy: targets must be class indices"):
                 KERNELS[name](*before, x, targets, 1.0, **given)
+
+
+@pytest.mark.parametrize("name", sorted(eager.GRADIENTS))
+def test_gradients_at_once_are_nests_of_a_program_too(name: str) -> None:
+    """No call of a kernel between them: what comes before and after fuses with them."""
+    outline = [((64, 300), float32), ((64, 300), float32), ((300,), float32)]
+    params: dict[str, Any] = {"eps": 1e-5, **({"axis": (1,)} if "layer" in name else {})}
+    program = written(lambda k, *operands, **params: getattr(k, name)(*operands, **params), outline, params)
+    assert program is not None
+    planned = plan(optimized(program, covers), [Layout.contiguous(shape) for shape, _ in outline], covers)
+    assert all(isinstance(step, Run) or step.op == "reshape" for step in planned.steps)
+
+
+def test_sums_over_rows_that_share_a_number_are_taken_in_tiles() -> None:
+    """What is the same for a whole row does not count: the numbers beside each other are in columns."""
+    shapes = [(512, 300), (512, 300), (512, 1)]
+    program = written(
+        lambda k, g, x, scale: k.sum(k.multiply(g, k.multiply(x, scale)), axis=(0,), keepdims=False),
+        [(shape, float32) for shape in shapes],
+        {},
+    )
+    assert program is not None
+    (step,) = plan(optimized(program, covers), [Layout.contiguous(shape) for shape in shapes], covers).steps
+    assert isinstance(step, Run)
+    assert tiles(step.nest) > 1

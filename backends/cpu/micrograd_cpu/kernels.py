@@ -61,14 +61,18 @@ def tanh(x: Any) -> Any:
     return NotImplemented if x.dtype.kind == "c" else np.tanh(x)
 
 
+_multiply, _subtract = np.multiply, np.subtract
+_ONE, _TWO = ({np.dtype(name): np.full((), n, name) for name in ("float32", "float64")} for n in (1, 2))
+
+
 def tanh_gradient(g: Any, t: Any) -> Any:
     """The composition, without looking up its kernels."""
-    return np.multiply(g, np.subtract(1, np.multiply(t, t)))
+    return _multiply(g, _subtract(_ONE.get(t.dtype, 1), _multiply(t, t)))
 
 
 def square_gradient(g: Any, x: Any) -> Any:
     """Likewise."""
-    return np.multiply(np.multiply(g, x), 2)
+    return _multiply(_multiply(g, x), _TWO.get(x.dtype, 2))
 
 
 def complex_(x: Any, y: Any) -> Any:
