@@ -196,6 +196,28 @@ def test_a_product_with_itself_to_any_order() -> None:
     assert gradgradcheck(lambda x: (x * x) * (x * x).tanh(), (x,))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
+def test_gradients_of_a_norm_at_once_are_rounded_once(norm: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [Tensor(rng.normal(size=shape), dtype=dtype) for shape in ((6, 4), (4,), (4,))]
+
+    def loss(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        made = (
+            layer_norm(x, weight, bias)
+            if norm == "layer_norm"
+            else batch_norm(x, None, None, weight, bias, training=True)
+        )
+        return (made.astype("float32") ** 3).sum()
+
+    every: Any = grad(loss, argnums=(0, 1, 2))
+    narrow, wide = every(*numbers), every(*[each.astype("float32") for each in numbers])
+    for x, y in zip(narrow, wide, strict=True):
+        assert x.dtype.name == dtype
+        scale = float(y.abs().max().item())
+        assert float((x.astype("float32") - y).abs().max().item()) < 0.02 * scale
+
+
 @pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
 @pytest.mark.parametrize("frozen", ["", "x", "weight", "bias"])
 def test_gradients_of_a_norm_are_made_at_once_where_all_are_wanted(
