@@ -311,9 +311,11 @@ def test_gradients_at_once_are_nests_of_a_program_too(name: str) -> None:
 
 def test_sums_over_rows_that_share_a_number_are_taken_in_tiles() -> None:
     """What is the same for a whole row does not count: the numbers beside each other are in columns."""
-    shapes = [(512, 300), (512, 300), (512, 1)]
+    shapes = [(512, 300), (512, 300), (512, 1), (512, 1)]
     program = written(
-        lambda k, g, x, scale: k.sum(k.multiply(g, k.multiply(x, scale)), axis=(0,), keepdims=False),
+        lambda k, g, x, mean, scale: k.sum(
+            k.multiply(g, k.multiply(k.subtract(x, mean), scale)), axis=(0,), keepdims=False
+        ),
         [(shape, float32) for shape in shapes],
         {},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import operator
 import sys
 import threading
 import tracemalloc
@@ -153,10 +154,6 @@ def test_unneeded_gradients_are_not_computed(monkeypatch: pytest.MonkeyPatch) ->
     assert len(calls) == 2  # one forward, one for the weight; none for the data
 
 
-# ── depth, memory ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("swept", [True, False])
 def counted(monkeypatch: pytest.MonkeyPatch, device: Device, *names: str) -> list[str]:
     """Which of these kernels are called from now on."""
     called: list[str] = []
@@ -187,6 +184,20 @@ def test_a_product_with_itself_has_one_cotangent(monkeypatch: pytest.MonkeyPatch
     y, z = (Tensor(numbers, dtype=dtype, requires_grad=True) for _ in range(2))
     (y * z).sum().backward()
     assert called[2:] == ["multiply"] * 3  # two tensors are two, whatever is in them
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow"])
+def test_an_operation_on_one_tensor_twice_has_the_gradient_of_both(name: str) -> None:
+    operation = getattr(operator, name)
+    numbers = [0.5, 2.0, 3.0]
+    x = Tensor(numbers, requires_grad=True)
+    operation(x, x).sum().backward()
+    y, z = (Tensor(numbers, requires_grad=True) for _ in range(2))
+    operation(y, z).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert z.grad is not None
+    assert x.grad.tolist() == (y.grad + z.grad).tolist()
 
 
 def test_a_product_with_itself_to_any_order() -> None:
@@ -248,6 +259,10 @@ def test_gradients_of_a_norm_are_made_at_once_where_all_are_wanted(
             assert abs(np.asarray(each.grad).flat[1] - (sums[0] - sums[1]) / 2e-6) < 1e-5
 
 
+# ── depth, memory ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("swept", [True, False])
 def test_deep_chains_build_sweep_and_die_without_recursion(swept: bool) -> None:
     x = Tensor(1.0)
     y = x
