@@ -103,8 +103,8 @@ def test_numbers_are_those_of_the_kernels(name: str) -> None:
         if not many and (i + len(name)) % 17:
             continue
         shape = (int(rng.integers(1, 40)), n)
-        if name == "layer_norm_gradients" and n == 2:
-            continue  # two numbers that are nearly equal have no digits left
+        if name == "layer_norm_gradients" and (n == 2 or kind == "repeated"):
+            continue  # of numbers that are equal, or nearly, differences have no digits left, and are added up
         for full, vectors, params in calls(name, shape):
             operands = [drawn(rng, shape, dtype, kind) for _ in range(full)]
             operands += [drawn(rng, shape[-1:], dtype, "normal") for _ in range(vectors)]
