@@ -102,9 +102,9 @@ class Writer:
         """One step; of an operation with parts, all of them."""
         if not types:
             found = expected_parts(TABLE[name], tuple(operands), params)
-            if any(each.shape is None for each in found):
+            types = [Outline(tuple(each.shape), each.dtype) for each in found if each.shape is not None]
+            if len(types) < len(found):
                 raise Unwritten(f"the shape of {name} is not known")
-            types = [Outline(tuple(each.shape), each.dtype) for each in found]
         step = Step(name, tuple([x.ref if isinstance(x, Written) else x for x in operands]), params)
         if width(name) == 1:
             (type,) = types
