@@ -30,6 +30,11 @@ from micrograd_core.transforms.jit import jit as jit
 from micrograd_core.transforms.vmap import vmap as vmap
 from typing import Any, NamedTuple
 
+class NormGradients(NamedTuple):
+    x: Tensor
+    weight: Tensor
+    bias: Tensor
+
 class RNNResult(NamedTuple):
     states: Tensor
     gates: Tensor
@@ -478,6 +483,12 @@ def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, *, axis: int | tu
 def batch_norm(x: ArrayLike, /, mean: ArrayLike | None = None, var: ArrayLike | None = None, weight: ArrayLike | None = None, bias: ArrayLike | None = None, *, training: builtins.bool = False, eps: float = 1e-05) -> Tensor:
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at."""
 
+def layer_norm_gradients(g: ArrayLike, x: ArrayLike, weight: ArrayLike, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-05, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ...) -> NormGradients:
+    """The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, with ``x1``."""
+
+def batch_norm_gradients(g: ArrayLike, x: ArrayLike, weight: ArrayLike, /, *, eps: float = 1e-05) -> NormGradients:
+    """The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight and bias, with ``x1``."""
+
 def patches(x: ArrayLike, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: float = 0.0) -> Tensor:
     """For each position of a kernel of spatial shape `kernel_size`, the elements it sees: (batch, channels, *spatial) to (batch, channels, *kernel, *positions). `fill` stands for the padding on both sides."""
 
@@ -868,6 +879,7 @@ __all__ = [
     "avg_pool3d",
     "bags",
     "batch_norm",
+    "batch_norm_gradients",
     "bfloat16",
     "bilinear",
     "binary_cross_entropy",
@@ -1023,6 +1035,7 @@ __all__ = [
     "l1_loss",
     "last_position",
     "layer_norm",
+    "layer_norm_gradients",
     "leaky_relu",
     "lerp",
     "less",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
-from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
+from micrograd_core.compiler.writer import TAKEN_APART, Unwritten, Writer, Written, rewritten
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
 from micrograd_core.layout import Shape, broadcast_shapes
@@ -77,7 +77,8 @@ def expand(
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
         name = step.op
-        if name in FUSIBLE or not real(operands) or len(types) > 1 or types[0].dtype.is_complex:
+        whole = len(types) > 1 and name not in TAKEN_APART
+        if name in FUSIBLE or not real(operands) or whole or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
         if name == "getitem_gradient":
@@ -102,7 +103,9 @@ def expand(
             found = own(k, *operands, **step.params) if own else k.composed(name, operands, step.params)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
             return None
-        return found if isinstance(found, Written) and (found.shape, found.dtype) == types[0] else None
+        made = found if isinstance(found, tuple) else (found,)
+        same = len(made) == len(types) and all(isinstance(x, Written) for x in made)
+        return found if same and all((x.shape, x.dtype) == type for x, type in zip(made, types, strict=True)) else None
 
     return rewritten(program, rule)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT, Builder
-from micrograd_core.compiler.outlines import Outline, expected
+from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.compiler.program import Program, Ref, Step, width
 from micrograd_core.dtypes import DType, float32
 from micrograd_core.ops import TABLE
@@ -31,6 +31,8 @@ class Written:
 
 
 Operand = Written | bool | int | float | complex
+TAKEN_APART = frozenset(("layer_norm_gradients", "batch_norm_gradients"))
+"""Operations with parts that are composed of others here; the rest of those stay calls."""
 
 
 class Writer:
@@ -85,7 +87,7 @@ class Writer:
     def composed(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """What an operation is composed of. Two-byte floats are float32 in between, and rounded once, at the end."""
         op = TABLE[name]
-        if op.compose is None or op.parts is not None:
+        if op.compose is None or (op.parts is not None and name not in TAKEN_APART):
             raise Unwritten(f"{name} is not composed of others")
         arrays = [x for i, x in enumerate(operands) if not is_scalar(x) and i not in op.separate]
         narrow = next((x.dtype for x in arrays if x.dtype in NARROW), None)
@@ -93,15 +95,16 @@ class Writer:
             return op.compose(self, *operands, **params)
         wide = [self.astype(x, dtype=float32) if getattr(x, "dtype", None) is narrow else x for x in operands]
         found = op.compose(self, *wide, **params)
-        return self.astype(found, dtype=narrow) if found.dtype is float32 else found
+        made = [self.astype(x, dtype=narrow) if x.dtype is float32 else x for x in (found if op.parts else (found,))]
+        return tuple(made) if op.parts else made[0]
 
     def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[Outline] = ()) -> Any:
         """One step; of an operation with parts, all of them."""
         if not types:
-            shape, dtype = expected(TABLE[name], tuple(operands), params)
-            if shape is None:
+            found = expected_parts(TABLE[name], tuple(operands), params)
+            types = [Outline(tuple(each.shape), each.dtype) for each in found if each.shape is not None]
+            if len(types) < len(found):
                 raise Unwritten(f"the shape of {name} is not known")
-            types = [Outline(tuple(shape), dtype)]
         step = Step(name, tuple([x.ref if isinstance(x, Written) else x for x in operands]), params)
         if width(name) == 1:
             (type,) = types

@@ -130,7 +130,8 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
     "small": {
         "a slope times a number, which is 0 or not as the factors are grouped": "silu silu_gradient",
         "differences of squares that are subnormal themselves": (
-            "standardize_gradient layer_norm rms_norm_gradient batch_norm_gradient"
+            "standardize_gradient layer_norm layer_norm_gradients batch_norm_gradient batch_norm_gradients "
+            "rms_norm_gradient"
         ),
         "a matrix singular to the last digit": MATRICES,
         "differences of activations that are subnormal themselves": SEQUENCES,
@@ -157,8 +158,9 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
-            "attention_weights_gradient standardize_gradient cross_entropy_gradient embedding_gradient batch_norm "
-            f"batch_norm_gradient {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
+            "attention_weights_gradient standardize_gradient layer_norm_gradients batch_norm_gradient "
+            f"batch_norm_gradients cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
+            f"{MATRICES} {VALUES} {SUMS}"
         ),
     },
 }

@@ -33,7 +33,7 @@ NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 NARROW = (float16, bfloat16, float32)
-ASTYPE = TABLE["astype"]
+ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 __warningregistry__ = WITHHELD
 
 
@@ -360,8 +360,7 @@ PART = Op(
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """An operator and its reflection. The hot path: one device, one dtype or a weak scalar, need no preparation."""
     op = TABLE[name]
-    dtypes = frozenset(dtype for dtype in DTYPES.values() if dtype.kind in op.accepts)
-    differentiable = op.differentiable
+    dtypes, differentiable = frozenset(x for x in DTYPES.values() if x.kind in op.accepts), op.differentiable
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
     with_scalar = _with_scalar(op, dtypes, result)
 
@@ -371,20 +370,21 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         dtype = x.dtype
         if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
             return with_scalar(x, y) if y.__class__ is float or y.__class__ is int else _general(op, x, y)
-        a = x._handle
-        b = y._handle
+        a, b = x._handle, y._handle
         try:
             handle = getattr(kernels, name)(a, b)
         except Exception as error:
             handle = again(error, explain, op, kernels, (x, y), (a, b), NO_PARAMS)
-        p = x._record
-        q = y._record
+        p, q = x._record, y._record
         out = new(kind)
         out._handle = handle
         out._kernels = kernels
         out.dtype = result or dtype
         out._storage = None
         if (p is not None or q is not None) and differentiable and (grad_mode() is True or records_at(kernels.depth)):
+            if x is y and name == "multiply":  # one cotangent, instead of two and their sum
+                out._record = [SQUARE, kernels, NO_PARAMS, handle, p, a]
+                return out
             p = storage(x).version() if p is None else p
             q = storage(y).version() if q is None else q
             out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
@@ -414,8 +414,7 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
             handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
-            links = (None, y, p, a) if swapped else (p, a, None, y)
-            record = [op, kernels, NO_PARAMS, handle, *links]
+            record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
         return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
     return with_scalar

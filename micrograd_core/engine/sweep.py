@@ -133,7 +133,9 @@ def sweep(
             k = recorded(k)
             out = k.lift(out, record)
             operands = list(map(k.lift, saved, parents))
-        rules = op.gradient if op.gradient.__class__ is tuple else map(op.gradient, range(len(operands)))
+        rules = op.gradient
+        if rules.__class__ is not tuple:
+            rules = rules([each.__class__ in (list, Leaf) for each in parents])
         position = -1
         for rule in rules:
             position += 1

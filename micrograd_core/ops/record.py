@@ -14,7 +14,7 @@ functions they work on tensors, and differentiating them again is ``create_graph
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import DType
@@ -134,9 +134,10 @@ class Op:
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
-    gradient : tuple of rules, a function from operand number to rule, or str
-        ``None`` in the tuple: not differentiable in that operand. A string: the reason why there is no gradient at all.
-        Left out: differentiate the composition.
+    gradient : tuple of rules, a function that gives them, or str
+        ``None`` in the tuple: not differentiable in that operand. The function gets a boolean for each operand, whether
+        it leads to something to differentiate by, and is called anew for each gradient: its rules may share what they
+        compute. A string: the reason why there is no gradient at all. Left out: differentiate the composition.
     tangent : function or None
         How forward mode goes through the operation: see `micrograd_core.ops.tangents`, which has the usual ones. Left
         out: the gradient is transposed once more.
@@ -195,7 +196,7 @@ class Op:
         cast: Callable[[DType], DType] | None = None,
         parameters: Callable[..., dict[str, Any]] | None = None,
         check: Callable[..., Any] | None = None,
-        gradient: tuple[Rule | None, ...] | Callable[[int], Rule] | str | None = None,
+        gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None,
         tangent: Callable[..., Any] | None = None,
         compose: Callable[..., Any] | None = None,
         batching: Callable[..., Any] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
@@ -72,6 +72,11 @@ def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
     return Op(name, doc, operands=2, **{**usual, **facts})
 
 
+def by_position(rule: Callable[[int], Any]) -> Callable[[Sequence[bool]], Any]:
+    """The gradient of an operation of any number of operands: `rule` gives that of each."""
+    return lambda asked: map(rule, range(len(asked)))
+
+
 def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
     """An elementwise operation of the standard, with samples drawn from its domain."""
     samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
@@ -79,6 +84,30 @@ def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts:
 
 
 # ── of networks ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
+    """Rules by which the operation `name` makes the gradients of input, weight and bias, where all three are wanted."""
+
+    def gradient(asked: Sequence[bool]) -> tuple[Any, ...]:
+        if not (asked[0] and asked[weight] and asked[bias]):
+            return rules
+        made: list[Any] = []
+
+        def part(i: int, position: int, k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
+            if not params.pop("training", True):  # statistics that are given do not depend on the input
+                return rules[position](k, g, out, x, *others, training=False, **params)
+            if not made:
+                made.extend(getattr(k, name)(g, x, others[weight - 1], **params))
+            return made[i]
+
+        found = list(rules)
+        for i, position in enumerate((0, weight, bias)):
+            found[position] = functools.partial(part, i, position)
+        return tuple(found)
+
+    return gradient
+
 
 NARROW = (float16, bfloat16)
 

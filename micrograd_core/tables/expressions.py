@@ -37,7 +37,9 @@ class Expressions(Builder):
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-
+        compose = TABLE[name].compose
+        if compose is not None and not TABLE[name].scalar:
+            return partial(compose, self)
         return partial(self.make, name)  # not kept: it would refer back
 
     def input(self, kind: str, what: Any) -> Ref:

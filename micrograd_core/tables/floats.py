@@ -125,6 +125,8 @@ def _function(op: Op) -> Callable[..., Any]:
 for _op in TABLE.values():
     if _op.scalar:
         setattr(Floats, _op.name, staticmethod(_function(_op)))
+    elif _op.name.endswith("_gradient") and _op.compose is not None:
+        setattr(Floats, _op.name, staticmethod(partial(_op.compose, Floats)))
 
 
 def number(x: Any, what: str = "a Value") -> float:

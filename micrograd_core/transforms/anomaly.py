@@ -34,7 +34,7 @@ class LocatedOp(Op):
         if isinstance(rules, tuple):
             self.gradient = tuple(rule and check(rule) for rule in rules)
         elif callable(rules):
-            self.gradient = lambda position: check(rules(position))
+            self.gradient = lambda asked: (rule and check(rule) for rule in rules(asked))
 
 
 def _checked(name: str, line: str, rule: Any) -> Any:

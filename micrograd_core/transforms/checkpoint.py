@@ -16,13 +16,17 @@ from micrograd_core.errors import GraphError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import computing_again, depth
 from micrograd_core.ops import Op
+from micrograd_core.ops.shared import by_position
 from micrograd_core.transforms.batching import lifted
 from micrograd_core.transforms.custom import node_of, one_tensor, rule
 from micrograd_core.transforms.grad import IDENTITY, variable
 from micrograd_core.transforms.linearized import Linearized
 
 CHECKPOINT = Op(
-    "checkpoint", "A function that is computed again for its gradient.", gradient=rule, gradient_aliases=True
+    "checkpoint",
+    "A function that is computed again for its gradient.",
+    gradient=by_position(rule),
+    gradient_aliases=True,
 )
 
 CHANGED = (

@@ -15,6 +15,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import levels
 from micrograd_core.ops import Op
+from micrograd_core.ops.shared import by_position
 from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
 from micrograd_core.transforms.linearized import Linearized, zero_leaf
 
@@ -163,7 +164,7 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     [0.5, 1.0]
     """
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=rule, gradient_aliases=True)
+    op = Op(name, f.__doc__ or "", gradient=by_position(rule), gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
         return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
@@ -237,7 +238,7 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     (12.0, 12.0)
     """
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=rule, tangent=_pushed, gradient_aliases=True)
+    op = Op(name, f.__doc__ or "", gradient=by_position(rule), tangent=_pushed, gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
         def push(tangents: Sequence[Tensor]) -> Tensor:

@@ -21,6 +21,7 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import depth
 from micrograd_core.ops import Op, unbroadcast
+from micrograd_core.ops.shared import by_position
 from micrograd_core.transforms.batching import settled
 from micrograd_core.transforms.grad import (
     as_gradient,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
 
 # The root of a sweep that starts from several tensors: its cotangent is the list of theirs.
-JOIN = Op("join", "Several tensors.", gradient=lambda i: lambda k, g, out, *xs: g[i], gradient_aliases=True)
+JOIN = Op(
+    "join", "Several tensors.", gradient=by_position(lambda i: lambda k, g, out, *xs: g[i]), gradient_aliases=True
+)
 
 
 class Linearized:
@@ -158,7 +161,7 @@ def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: A
 
 
 def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
-    rules = op.gradient if isinstance(op.gradient, tuple) else map(op.gradient, range(len(operands)))  # type: ignore[arg-type]
+    rules = op.gradient if isinstance(op.gradient, tuple) else op.gradient([t is not None for t in tangents])  # type: ignore
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
     with recording(True, kernels.depth):

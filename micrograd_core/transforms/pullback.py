@@ -15,12 +15,13 @@ from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import GraphError
 from micrograd_core.ops import TABLE, Op
+from micrograd_core.ops.shared import by_position
 from micrograd_core.transforms.custom import node_of, rule
 from micrograd_core.transforms.grad import variable
 from micrograd_core.transforms.linearized import Linearized
 from micrograd_core.transforms.tracing import GradientOf, Trace, at
 
-JIT = Op("jit", "A function under `jit`.", gradient=rule, gradient_aliases=True)
+JIT = Op("jit", "A function under `jit`.", gradient=by_position(rule), gradient_aliases=True)
 
 
 class Derivative:

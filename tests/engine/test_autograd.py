@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import operator
 import sys
 import threading
 import tracemalloc
@@ -17,11 +18,13 @@ from micrograd_core import (
     Device,
     Tensor,
     asarray,
+    batch_norm,
     enable_grad,
     grad,
     gradcheck,
     gradgradcheck,
     is_grad_enabled,
+    layer_norm,
     nn,
     no_grad,
     value_and_grad,
@@ -149,6 +152,111 @@ def test_unneeded_gradients_are_not_computed(monkeypatch: pytest.MonkeyPatch) ->
     data, weight = asarray(np.ones((4, 3))), Tensor(np.ones((3, 2)))
     (data @ weight).sum().backward()
     assert len(calls) == 2  # one forward, one for the weight; none for the data
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, device: Device, *names: str) -> list[str]:
+    """Which of these kernels are called from now on."""
+    called: list[str] = []
+
+    def noting(name: str) -> Any:
+        kernel = getattr(device.kernels, name)
+
+        def noted(*operands: Any, **params: Any) -> Any:
+            called.append(name)
+            return kernel(*operands, **params)
+
+        return noted
+
+    for name in names:
+        monkeypatch.setattr(device.kernels, name, noting(name))
+    return called
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_product_with_itself_has_one_cotangent(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    numbers = [1.5, -2.0, 0.25]
+    called = counted(monkeypatch, Device("cpu"), "multiply", "add", "square_gradient")
+    x = Tensor(numbers, dtype=dtype, requires_grad=True)
+    (x * x).sum().backward()
+    assert called == ["multiply", "square_gradient"]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2 * each for each in numbers]
+    y, z = (Tensor(numbers, dtype=dtype, requires_grad=True) for _ in range(2))
+    (y * z).sum().backward()
+    assert called[2:] == ["multiply"] * 3  # two tensors are two, whatever is in them
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow"])
+def test_an_operation_on_one_tensor_twice_has_the_gradient_of_both(name: str) -> None:
+    operation = getattr(operator, name)
+    numbers = [0.5, 2.0, 3.0]
+    x = Tensor(numbers, requires_grad=True)
+    operation(x, x).sum().backward()
+    y, z = (Tensor(numbers, requires_grad=True) for _ in range(2))
+    operation(y, z).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert z.grad is not None
+    assert x.grad.tolist() == (y.grad + z.grad).tolist()
+
+
+def test_a_product_with_itself_to_any_order() -> None:
+    rng = np.random.default_rng(0)
+    x = Tensor(rng.normal(size=(3, 4)), requires_grad=True)
+    assert gradcheck(lambda x: x * x * x, (x,))
+    assert gradgradcheck(lambda x: (x * x) * (x * x).tanh(), (x,))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
+def test_gradients_of_a_norm_at_once_are_rounded_once(norm: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [Tensor(rng.normal(size=shape), dtype=dtype) for shape in ((6, 4), (4,), (4,))]
+
+    def loss(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        made = (
+            layer_norm(x, weight, bias)
+            if norm == "layer_norm"
+            else batch_norm(x, None, None, weight, bias, training=True)
+        )
+        return (made.astype("float32") ** 3).sum()
+
+    every: Any = grad(loss, argnums=(0, 1, 2))
+    narrow, wide = every(*numbers), every(*[each.astype("float32") for each in numbers])
+    for x, y in zip(narrow, wide, strict=True):
+        assert x.dtype.name == dtype
+        scale = float(y.abs().max().item())
+        assert float((x.astype("float32") - y).abs().max().item()) < 0.02 * scale
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
+@pytest.mark.parametrize("frozen", ["", "x", "weight", "bias"])
+def test_gradients_of_a_norm_are_made_at_once_where_all_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, norm: str, frozen: str
+) -> None:
+    rng = np.random.default_rng(0)
+    values = {"x": rng.normal(size=(6, 4)), "weight": rng.normal(size=4), "bias": rng.normal(size=4)}
+    called = counted(monkeypatch, Device("cpu"), f"{norm}_gradients", "standardize_gradient")
+
+    def run(values: dict[str, np.ndarray], frozen: str) -> tuple[Any, dict[str, Tensor]]:
+        given = {name: Tensor(each, requires_grad=name != frozen) for name, each in values.items()}
+        x, *others = given.values()
+        made = layer_norm(x, *others) if norm == "layer_norm" else batch_norm(x, None, None, *others, training=True)
+        return made, given
+
+    made, given = run(values, frozen)
+    (made * made * made).sum().backward()
+    assert called.count(f"{norm}_gradients") == (not frozen)
+    assert called.count("standardize_gradient") == (frozen not in ("", "x"))
+    for name, each in given.items():
+        if name != frozen:
+            step = np.zeros_like(values[name])
+            step.flat[1] = 1e-6
+            sums = [
+                float((run({**values, name: values[name] + sign * step}, "")[0] ** 3).sum().item()) for sign in (1, -1)
+            ]
+            assert each.grad is not None
+            assert abs(np.asarray(each.grad).flat[1] - (sums[0] - sums[1]) / 2e-6) < 1e-5
 
 
 # ── depth, memory ────────────────────────────────────────────────────────────────────────────────────────────

@@ -59,7 +59,8 @@ OPERATIONS: Final = (
     "hardshrink", "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
     "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
-    "softmax_gradient", "softplus", "softshrink", "standardize", "standardize_gradient", "threshold",
+    "softmax_gradient", "softplus", "softshrink", "square_gradient", "standardize", "standardize_gradient", "tanh",
+    "tanh_gradient", "threshold",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 
@@ -195,6 +196,75 @@ def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdi
     return run if run is None or result == natural else lambda x: run(x).reshape(result)
 
 
+def batch_norm_gradients(otherwise: Kernel) -> Kernel:
+    """One nest: what weight and bias get are sums that the input's gradient needs anyway."""
+
+    def compose(k: Any, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+        axes, by_channel = (0, *range(2, len(x.shape))), (1, x.shape[1], *(1,) * (len(x.shape) - 2))
+        centred = k.subtract(x, k.mean(x, axis=axes, keepdims=True))
+        scale = _per_root_mean_square(k, centred, axes, eps)
+        product = k.multiply(g, centred)
+        slope = k.multiply(k.mean(product, axis=axes, keepdims=True), k.multiply(scale, scale))
+        free = k.subtract(k.subtract(g, k.mean(g, axis=axes, keepdims=True)), k.multiply(centred, slope))
+        by_x = k.multiply(free, k.multiply(scale, k.reshape(weight, shape=by_channel)))
+        by_weight = k.multiply(k.sum(product, axis=axes, keepdims=True), scale)
+        return by_x, by_weight, k.sum(g, axis=axes, keepdims=False)
+
+    large = _runs(compose, declines)
+
+    def kernel(g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+        if x.__class__ is np.ndarray and x.size >= SMALL:
+            found = large((g, x, weight), {"eps": eps})
+            if found is not NotImplemented:
+                by_x, by_weight, by_bias = found
+                return by_x, by_weight.reshape(by_bias.shape), by_bias
+        return otherwise(g, x, weight, eps=eps)
+
+    return kernel if COMPILES else otherwise
+
+
+def layer_norm_gradients(otherwise: Kernel) -> Kernel:
+    """A nest by rows for the input, which keeps their means and scales, and one by columns for weight and bias.
+
+    As one composition they would pass products to each other, as many as there are elements.
+    """
+
+    def by_rows(k: Any, g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
+        mean = k.mean(x, axis=axis, keepdims=True)
+        centred, g = k.subtract(x, mean), k.multiply(g, weight)
+        scale = _per_root_mean_square(k, centred, axis, eps)
+        slope = k.multiply(k.mean(k.multiply(g, centred), axis=axis, keepdims=True), k.multiply(scale, scale))
+        free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), k.multiply(centred, slope))
+        return k.multiply(free, scale), mean, scale
+
+    def by_columns(k: Any, g: Any, x: Any, mean: Any, scale: Any, *, axis: tuple[int, ...]) -> Any:
+        others = tuple(range(len(x.shape) - len(axis)))
+        y = k.multiply(k.subtract(x, mean), scale)
+        return k.sum(k.multiply(g, y), axis=others, keepdims=False), k.sum(g, axis=others, keepdims=False)
+
+    rows, columns = _runs(by_rows, declines), _runs(by_columns, declines)
+
+    def kernel(g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
+        if x.__class__ is np.ndarray and x.size >= SMALL and x.ndim > len(axis):
+            found = rows((g, x, weight), {"axis": axis, "eps": eps})
+            if found is not NotImplemented:
+                by_x, mean, scale = found
+                sums = columns((g, x, mean, scale), {"axis": axis})
+                if sums is not NotImplemented:
+                    return by_x, *sums
+        return otherwise(g, x, weight, axis=axis, eps=eps)
+
+    return kernel if COMPILES else otherwise
+
+
+def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> Any:
+    return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
+
+
+GRADIENTS: Final = {"batch_norm_gradients": batch_norm_gradients, "layer_norm_gradients": layer_norm_gradients}
+"""Operations with parts, of which each is a nest or two."""
+
+
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
     """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
     return {
@@ -205,7 +275,7 @@ def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -
         )
         for name in OPERATIONS
         if name in others or COMPILES
-    }
+    } | {name: kernel(others[name]) for name, kernel in GRADIENTS.items()}
 
 
 # ── from a call to a run of nests ────────────────────────────────────────────────────────────────────────────

@@ -90,7 +90,8 @@ def narrow(x: Any, dtype: Any) -> Any:
 def once(kernel: Any, *operands: Any, **params: Any) -> Any:
     """A whole kernel in float32, rounded once."""
     dtype = next(x.dtype for x in operands if isinstance(x, Half))
-    return narrow(kernel(*map(wide, operands), **params), dtype)
+    found = kernel(*map(wide, operands), **params)
+    return tuple([narrow(x, dtype) for x in found]) if isinstance(found, tuple) else narrow(found, dtype)
 
 
 def rounding_once(kernel: Any) -> Any:

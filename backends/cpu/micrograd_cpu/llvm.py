@@ -128,7 +128,7 @@ def tiles(nest: Nest) -> int:
             ):
                 *_, across = line.place.strides[: len(nest.kept)]
                 inner = line.place.strides[len(nest.kept) :]
-                votes += any(inner) * ((abs(across) == 1) - (abs(inner[-1]) == 1))
+                votes += any(inner) * (across != 0) * ((abs(across) == 1) - (abs(inner[-1]) == 1))
     if votes <= 0:
         return 0
     row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)

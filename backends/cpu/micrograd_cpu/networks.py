@@ -345,7 +345,32 @@ def standardize_gradient(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float
     """``(g - mean(g) - y mean(g y)) / deviation``, in the memory of `y`."""
     if np.ndim(weight) or weight != 1:
         g = np.multiply(g, weight)
+    return _through_standardized(g, *_standardized(x, axis, eps), axis)
+
+
+def layer_norm_gradients(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+    """The numbers are standardised once for all three."""
+    if x.dtype.itemsize == 2 or x.ndim == len(axis):
+        return NotImplemented
+    others = tuple(range(x.ndim - len(axis)))
     y, scale = _standardized(x, axis, eps)
+    by_weight, by_bias = (_sum(each, axis=others) for each in (np.multiply(g, y), g))
+    return _through_standardized(np.multiply(g, weight), y, scale, axis), by_weight, by_bias
+
+
+def batch_norm_gradients(g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+    """Likewise; means of two products are what the weight and the bias get."""
+    if x.dtype.itemsize == 2:
+        return NotImplemented
+    axis = (0, *range(2, x.ndim))
+    y, scale = _standardized(x, axis, eps)
+    by_weight, by_bias = (_sum(each, axis=axis) for each in (np.multiply(g, y), g))
+    scale *= np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
+    return _through_standardized(g, y, scale, axis), by_weight, by_bias
+
+
+def _through_standardized(g: Any, y: Any, scale: Any, axis: Shape) -> Any:
+    """In the memory of `y`."""
     y *= _mean_product(g, y, axis)
     y += _mean(g, axis)
     np.subtract(g, y, out=y)
@@ -610,6 +635,7 @@ COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu": _gelu_composed, "gelu_
 
 NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "batch_norm": batch_norm,
+    "batch_norm_gradients": batch_norm_gradients,
     "cross_entropy": cross_entropy,
     "cross_entropy_gradient": cross_entropy_gradient,
     "dropout": dropout,
@@ -620,6 +646,7 @@ NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "gelu": gelu,
     "gelu_gradient": gelu_gradient,
     "layer_norm": layer_norm,
+    "layer_norm_gradients": layer_norm_gradients,
     "log_softmax": log_softmax,
     "nll_loss": nll_loss,
     "sigmoid": sigmoid,

@@ -214,7 +214,7 @@ ARITHMETIC = (
         "``x * x``.",
         scalar="{0} * {0}",
         autocast="float32",
-        gradient=(lambda k, g, out, x: k.multiply(k.multiply(g, x), 2),),  # g is small where 2 x overflows
+        gradient=(lambda k, g, out, x: k.square_gradient(g, x),),
         compose=lambda k, x: k.multiply(x, x),
     ),
     unary(

@@ -24,6 +24,7 @@ from micrograd_core.layout import (
 )
 from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected
 from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
+from micrograd_core.ops.shared import by_position
 from micrograd_core.ops.tangents import linear
 
 if TYPE_CHECKING:
@@ -179,16 +180,12 @@ def _concat(k: Table, *xs: Any, axis: int | None) -> Any:
     return result
 
 
-def _concat_rule(position: int) -> Any:
+def _concat_rule(position: int, k: Table, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
     """Each operand takes its own piece of the cotangent."""
-
-    def rule(k: Table, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
-        lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
-        start = sum(lengths[:position])
-        piece = k.getitem(g, key=_along(axis or 0, start, start + lengths[position], g.shape))
-        return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
-
-    return rule
+    lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
+    start = sum(lengths[:position])
+    piece = k.getitem(g, key=_along(axis or 0, start, start + lengths[position], g.shape))
+    return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
 
 
 def _getitem_rule(k: Table, g: Any, out: Any, x: Any, *, key: Any) -> Any:
@@ -331,7 +328,7 @@ OPS = (
         batching=joined,
         operands=-1,
         parameters=_concat_parameters,
-        gradient=_concat_rule,
+        gradient=by_position(lambda i: partial(_concat_rule, i)),
         gradient_aliases=True,
         compose=_concat,
         samples=(

@@ -257,7 +257,7 @@ OPS = (
         parameters=_vecdot_parameters,
         accepts=NUMERIC,
         tangent=product,
-        gradient=_vecdot_rule,
+        gradient=tuple(map(_vecdot_rule, range(2))),
         compose=_vecdot,
         samples=(
             Sample(Array((2, 3)), Array((2, 3))),

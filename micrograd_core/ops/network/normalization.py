@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, axes_of, in_float32, is_scalar, times, zero_rule
+from micrograd_core.ops.shared import along_axis, at_once, axes_of, in_float32, is_scalar, times, zero_rule
 from micrograd_core.ops.tangents import symmetric, total
 
 if TYPE_CHECKING:
@@ -416,7 +416,7 @@ OPS = (
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
-        gradient=(_layer_norm_x, _layer_norm_weight, lambda k, g, out, x, weight, bias, *, axis, eps: g),
+        gradient=at_once("layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, lambda k, g, *_, **p: g), 1, 2),
         gradient_aliases=(2,),
         compose=_layer_norm,
         samples=(
@@ -488,7 +488,12 @@ OPS = (
         optional=(0.0, 1.0, 1.0, 0.0),
         parameters=_batch_norm_parameters,
         tangent=_batch_norm_tangent,
-        gradient=(_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
+        gradient=at_once(
+            "batch_norm_gradients",
+            (_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
+            3,
+            4,
+        ),
         compose=_batch_norm,
         samples=(
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),

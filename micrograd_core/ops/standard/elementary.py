@@ -193,6 +193,14 @@ OPS = (
         ),
         reference=lambda np, x, end, weight: x + weight * (end - x),
     ),
+    Op(
+        "square_gradient",
+        "``x1`` times the derivative of `square` at ``x2``: twice their product.",
+        operands=2,
+        compose=lambda k, g, x: k.multiply(k.multiply(g, x), 2),  # g is small where 2 x overflows
+        samples=(Sample(Array((2, 3)), Array((2, 3))),),
+        reference=lambda np, g, x: 2 * g * x,
+    ),
     binary(
         "fmod",
         "The rest of a division that rounds towards 0: it has the sign of ``x1``. An integer by 0 gives 0.",

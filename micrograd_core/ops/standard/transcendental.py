@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from micrograd_core.ops.record import FLOATING, INEXACT, Op
+from micrograd_core.ops.record import FLOATING, INEXACT, Array, Op, Sample
 from micrograd_core.ops.shared import arrays, binary, unary
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     ("cosh", "Hyperbolic cosine.", lambda k, g, out, x: k.multiply(g, k.sinh(x)), {
         "compose": _by_kind(_cosh, _complex_cosh),
     }),
-    ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.multiply(g, k.subtract(1, k.multiply(out, out))), {
+    ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.tanh_gradient(g, out), {
         "compose": _tanh, "scalar": "tanh({})",
     }),
     ("asinh", "Inverse hyperbolic sine.", lambda k, g, out, x: k.divide(g, k.sqrt(k.add(k.square(x), 1))), {
@@ -347,6 +347,15 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
 
 OPS: tuple[Op, ...] = (
     *(unary(name, doc, **{"accepts": INEXACT, "gradient": (rule,), **facts}) for name, doc, rule, facts in _TABLE),
+    Op(
+        "tanh_gradient",
+        "``x1`` times the derivative of `tanh` where its result is ``x2``: ``x1 * (1 - x2**2)``.",
+        operands=2,
+        accepts=INEXACT,
+        compose=lambda k, g, t: k.multiply(g, k.subtract(1, k.multiply(t, t))),
+        samples=(Sample(Array((2, 3)), Array((2, 3))),),
+        reference=lambda np, g, t: g * (1 - t * t),
+    ),
     binary(
         "logaddexp",
         "``log(exp(x1) + exp(x2))``, without overflow.",
