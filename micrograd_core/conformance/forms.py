@@ -118,6 +118,9 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "a quotient of infinities is what rounds it: NaN, or the infinity": "floor_divide",
         "NaN and infinities are added in any order, with 0 between them": "patches_gradient",
         "an infinite weight beside one of 0": "cross_entropy_gradient nll_loss",
+        "a hidden source beside one that is not a number: that as well, or 0": (
+            "attention_weights attention_weights_gradient scaled_dot_product_attention"
+        ),
         "an algorithm stops at NaN, or goes on": f"{MATRICES} {VALUES}",
         "a transform multiplies infinities by 0, or leaves that out": FOURIER,
     },

@@ -59,6 +59,15 @@ def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal
     return {"is_causal": bool(is_causal)}
 
 
+def _attention_weights_gradient_parameters(g: Any, x: Any, /, *, is_causal: bool = False) -> dict[str, Any]:
+    if len(x.shape) < 2 or tuple(g.shape) != tuple(x.shape):
+        raise ShapeError(
+            f"attention_weights_gradient: a cotangent and weights have the same axes (..., targets, sources); got "
+            f"{tuple(g.shape)} and {tuple(x.shape)}"
+        )
+    return {"is_causal": bool(is_causal)}
+
+
 def _causal(k: Table, targets: int, sources: int) -> Any:
     """Whether a target sees a source: one that is not later."""
     rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
@@ -174,7 +183,7 @@ OPS = (
         "``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights` with its "
         "result ``x2``, which is 0 after the diagonal with `is_causal`.",
         operands=2,
-        parameters=lambda g, x, /, *, is_causal=False: {"is_causal": bool(is_causal)},
+        parameters=_attention_weights_gradient_parameters,
         accepts=FLOATING,
         compose=lambda k, g, x, *, is_causal: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
