@@ -19,7 +19,7 @@ from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.ground.warning import WITHHELD, again
+from micrograd_core.ground.warning import again
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import reduction_arguments, to_bool
@@ -34,7 +34,6 @@ ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 NARROW = (float16, bfloat16, float32)
 ASTYPE = TABLE["astype"]
-__warningregistry__ = WITHHELD
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:

@@ -19,6 +19,7 @@ from micrograd_core.engine.modes import recording
 from micrograd_core.engine.sweep import count_consumers, in_order, sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
 from micrograd_core.ground.locks import lock
+from micrograd_core.ground.warning import unless_withheld
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -114,7 +115,10 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
             if recorded:
                 after[leaf] = g if total is None else Recorded.of(owner.__class__, kernels).add(total, g)
             else:
-                summed = g if total is None else kernels.add(total._handle, g)
+                try:
+                    summed = g if total is None else kernels.add(total._handle, g)
+                except TypeError as error:
+                    summed = unless_withheld(error, kernels.add, (total._handle, g), {})
                 after[leaf] = wrap(owner.__class__, summed, kernels, dtype, None)
         with _deposit:
             # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.

@@ -8,8 +8,20 @@ from typing import Any
 from micrograd_core.engine.autocast import autocast_dtype, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
-from micrograd_core.engine.graph import FREED, OPERANDS, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
+from micrograd_core.engine.graph import (
+    FREED,
+    OPERANDS,
+    PARENTS,
+    Leaf,
+    Parts,
+    Record,
+    Version,
+    kernels_of,
+    made_by,
+    plus,
+)
 from micrograd_core.errors import GraphError
+from micrograd_core.ground.warning import again
 from micrograd_core.ops import unbroadcast
 
 
@@ -158,7 +170,7 @@ def sweep(
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                raise explain_rule(error, op, kernels_of(record))
+                d = again(error, explain_rule, op, kernels_of(record), saved, (k, g, out, *operands), params, rule)
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 aliases = op.gradient_aliases and position in op.gradient_aliases
@@ -168,9 +180,12 @@ def sweep(
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                owner = kernels_of(parent)
+                owner, before = kernels_of(parent), cotangents[key]
                 add = (owner if recorded is None else recorded(owner)).add
-                d = cotangents[key].plus(d, add) if d.__class__ is Parts else add(cotangents[key], d)
+                try:
+                    d = plus(before, d, add) if d.__class__ is Parts else add(before, d)
+                except Exception as error:
+                    d = again(error, explain_rule, op, owner, saved, (before, d, add), {}, plus)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
@@ -239,7 +254,9 @@ def push(
         try:
             d = rule(op, k, given, out, *operands, **params)
         except Exception as error:
-            raise explain_rule(error, op, kernels_of(record))
+            d = again(
+                error, explain_rule, op, kernels_of(record), operands, (op, k, given, out, *operands), params, rule
+            )
         if d is None:
             continue
         if d.shape != out.shape:

@@ -27,6 +27,7 @@ from micrograd_core.compiler.nests import Compute, Draw, Nest
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
+from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
@@ -36,6 +37,8 @@ from micrograd_cpu.llvm import module, units
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Segment, Step, empty, makes, reads, segments, types_of
+
+__warningregistry__ = WITHHELD
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
@@ -127,6 +130,7 @@ class Compiled:
             print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half, "together": together}
+        scope["__warningregistry__"] = WITHHELD
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         lines, last = list[str](), _last_uses(steps, plan)
         inputs = [f"v{n}" for n in range(self.inputs)]
