@@ -56,8 +56,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     except Exception as error:
         handle = again(error, explain, op, kernels, operands, handles, params)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
-    place = kernels.beside(params["target"]) if "target" in params else kernels
-    out = wrap(kind, handle, place, result_dtype, None)
+    out = wrap(kind, handle, kernels.beside(params["target"]) if "target" in params else kernels, result_dtype, None)
     if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and _any_records(kind, operands):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
@@ -409,8 +408,7 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            sides = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
-            handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
+            handle = again(error, explain, op, kernels, *(((y, x), (y, a)) if swapped else ((x, y), (a, y))), NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)

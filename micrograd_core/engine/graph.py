@@ -121,12 +121,10 @@ class Parts(tuple[Any, ...]):
         made.shape = tuple(tuple(part.shape) for part in made) if shape is None else shape
         return made
 
-
-def plus(x: Any, y: Any, add: Callable[[Any, Any], Any]) -> Any:
-    """The sum of two cotangents; that of `Parts` part by part."""
-    if x.__class__ is not Parts:
-        return y if x is None else x if y is None else add(x, y)
-    return Parts((plus(*pair, add) for pair in zip(x, y, strict=True)), x.shape)
+    def plus(self, other: Any, add: Callable[[Any, Any], Any]) -> Parts:
+        """The sum, part by part."""
+        pairs = zip(self, other, strict=True)
+        return Parts((y if x is None else x if y is None else add(x, y) for x, y in pairs), self.shape)
 
 
 FREED = (

@@ -8,18 +8,7 @@ from typing import Any
 from micrograd_core.engine.autocast import autocast_dtype, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
-from micrograd_core.engine.graph import (
-    FREED,
-    OPERANDS,
-    PARENTS,
-    Leaf,
-    Parts,
-    Record,
-    Version,
-    kernels_of,
-    made_by,
-    plus,
-)
+from micrograd_core.engine.graph import FREED, OPERANDS, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
 from micrograd_core.errors import GraphError
 from micrograd_core.ground.warning import again
 from micrograd_core.ops import unbroadcast
@@ -68,9 +57,7 @@ def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ())
     while ready:
         record = ready.pop()
         order.append(record)
-        if id(record) in ends:
-            continue
-        for parent in record[PARENTS]:
+        for parent in () if id(record) in ends else record[PARENTS]:
             if parent.__class__ is list:
                 left = waiting[id(parent)] = waiting.get(id(parent), 1) - 1
                 if not left:
@@ -88,11 +75,7 @@ def leading_to(targets: set[int], order: list[Record]) -> set[int]:
 
 
 def sweep(
-    root: Record,
-    cotangent: Any,
-    retain: bool,
-    recorded: Callable[[Any], Any] | None = None,
-    targets: set[int] | None = None,
+    root: Record, cotangent: Any, retain: bool, recorded: Callable[[Any], Any] | None = None, targets: Any = None
 ) -> list[tuple[Any, Any]]:
     """Carry `cotangent` from `root` back to the leaves. Every record is visited once, after all that used its result.
 
@@ -183,9 +166,10 @@ def sweep(
                 owner, before = kernels_of(parent), cotangents[key]
                 add = (owner if recorded is None else recorded(owner)).add
                 try:
-                    d = plus(before, d, add) if d.__class__ is Parts else add(before, d)
+                    d = before.plus(d, add) if d.__class__ is Parts else add(before, d)
                 except Exception as error:
-                    d = again(error, explain_rule, op, owner, saved, (before, d, add), {}, plus)
+                    plus, pair = (before.plus, (d, add)) if d.__class__ is Parts else (add, (before, d))
+                    d = again(error, explain_rule, op, owner, saved, pair, {}, plus)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
@@ -254,9 +238,7 @@ def push(
         try:
             d = rule(op, k, given, out, *operands, **params)
         except Exception as error:
-            d = again(
-                error, explain_rule, op, kernels_of(record), operands, (op, k, given, out, *operands), params, rule
-            )
+            d = again(error, explain_rule, op, kernels_of(record), (), (op, k, given, out, *operands), params, rule)
         if d is None:
             continue
         if d.shape != out.shape:

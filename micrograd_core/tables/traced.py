@@ -20,12 +20,14 @@ from micrograd_core.compiler.program import Ref, Step
 from micrograd_core.dtypes import DTYPES, DType, pack, uint64
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.context import programs
-from micrograd_core.ground.warning import unless_withheld
+from micrograd_core.ground.warning import WITHHELD, unless_withheld
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.tables.host import HostNumber, Position
 from micrograd_core.tables.raw import Kernels
+
+__warningregistry__ = WITHHELD
 
 UNSHAPED: Final = frozenset({"argwhere"})
 """Operations whose shape depends on numbers; nonzero, unique and masks as indices stand on them."""
