@@ -408,7 +408,8 @@ def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            handle = again(error, explain, op, kernels, *(((y, x), (y, a)) if swapped else ((x, y), (a, y))), NO_PARAMS)
+            sides = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
+            handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             links = (None, y, p, a) if swapped else (p, a, None, y)

@@ -114,7 +114,7 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
             try:
                 g = g if total is None else k.add(total if recorded else total._handle, g)
             except TypeError as error:
-                g = unless_withheld(error, k.add, (total._handle, g), {})  # type: ignore[union-attr]
+                g = unless_withheld(error, k.add, (total._handle, g), {})
             after[leaf] = g if recorded else wrap(owner.__class__, g, k, owner.dtype, None)
         with _deposit:
             # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
