@@ -13,6 +13,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_parts, apply_single, recorded
 from micrograd_core.errors import DTypeError
 from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops.arguments import unbound
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
@@ -30,7 +31,10 @@ def _function(op: Op) -> Callable[..., Tensor]:
     run = recorded(Tensor, op)
     perform = apply if op.parts is None else apply_parts
 
-    def simple(*operands: Any) -> Tensor:
+    def simple(*operands: Any, **named: Any) -> Tensor:
+        if named:
+            word = next(iter(named))
+            raise unbound(function, operands, named, TypeError(f"{op.name}() got an unexpected argument {word!r}"))
         if len(operands) != count:
             instead = "; for the places where it is true, nonzero(condition)" if op.name == "where" else ""
             raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}{instead}")
@@ -50,9 +54,19 @@ def _function(op: Op) -> Callable[..., Tensor]:
             (x if isinstance(x, (Tensor, *SCALARS)) else _listed(x, args)) if i else _first(op, args)
             for i, x in enumerate(args[:count])
         )
+        if len(operands) < count:
+            word = next(iter(kwargs), "")
+            raise unbound(function, args, kwargs, TypeError(f"{op.name}() takes its operands by position; got {word}"))
         if op.cast is accumulator and "dtype" in kwargs:
             return accumulated(op, asarray(args[0]), *args[1:], **kwargs)
-        return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
+        try:
+            params = parameters(*operands, *args[count:], **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            found = unbound(function, args, kwargs, error)
+            if found is error:
+                raise
+            raise found from None
+        return perform(op, operands, params)
 
     def variadic(arrays: Any, /, *axis: int, **kwargs: Any) -> Tensor:
         operands = tuple(map(asarray, arrays))
@@ -260,14 +274,18 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
         dtype = next((each for each in kinds if each is not bool_), floats)
         return function(*(_number(x, dtype) for x in given))
 
-    def of_one(x: Any, /) -> Tensor:
+    def of_one(x: Any = None, /, *more: Any, **named: Any) -> Tensor:
+        if more or named or x is None:
+            return function(*(() if x is None else (x, *more)), **named)  # refuses
         try:
             return function(x)
         except DTypeError:
             pass
         return converted((x,))
 
-    def of_two(x: Any, y: Any, /) -> Tensor:  # a pack of operands costs a tenth of a small comparison
+    def of_two(x: Any = None, y: Any = None, /, *more: Any, **named: Any) -> Tensor:  # packs of both cost more
+        if more or named or y is None:
+            return function(*(each for each in (x, y, *more) if each is not None), **named)  # refuses
         try:
             return run(x, y)
         except TypeError:
