@@ -116,6 +116,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return as_dtype(dtype).kind in _KINDS[kind] if isinstance(kind, str) else as_dtype(dtype) is as_dtype(kind)
 
 
+@advising
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype that tensors, dtypes and Python numbers (which are weak) promote to.
 
@@ -151,6 +152,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return layout.broadcast_shapes("broadcast_shapes", *(layout.as_shape("broadcast_shapes", each) for each in shapes))
 
 
+@advising
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion leads from a dtype, or that of a tensor, to `to`."""
     target = as_dtype(to)
