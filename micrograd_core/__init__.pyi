@@ -1,11 +1,15 @@
 # Made by docs/stubs.py from the source and the op table.
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from micrograd_core import amp as amp, checkpoints as checkpoints, data as data, errors as errors, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random
 from micrograd_core.amp import set_matmul_precision as set_matmul_precision
-from micrograd_core.array.composed import TopK, UniqueAll, UniqueCounts, UniqueInverse
-from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, broadcast_shapes as broadcast_shapes, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi
-from micrograd_core.array.statistics import Histogram
+from micrograd_core.array.composed import TopK, broadcast_arrays as broadcast_arrays, einsum as einsum, nonzero as nonzero, searchsorted as searchsorted, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
+from micrograd_core.array.creation import arange as arange, empty as empty, empty_like as empty_like, eye as eye, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace, meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
+from micrograd_core.array.namespace import __array_namespace_info__ as __array_namespace_info__, astype as astype, broadcast_shapes as broadcast_shapes, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf, isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, reshape as reshape, result_type as result_type
+from micrograd_core.array.numeric import allclose as allclose, masked_fill as masked_fill
+from micrograd_core.array.selection import masked_select as masked_select
+from micrograd_core.array.shapes import flatten as flatten
+from micrograd_core.array.statistics import histogram as histogram
 from micrograd_core.array.tensor import ArrayLike, Tensor as Tensor, asarray as asarray, shares_memory as shares_memory
 from micrograd_core.device import Device as Device, default_device as default_device, set_default_device as set_default_device, use_device as use_device
 from micrograd_core.dtypes import DType as DType, bfloat16 as bfloat16, bool_ as bool, complex128 as complex128, complex64 as complex64, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8
@@ -23,7 +27,7 @@ from micrograd_core.transforms.derivatives import hessian as hessian, hvp as hvp
 from micrograd_core.transforms.grad import grad as grad, value_and_grad as value_and_grad
 from micrograd_core.transforms.gradcheck import gradcheck as gradcheck, gradgradcheck as gradgradcheck
 from micrograd_core.transforms.jit import jit as jit
-from micrograd_core.transforms.vmap import P, R
+from micrograd_core.transforms.vmap import vmap as vmap
 from typing import Any, NamedTuple
 
 class RNNResult(NamedTuple):
@@ -302,8 +306,6 @@ def cumulative_prod(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = No
 def logsumexp(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False, *, dim: int | tuple[int, ...] | None = ..., dims: int | tuple[int, ...] | None = ..., keepdim: builtins.bool = ...) -> Tensor:
     """``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows."""
 
-def reshape(x: Tensor, /, shape: Any, *, copy: builtins.bool | None = None) -> Tensor: ...
-
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...] = ..., *, dim: tuple[int, ...] = ..., dims: tuple[int, ...] = ...) -> Tensor:
     """Axes in another order. A view."""
 
@@ -335,8 +337,6 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dim: int | No
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Elements of ``x1`` where the condition is true, of ``x2`` where it is not."""
-
-def astype(x: Tensor, dtype: Any, /, *, copy: builtins.bool = True, device: Any = None) -> Tensor: ...
 
 def copy(x: ArrayLike, /) -> Tensor:
     """A fresh, contiguous copy."""
@@ -404,8 +404,6 @@ def argsort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, 
 def sort(x: ArrayLike, /, axis: int = -1, descending: builtins.bool = False, *, stable: builtins.bool = True, dim: int = ..., dims: int = ...) -> Tensor:
     """The elements in order along `axis`, as `argsort` has it."""
 
-def searchsorted(x1: Any, x2: Any, /, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor: ...
-
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: builtins.bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
 
@@ -419,8 +417,6 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., d
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """All products of the elements of two 1-d tensors."""
-
-def einsum(subscripts: str, /, *operands: Any) -> Tensor: ...
 
 def random_uniform_from(place: ArrayLike, /, shape: int | tuple[int, ...], *, dtype: Any = ...) -> Tensor:
     """Fractions, uniform in [0, 1), from a place in a stream on: its counter's four words and its key's two, lowest first. What `random.uniform` draws inside a program."""
@@ -601,8 +597,6 @@ def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, n
 
 def isclose(x1: ArrayLike, x2: ArrayLike, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """Whether ``|x1 - x2| <= atol + rtol * |x2|``, or both are the same infinity, or with `equal_nan` both NaN."""
-
-def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor: ...
 
 def cummax(x: ArrayLike, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> Extremes:
     """The greatest of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last."""
@@ -802,53 +796,9 @@ def multilabel_soft_margin_loss(x: ArrayLike, target: ArrayLike, /, weight: Arra
 def bags(rows: ArrayLike, starts: ArrayLike, counted: ArrayLike | None = None, /, *, mode: str = 'sum') -> Tensor:
     """The sum, mean or maximum, by `mode`, of the rows of ``x1`` in each bag; ``x2`` says where bags start, and ``x3``, bools, which rows count."""
 
-def arange(start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Tensor: ...
-
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def linspace(start: builtins.complex, stop: builtins.complex, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: builtins.bool = True, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def meshgrid(*arrays: Tensor, indexing: str = 'xy') -> tuple[Tensor, ...]: ...
-
-def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor: ...
-
-def can_cast(from_: Any, to: Any, /) -> builtins.bool: ...
-
-def result_type(*arrays_and_dtypes: Any) -> DType: ...
-
-def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]: ...
-
-def nonzero(x: Tensor, /) -> tuple[Tensor, ...]: ...
-
 def topk(x: Tensor, k: int, /, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: int = ..., dims: int = ...) -> TopK: ...
 
-def unique_all(x: Tensor, /) -> UniqueAll: ...
-
-def unique_counts(x: Tensor, /) -> UniqueCounts: ...
-
-def unique_inverse(x: Tensor, /) -> UniqueInverse: ...
-
-def unique_values(x: Tensor, /) -> Tensor: ...
-
 def unstack(x: Tensor, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
-
-def allclose(x: Any, y: Any, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool: ...
 
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
@@ -858,15 +808,11 @@ def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: builtins.bool = Fa
 
 def index_select(x: Any, /, dim: int = ..., index: Any = ..., *, axis: int = ...) -> Tensor: ...
 
-def masked_select(x: Any, /, mask: Any) -> Tensor: ...
-
 def scatter_add(x: Any, /, dim: int = ..., index: Any = ..., src: Any = ..., *, axis: int = ...) -> Tensor: ...
 
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int = ..., dims: int = ...) -> tuple[Tensor, ...]: ...
 
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
-
-def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 
 def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None, *, dim: int | None = ..., dims: int | None = ...) -> Tensor: ...
 
@@ -874,12 +820,8 @@ def split(x: Any, split_size_or_sections: Any, /, axis: int = 0, *, dim: int = .
 
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dim1: int = ..., dim2: int = ...) -> Tensor: ...
 
-def histogram(x: Any, /, bins: Any = 10, range: Any = None, *, weight: Any = None, weights: Any = None, density: builtins.bool = False) -> Histogram: ...
-
 def cross(x1: ArrayLike, x2: ArrayLike, /, axis: int = -1, *, dim: int = ..., dims: int = ...) -> Tensor:
     """The cross product of vectors of three elements along `axis`."""
-
-def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = 'error') -> Callable[P, R]: ...
 
 __all__ = [
     "DType",
