@@ -304,6 +304,25 @@ def test_of_an_optimiser_which_steps_once(rule: Any) -> None:
     }
 
 
+def test_of_a_network_of_values_and_of_their_numbers() -> None:
+    network = mg.MLP(2, [2, 1])
+    with mg.no_grad():
+        for layer in network.layers:
+            layer.weight[...] = 1e300
+    x = [mg.Value(1e300), mg.Value(1e300)]
+    made: list[Any] = []
+
+    def act() -> None:
+        made.append(network(x))
+
+    assert any("overflow" in each for each in told_here(act))
+
+    def swept() -> None:
+        made[0].backward()
+
+    told_here(swept)
+
+
 def test_random_numbers_are_drawn_once() -> None:
     mg.random.manual_seed(3)
     first = [mg.random.normal(4) * 1e30 for _ in range(2)]
