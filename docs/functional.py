@@ -99,7 +99,7 @@ Tensor([[0, 1, 1],
 (3, 1, 2)
 >>> mg.cat
 Traceback (most recent call last):
-AttributeError: module 'micrograd_core' has no attribute 'cat': use mg.concat(tensors, axis)
+AttributeError: module 'micrograd_core' has no attribute 'cat': use mg.concat([x, y], axis=axis)
 >>> x.sort()
 Traceback (most recent call last):
 AttributeError: Tensor has no sort: use mg.sort(x) for the values, and mg.argsort(x) for where they were

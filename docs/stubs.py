@@ -30,6 +30,7 @@ import micrograd_core
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.call import Call
 from micrograd_core.ops import TABLE, Op, shared
+from micrograd_core.ops.arguments import advising
 
 ROOT = Path(micrograd_core.__file__).parent.parent
 HEAD = "# Made by docs/stubs.py from the source and the op table.\n"
@@ -198,7 +199,7 @@ class Stub:
         for node in self.tree.body:
             self.take(node)
         for name in self.public:
-            if name in self.imports and hasattr(getattr(self.module, name), "__wrapped__"):
+            if name in self.imports and is_respelled(getattr(self.module, name)):
                 del self.imports[name]  # its source does not say what else its arguments are called
             if name not in self.bound and name not in self.imports:
                 self.make(name)
@@ -257,7 +258,7 @@ class Stub:
             return
         self.needed = True
         value = getattr(self.module, name)
-        home, decorated = getattr(value, "__module__", None), hasattr(value, "__wrapped__")
+        home, decorated = getattr(value, "__module__", None), is_respelled(value)
         self.bound.add(name)
         if isinstance(value, ModuleType):
             self.imports[name] = (value.__name__.rpartition(".")[0], name)
@@ -429,10 +430,20 @@ def override(name: str) -> str:
     return "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
 
 
+ADVISED = advising(print).__code__  # type: ignore[attr-defined]
+
+
+def is_respelled(value: Any) -> bool:
+    """Whether a function takes more than its source says; one whose errors are worded takes no more."""
+    return hasattr(value, "__wrapped__") and getattr(value, "__code__", None) is not ADVISED
+
+
 def emptied(node: ast.FunctionDef) -> str:
     """A function without its body."""
-    decorators = [each for each in node.decorator_list if ast.unparse(each) != "both_spellings"]
-    args = node.args if decorators == node.decorator_list else spelled_out(node.args)
+    names = [ast.unparse(each) for each in node.decorator_list]
+    own = ("both_spellings", "advising")
+    decorators = [each for each, name in zip(node.decorator_list, names, strict=True) if name not in own]
+    args = spelled_out(node.args) if "both_spellings" in names else node.args
     bare = ast.FunctionDef(
         name=node.name, args=args, body=[ast.Expr(ast.Constant(...))], decorator_list=decorators,
         returns=node.returns, type_comment=None, lineno=0, type_params=[],

@@ -27,6 +27,7 @@ from micrograd_core.ground.context import at_depth, draws, during, forking, gene
 from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
 
 _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
@@ -249,6 +250,7 @@ def _scaled(x: Tensor, scale: float, offset: float, requires_grad: bool) -> Tens
     return x
 
 
+@advising
 def uniform(
     shape: int | tuple[int, ...] = (),
     low: float = 0.0,
@@ -276,6 +278,7 @@ def uniform(
     return _scaled(_draw("random_uniform", words, wanted, chosen, device, generator), high - low, low, requires_grad)
 
 
+@advising
 def normal(
     shape: int | tuple[int, ...] = (),
     mean: float = 0.0,
@@ -300,6 +303,7 @@ def normal(
     return _scaled(_draw("random_normal", words, wanted, chosen, device, generator), std, mean, requires_grad)
 
 
+@advising
 def randint(
     shape: int | tuple[int, ...],
     low: int,
@@ -327,6 +331,7 @@ def randint(
     return _draw("random_integers", math.prod(wanted), wanted, chosen, device, generator, low=first, high=stop)
 
 
+@advising
 def bernoulli(
     shape: int | tuple[int, ...] | None = None,
     p: float | Tensor = 0.5,
@@ -355,6 +360,7 @@ def bernoulli(
     return below if chosen is bool_ else below.astype(chosen)  # type: ignore[no-any-return]
 
 
+@advising
 def permutation(
     n: int, *, dtype: Any = int64, device: str | Device | None = None, generator: Generator | None = None
 ) -> Tensor:

@@ -14,8 +14,11 @@ from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
+from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.layout import Key, Shape, nest
 from micrograd_core.ops import TABLE
+
+__warningregistry__ = WITHHELD
 
 ALIASING = ("floor", "ceil", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""

@@ -13,10 +13,12 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
+from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
+@advising
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """The tensors, each broadcast to the shape that all of them broadcast to. Views.
 
@@ -44,6 +46,7 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*before, i)] for i in range(x.shape[at]))
 
 
+@advising
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0, one int64 tensor per axis, in C order: a key that selects them.
 
@@ -81,6 +84,7 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
 
 
+@advising
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted, as int64.
 
@@ -101,6 +105,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | No
     return F["searchsorted"](x1 if sorter is None else F["take"](x1, sorter), x2, side=side)
 
 
+@advising
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Einstein's sum: products of operands whose axes `subscripts` name, summed over those that the result lacks.
 
@@ -189,23 +194,27 @@ def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return F["take"](found, starts), order, starts
 
 
+@advising
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements in order. NaN is distinct from NaN. The gradient goes to the first of equal elements."""
     return _unique(x)[0]
 
 
+@advising
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements in order, and how often each occurs."""
     values, order, starts = _unique(x)
     return UniqueCounts(values, _counts(order, starts))
 
 
+@advising
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements in order, and where among them each element of `x` is."""
     values, order, starts = _unique(x)
     return UniqueInverse(values, _inverse(asarray(x), order, starts))
 
 
+@advising
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements in order, where in the flattened `x` each is first, where each of `x` is, and how often."""
     values, order, starts = _unique(x)

@@ -13,6 +13,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_parts, apply_single, recorded
 from micrograd_core.errors import DTypeError
 from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
@@ -30,7 +31,10 @@ def _function(op: Op) -> Callable[..., Tensor]:
     run = recorded(Tensor, op)
     perform = apply if op.parts is None else apply_parts
 
-    def simple(*operands: Any) -> Tensor:
+    def simple(*operands: Any, **named: Any) -> Tensor:
+        if named:
+            word = next(iter(named))
+            raise unbound(function, operands, named, TypeError(f"{op.name}() got an unexpected argument {word!r}"))
         if len(operands) != count:
             instead = "; for the places where it is true, nonzero(condition)" if op.name == "where" else ""
             raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}{instead}")
@@ -50,15 +54,34 @@ def _function(op: Op) -> Callable[..., Tensor]:
             (x if isinstance(x, (Tensor, *SCALARS)) else _listed(x, args)) if i else _first(op, args)
             for i, x in enumerate(args[:count])
         )
+        if len(operands) < count:
+            word = next(iter(kwargs), "")
+            raise unbound(function, args, kwargs, TypeError(f"{op.name}() takes its operands by position; got {word}"))
         if op.cast is accumulator and "dtype" in kwargs:
             return accumulated(op, asarray(args[0]), *args[1:], **kwargs)
-        return perform(op, operands, parameters(*operands, *args[count:], **kwargs))  # type: ignore[misc]
+        try:
+            params = parameters(*operands, *args[count:], **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            found = unbound(function, args, kwargs, error)
+            if found is error:
+                raise
+            raise found from None
+        return perform(op, operands, params)
 
-    def variadic(arrays: Any, /, *axis: int, **kwargs: Any) -> Tensor:
+    def variadic(arrays: Any = None, /, *axis: int, **kwargs: Any) -> Tensor:
+        if arrays is None:
+            raise unbound(function, (), kwargs, TypeError(f"{op.name}() takes a list of tensors by position"))
         operands = tuple(map(asarray, arrays))
         if axis or kwargs:
             kwargs = respelled(op.name, {**dict(zip(("axis",), axis, strict=False)), **kwargs}, others)
-        return apply(op, operands, parameters(*operands, **kwargs))  # type: ignore[misc]
+        try:
+            params = parameters(*operands, **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            found = unbound(function, (arrays,), kwargs, error)
+            if found is error:
+                raise
+            raise found from None
+        return apply(op, operands, params)
 
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
     function.__name__ = function.__qualname__ = op.name
@@ -200,6 +223,7 @@ def _docstring(op: Op) -> str:
     )
 
 
+@advising
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """As the record says; a bound that is left out is the dtype's own."""
     x = asarray(x)
@@ -207,6 +231,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     return apply(TABLE["clip"], (x, low if min is None else min, high if max is None else max))
 
 
+@advising
 def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> Tensor:
     """As the record says; without a generator the default one is drawn from."""
     if training and not isinstance(generator, int):
@@ -218,6 +243,7 @@ def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any 
     return apply_single(op, x, op.parameters(x, p, training=training, generator=generator))
 
 
+@advising
 def linear(x: Any, weight: Any, bias: Any = None, /) -> Tensor:
     """As the record says; without a bias nothing is added."""
     return apply(TABLE["linear"], (asarray(x), weight, 0.0 if bias is None else bias))
@@ -260,14 +286,18 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
         dtype = next((each for each in kinds if each is not bool_), floats)
         return function(*(_number(x, dtype) for x in given))
 
-    def of_one(x: Any, /) -> Tensor:
+    def of_one(x: Any = None, /, *more: Any, **named: Any) -> Tensor:
+        if more or named or x is None:
+            return function(*(() if x is None else (x, *more)), **named)  # refuses
         try:
             return function(x)
         except DTypeError:
             pass
         return converted((x,))
 
-    def of_two(x: Any, y: Any, /) -> Tensor:  # a pack of operands costs a tenth of a small comparison
+    def of_two(x: Any = None, y: Any = None, /, *more: Any, **named: Any) -> Tensor:  # packs of both cost more
+        if more or named or y is None:
+            return function(*(each for each in (x, y, *more) if each is not None), **named)  # refuses
         try:
             return run(x, y)
         except TypeError:
@@ -284,7 +314,9 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
 def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function along an axis that takes 0-d tensors too, as if they had one."""
 
-    def either(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+        if x is None:
+            return function(*args, **kwargs)  # refuses
         if not isinstance(x, Tensor):
             x = asarray(x)
         if x.ndim:

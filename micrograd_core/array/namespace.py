@@ -26,6 +26,7 @@ from micrograd_core.dtypes import (
 )
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
+from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.standard.elementary import FORMATS, greatest
 
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
@@ -115,6 +116,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return as_dtype(dtype).kind in _KINDS[kind] if isinstance(kind, str) else as_dtype(dtype) is as_dtype(kind)
 
 
+@advising
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype that tensors, dtypes and Python numbers (which are weak) promote to.
 
@@ -150,6 +152,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return layout.broadcast_shapes("broadcast_shapes", *(layout.as_shape("broadcast_shapes", each) for each in shapes))
 
 
+@advising
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion leads from a dtype, or that of a tensor, to `to`."""
     target = as_dtype(to)
@@ -159,6 +162,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
         return False
 
 
+@advising
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """Elements converted to `dtype`; with ``copy=False`` the tensor itself where that changes nothing.
 
@@ -171,6 +175,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     return x if not copy and x.dtype is as_dtype(dtype) else x.astype(dtype)
 
 
+@advising
 def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
     """The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.
 

@@ -8,15 +8,18 @@ from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import bool_
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
+@advising
 def allclose(x: Any, y: Any, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close, as `isclose` says. The answer is read: it is a Python bool."""
     return bool(F["isclose"](x, y, rtol, atol, equal_nan).all())
 
 
+@advising
 def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor:
     """`value` where the mask is true, else `x`."""
     x, mask = asarray(x), asarray(mask)

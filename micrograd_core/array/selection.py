@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
@@ -115,6 +116,7 @@ def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     return scatter_reduce(x, dim, index, src, "sum")
 
 
+@advising
 def masked_select(x: Any, /, mask: Any) -> Tensor:
     """The elements where the mask is true, in one row; `x` and the mask broadcast."""
     from micrograd_core.array.composed import broadcast_arrays

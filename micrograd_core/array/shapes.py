@@ -8,6 +8,7 @@ from micrograd_core.array.functions import FUNCTIONS, both_spellings
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import is_integer, resolve_axis
+from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
@@ -71,6 +72,7 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
 
 
+@advising
 def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from `start_dim` to `end_dim` made one."""
     return asarray(x).flatten(start_dim, end_dim)

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import ProgramError
+from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.core.movement import requested
+
+__warningregistry__ = WITHHELD
 
 
 class Ref(NamedTuple):

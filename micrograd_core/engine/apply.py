@@ -19,7 +19,7 @@ from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.ground.warning import WITHHELD, again
+from micrograd_core.ground.warning import again
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import reduction_arguments, to_bool
@@ -34,7 +34,6 @@ ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 NARROW = (float16, bfloat16, float32)
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
-__warningregistry__ = WITHHELD
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
@@ -57,8 +56,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     except Exception as error:
         handle = again(error, explain, op, kernels, operands, handles, params)
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
-    place = kernels.beside(params["target"]) if "target" in params else kernels
-    out = wrap(kind, handle, place, result_dtype, None)
+    out = wrap(kind, handle, kernels.beside(params["target"]) if "target" in params else kernels, result_dtype, None)
     if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and _any_records(kind, operands):
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:

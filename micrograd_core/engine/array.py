@@ -54,8 +54,7 @@ class BaseTensor:
     @property
     def device(self) -> Device:
         """Where the elements are."""
-        device: Device = self._kernels.device
-        return device
+        return self._kernels.device  # type: ignore[no-any-return]
 
 
 def wrap(kind: type[Tensor], handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:

@@ -19,6 +19,7 @@ from micrograd_core.engine.modes import recording
 from micrograd_core.engine.sweep import count_consumers, in_order, sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
 from micrograd_core.ground.locks import lock
+from micrograd_core.ground.warning import unless_withheld
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -108,14 +109,13 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
                 total = owner._grad
                 owners.append(owner)
                 before.append(total)
-            kernels, dtype = leaf.kernels, owner.dtype
-            if dtype.is_complex:
-                g = (Recorded.of(owner.__class__, kernels) if recorded else kernels).conj(g)
-            if recorded:
-                after[leaf] = g if total is None else Recorded.of(owner.__class__, kernels).add(total, g)
-            else:
-                summed = g if total is None else kernels.add(total._handle, g)
-                after[leaf] = wrap(owner.__class__, summed, kernels, dtype, None)
+            k = Recorded.of(owner.__class__, leaf.kernels) if recorded else leaf.kernels
+            g = k.conj(g) if owner.dtype.is_complex else g
+            try:
+                g = g if total is None else k.add(total if recorded else total._handle, g)
+            except TypeError as error:
+                g = unless_withheld(error, k.add, (total._handle, g), {})
+            after[leaf] = g if recorded else wrap(owner.__class__, g, k, owner.dtype, None)
         with _deposit:
             # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
             changed = map(is_not, map(_gradient_of, owners), before)

@@ -121,7 +121,7 @@ class Parts(tuple[Any, ...]):
         made.shape = tuple(tuple(part.shape) for part in made) if shape is None else shape
         return made
 
-    def plus(self, other: Parts, add: Callable[[Any, Any], Any]) -> Parts:
+    def plus(self, other: Any, add: Callable[[Any, Any], Any]) -> Parts:
         """The sum, part by part."""
         pairs = zip(self, other, strict=True)
         return Parts((y if x is None else x if y is None else add(x, y) for x, y in pairs), self.shape)

@@ -10,6 +10,7 @@ from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
 from micrograd_core.engine.graph import FREED, OPERANDS, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
 from micrograd_core.errors import GraphError
+from micrograd_core.ground.warning import again
 from micrograd_core.ops import unbroadcast
 
 
@@ -56,9 +57,7 @@ def in_order(root: Record, consumers: dict[int, int], ends: Container[int] = ())
     while ready:
         record = ready.pop()
         order.append(record)
-        if id(record) in ends:
-            continue
-        for parent in record[PARENTS]:
+        for parent in () if id(record) in ends else record[PARENTS]:
             if parent.__class__ is list:
                 left = waiting[id(parent)] = waiting.get(id(parent), 1) - 1
                 if not left:
@@ -76,11 +75,7 @@ def leading_to(targets: set[int], order: list[Record]) -> set[int]:
 
 
 def sweep(
-    root: Record,
-    cotangent: Any,
-    retain: bool,
-    recorded: Callable[[Any], Any] | None = None,
-    targets: set[int] | None = None,
+    root: Record, cotangent: Any, retain: bool, recorded: Callable[[Any], Any] | None = None, targets: Any = None
 ) -> list[tuple[Any, Any]]:
     """Carry `cotangent` from `root` back to the leaves. Every record is visited once, after all that used its result.
 
@@ -160,7 +155,7 @@ def sweep(
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                raise explain_rule(error, op, kernels_of(record))
+                d = again(error, explain_rule, op, kernels_of(record), saved, (k, g, out, *operands), params, rule)
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 aliases = op.gradient_aliases and position in op.gradient_aliases
@@ -170,9 +165,13 @@ def sweep(
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                owner = kernels_of(parent)
+                owner, before = kernels_of(parent), cotangents[key]
                 add = (owner if recorded is None else recorded(owner)).add
-                d = cotangents[key].plus(d, add) if d.__class__ is Parts else add(cotangents[key], d)
+                try:
+                    d = before.plus(d, add) if d.__class__ is Parts else add(before, d)
+                except Exception as error:
+                    plus, pair = (before.plus, (d, add)) if d.__class__ is Parts else (add, (before, d))
+                    d = again(error, explain_rule, op, owner, saved, pair, {}, plus)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
@@ -241,7 +240,7 @@ def push(
         try:
             d = rule(op, k, given, out, *operands, **params)
         except Exception as error:
-            raise explain_rule(error, op, kernels_of(record))
+            d = again(error, explain_rule, op, kernels_of(record), (), (op, k, given, out, *operands), params, rule)
         if d is None:
             continue
         if d.shape != out.shape:

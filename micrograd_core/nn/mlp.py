@@ -18,6 +18,7 @@ from micrograd_core.engine.apply import apply
 from micrograd_core.engine.backward import deposit
 from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.ground.context import tracing
+from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.bridge import numbers_of, upload
@@ -294,6 +295,16 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
         inputs = [v if isinstance(v, Value) else None for v in _checked(name, stages[0], x)]
         handle = upload(kernels, [number(v) if i is None else i._data for v, i in zip(x, inputs, strict=True)],
                         (len(x),), dtype)  # fmt: skip
+    try:
+        steps = _steps(kernels, stages, handle)
+    except TypeError as error:
+        steps = unless_withheld(error, _steps, (kernels, stages, handle), {})
+    call = Pass(name, inputs, kernels, dtype, steps)
+    return results(call, numbers_of(kernels, steps[-1][-2], dtype), Value if kernels.device.is_cpu() else DeviceValue)
+
+
+def _steps(kernels: Any, stages: Sequence[Layer], handle: Any) -> list[Any]:
+    """What each layer computed, and from what."""
     steps = []
     for layer in stages:
         weight, bias = layer.weight, layer.bias
@@ -304,8 +315,7 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
             (layer, weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin)
         )
         handle = out
-    call = Pass(name, inputs, kernels, dtype, steps)
-    return results(call, numbers_of(kernels, handle, dtype), Value if kernels.device.is_cpu() else DeviceValue)
+    return steps
 
 
 class Pass(Block):
@@ -325,10 +335,19 @@ class Pass(Block):
         if self.nodes is not None:  # the sweep goes on through what is inside
             pairs = zip(gradients, self.nodes, strict=True)
             return [None if d is None else g * d for g, x in pairs for d in (x._da, x._db)]
-        k, steps = self.kernels, self.steps
+        k = self.kernels
         g = upload(k, gradients, (self.width,), self.dtype)
+        try:
+            found, g = self._back(k, g)
+        except TypeError as error:
+            found, g = unless_withheld(error, self._back, (k, g), {})
+        deposit(found, False)
+        return numbers_of(k, g, self.dtype)
+
+    def _back(self, k: Any, g: Any) -> tuple[list[Any], Any]:
+        """The gradients of the parameters, and that of the inputs."""
         found = []
-        for step in reversed(steps):
+        for step in reversed(self.steps):
             _, weight_end, bias_end, x, weight, bias, product, out, nonlin = step
             if nonlin:
                 g = RELU_RULE(k, g, out, product)
@@ -337,8 +356,7 @@ class Pass(Block):
             if bias_end is not None:
                 found.append((bias_end, BIAS_RULE(k, g, product, x, weight, bias)))
             g = INPUT_RULE(k, g, product, x, weight, bias)
-        deposit(found, False)
-        return numbers_of(k, g, self.dtype)
+        return found, g
 
     def opened(self) -> Sequence[Any]:
         """The nodes that micrograd makes: each product, each sum, each ReLU, with gradients if there was a sweep."""

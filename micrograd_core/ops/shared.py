@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
+from micrograd_core.ops.arguments import ARGUMENTS, unbound
 from micrograd_core.ops.record import Array, Op, Sample
 from micrograd_core.ops.tangents import symmetric
 
@@ -167,7 +168,14 @@ def both_spellings(function: Function) -> Function:
     others = other_spellings(parameter_names(function))
 
     def either(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **(respelled(function.__name__, kwargs, others) if kwargs else kwargs))
+        kwargs = respelled(function.__name__, kwargs, others) if kwargs else kwargs
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            found = unbound(function, args, kwargs, error)
+            if found is error:
+                raise
+        raise found
 
     return functools.wraps(function)(either)  # type: ignore[return-value]
 
@@ -185,6 +193,8 @@ def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, 
             f"np.{name}(x.detach().numpy())"
         )
     others = respelled(name, others, OF_REDUCTIONS)
+    for each in others.keys() & {"where", "initial", "unbiased", "ddof"}:  # no reduction takes them
+        raise TypeError(f"{name}() got an unexpected keyword argument {each!r}; {ARGUMENTS[each]}")
     if (axis is not None and "axis" in others) or (keepdims and "keepdims" in others):
         raise TypeError(f"{name}: axis (dim) or keepdims (keepdim) was given twice")
     return {"axis": axis, "keepdims": keepdims, **others}

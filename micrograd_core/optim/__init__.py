@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from micrograd_core.ground.warning import withhold
 from micrograd_core.optim.adaptive import Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, Rprop
 from micrograd_core.optim.averages import EMA
 from micrograd_core.optim.base import Optimizer
@@ -22,6 +23,8 @@ from micrograd_core.optim.factors import (
 from micrograd_core.optim.lbfgs import LBFGS
 from micrograd_core.optim.optimizers import SGD, Adam, AdamW, RMSprop
 from micrograd_core.optim.schedules import ChainedScheduler, OneCycle, ReduceLROnPlateau, Schedule, SequentialLR
+
+withhold(__name__)
 
 __all__ = [
     "EMA", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ChainedScheduler", "Lion", "NAdam",

@@ -17,6 +17,7 @@ from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.ground.assignments import assign_all
+from micrograd_core.ground.warning import unless_withheld
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
@@ -230,7 +231,11 @@ class Optimizer:
                 groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((i, p, way, new))
             else:
                 update = self._update_parts if p.dtype.is_complex else self.update
-                handle = update(p._kernels, p._handle, way, new)
+                try:
+                    handle = update(p._kernels, p._handle, way, new)
+                except TypeError as error:
+                    new = state.copy()
+                    handle = unless_withheld(error, update, (p._kernels, p._handle, way, new), {})
                 p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
             places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))

@@ -13,6 +13,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import programs
+from micrograd_core.ground.warning import unless_withheld
 
 
 def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
@@ -101,7 +102,11 @@ def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> Non
     for p in params:
         g = p.grad
         if g is not None:
-            changes.append((p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None)))
+            try:
+                handle = change(g._kernels, g._handle)
+            except TypeError as error:
+                handle = unless_withheld(error, change, (g._kernels, g._handle), {})
+            changes.append((p, "_grad", wrap(Tensor, handle, g._kernels, g.dtype, None)))
     assign_all(changes)
 
 

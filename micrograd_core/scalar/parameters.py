@@ -16,6 +16,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.dtypes import unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.layout import resolve_key
 from micrograd_core.scalar.bridge import Elements, upload
 from micrograd_core.scalar.device_value import DeviceValue
@@ -54,7 +55,12 @@ class Window:
         elements = self.elements if handle is self.handle else self.look(handle, tensor.dtype.format)
         if elements is None or self.shared:
             key = resolve_key(i if tensor.ndim == 1 else divmod(i, tensor.shape[1]), tensor.shape)
-            tensor._handle, tensor._storage = tensor._kernels.scatter(handle, x, key=key), None
+            scatter = tensor._kernels.scatter
+            try:
+                handle = scatter(handle, x, key=key)
+            except TypeError as error:
+                handle = unless_withheld(error, scatter, (handle, x), {"key": key})
+            tensor._handle, tensor._storage = handle, None
             return
         if getrefcount(handle) > ALONE:
             tensor._handle, tensor._storage = tensor._kernels.copy(handle), None

@@ -50,7 +50,7 @@ class Guard:
         try:
             result = self.function(*operands, **params)
         except TypeError as error:
-            result = unless_withheld(error, self, "function", operands, params)
+            result = unless_withheld(error, self.function, operands, params)
         if result is NotImplemented and op.compose is not None:
             self.settled = kernels.either(op, self.function)
             result = op.compose(kernels, *operands, **params)

@@ -20,11 +20,14 @@ from micrograd_core.compiler.program import Ref, Step
 from micrograd_core.dtypes import DTYPES, DType, pack, uint64
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.context import programs
+from micrograd_core.ground.warning import WITHHELD, unless_withheld
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.tables.host import HostNumber, Position
 from micrograd_core.tables.raw import Kernels
+
+__warningregistry__ = WITHHELD
 
 UNSHAPED: Final = frozenset({"argwhere"})
 """Operations whose shape depends on numbers; nonzero, unique and masks as indices stand on them."""
@@ -143,7 +146,10 @@ class Recorder:
         beside = next((x.dtype for x in operands if x.__class__ is Traced), None)
         handles = [self._operand(op, x, beside) for x in operands]
         given = [x.real if x.__class__ is Traced else x for x in handles]
-        made = real(*given, **params)
+        try:
+            made = real(*given, **params)
+        except TypeError as error:  # here, or the step would be written twice
+            made = unless_withheld(error, real, given, params)
         named = tuple([x.ref if x.__class__ is Traced else x for x in handles])
         step = Step(op.name, named, params)
         if op.parts is not None:

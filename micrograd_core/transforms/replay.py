@@ -17,6 +17,7 @@ from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import TraceError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
+from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
@@ -212,8 +213,12 @@ class Replay:
         if derived:
             lines.append(f"given = {_tuple(handles)}")
             handles = [f"given[{i}]" for i in range(len(handles))]
-        call = f"{name(self.compiled, 'compiled')}({', '.join(handles[: self.taken])})"
-        lines.append(f"{', '.join(outputs)}, = {call}" if outputs else call)
+        compiled, taken, made = name(self.compiled, "compiled"), _tuple(handles[: self.taken]), f"{_tuple(outputs)} = "
+        lines += [
+            f"try: {made if outputs else ''}{compiled}({', '.join(handles[: self.taken])})",
+            "except TypeError as error:",
+            f"    {made if outputs else ''}{name(unless_withheld)}(error, {compiled}, {taken}, {{}})",
+        ]
         lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
         for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
             self._wrapped(text, f"r{i}", f"v{self.written + i}", name(dtype), "[]" if freed else "None")

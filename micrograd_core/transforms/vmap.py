@@ -14,12 +14,14 @@ from micrograd_core.ground import trees
 from micrograd_core.ground.context import depth, during, levels
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.arguments import advising
 from micrograd_core.transforms.batching import RANDOMNESS, Batched, BatchTable, Level, materialized
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@advising
 def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: str = "error") -> Callable[P, R]:
     """The function that applies `f` to each example of a batch, and stacks what it returns.
 

@@ -27,6 +27,7 @@ from micrograd_core.compiler.nests import Compute, Draw, Nest
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, native, operation, straight_line
+from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
@@ -37,6 +38,8 @@ from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, Step, by_rows, count, empty, makes, reads, segments, types_of
+
+__warningregistry__ = WITHHELD
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
@@ -132,7 +135,7 @@ class Compiled:
             print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         scope: dict[str, Any] = {"empty": np.empty, "contiguous": contiguous, "half": as_half}
-        scope |= {"together": together, "multiplied": multiplied}
+        scope |= {"together": together, "multiplied": multiplied, "__warningregistry__": WITHHELD}
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         lines, last = list[str](), _last_uses(steps, plan)
         inputs = [f"v{n}" for n in range(self.inputs)]

@@ -184,7 +184,9 @@ def spread(x: Any, *, shape: Shape) -> Any:
 def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     """Zeros come from the allocator for free."""
     empty = fill_value.__class__ is int and not fill_value
-    result = np.zeros(shape, dtype) if empty else np.full(shape, fill_value, dtype)
+    result = (np.zeros if empty else np.empty)(shape, dtype)
+    if not empty:
+        result[...] = fill_value
     return result if dtype.itemsize != 2 else as_half(result)
 
 

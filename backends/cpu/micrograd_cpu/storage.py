@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from operator import setitem
 from typing import Any, Final
 
 import numpy as np
 
 from micrograd_core.adapters.array_api import ALIASING, ArrayAPIBackend
 from micrograd_core.compiler.program import Program
+from micrograd_core.ground.warning import unless_withheld, withhold
 from micrograd_core.layout import Key, Layout
 from micrograd_cpu import memory
 from micrograd_cpu.kernels import KERNELS
@@ -91,8 +93,14 @@ class CPUBackend(ArrayAPIBackend):
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
             return False
-        x[key] = values
+        try:
+            x[key] = values
+        except TypeError as error:
+            unless_withheld(error, setitem, (x, key, values), {})
         return True
+
+
+withhold(__package__)
 
 
 def _address(x: Any) -> int:

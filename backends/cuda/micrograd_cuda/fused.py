@@ -244,16 +244,18 @@ class Executor:
         self.uses.update(x.number for x in program.outputs if isinstance(x, Ref))
         self.plan: list[tuple[list[Group], list[Any]]] = []  # one of the two
         run: list[tuple[int, Step]] = []
+        self._spread: dict[int, Any] = {}  # values that are views of others, or one number everywhere
         steps, done = list(program.numbered()), set[int]()
         for place, (step, made) in enumerate(steps):
             if made[0] in done:
                 continue
             second = self._second(step, made, steps[place + 1 :]) if program.types else None
-            if second is None and program.types and len(made) == 1 and fusable(step, made[0], program):
-                if any(self._broadcast(x, made[0], run) for x in step.operands):
+            fused = self._fused(step, made) if second is None and program.types else None
+            if fused is not None:
+                if any(self._broadcast(x, made[0], run) for x in fused.operands):
                     self._close(run)
                     run = []
-                run.append((made[0], step))
+                run.append((made[0], fused))
                 continue
             self._close(run)
             run = []
@@ -261,6 +263,20 @@ class Executor:
             self.plan.append(([], [single]))
             done |= {second[1]} if second else set()
         self._close(run)
+
+    def _fused(self, step: Step, made: range) -> Step | None:
+        """An elementwise step that reads what is broadcast as it was before; ``None`` of any other."""
+        program = self.program
+        if step.op in ("broadcast_to", "spread"):
+            self._spread[made[0]] = step.operands[0]
+        elif step.op == "full" and isinstance(step.params.get("fill_value"), float):
+            self._spread[made[0]] = step.params["fill_value"]
+        elif len(made) == 1:
+            operands = tuple([self._spread.get(getattr(x, "number", -1), x) for x in step.operands])
+            for each in (step._replace(operands=operands), step):
+                if fusable(each, made[0], program):
+                    return each
+        return None
 
     def _broadcast(self, x: Any, made: int, run: list[tuple[int, Step]]) -> bool:
         """Whether an operand is of another shape than the result, and made in this run: no loop has both."""

@@ -171,3 +171,23 @@ def test_relu_takes_the_bias_on_the_way_and_its_gradient_the_sum(
     assert sum("AddRelu" in name for name in names) == 1
     assert sum("relu_gradient_columns" in name for name in names) == 1
     assert not any("unary_Relu" in name or "ReluGradient" in name for name in names)
+
+
+def test_what_is_spread_is_read_as_it_was(gpu: Device, recorded: Any) -> None:
+    """The gradient of a sum, and of one over rows: no array of one number, or of repeated rows, is written."""
+    a = np.arange(12.0, dtype="float32").reshape(3, 4)
+    x = Tensor(a, device=gpu)
+
+    def gradient(axis: Any) -> Any:
+        def f() -> Tensor:
+            x.grad = None
+            ((x * x * 2.0).sum(axis=axis) * 3.0).sum().backward()
+            return x.grad.detach()
+
+        return jit(f)
+
+    for axis in (None, 0, 1):
+        f = gradient(axis)
+        f()
+        assert f().tolist() == (12 * a).tolist()
+        assert not [name for name in kernels(recorded(f)) if name.startswith("cupy")]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
+from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.layout import (
     Layout,
     as_shape,
@@ -435,5 +436,8 @@ def unbroadcast(k: Table, g: Any, shape: tuple[int, ...]) -> Any:
     """Sum `g` over the axes along which an operand of `shape` was broadcast to reach it."""
     new = len(g.shape) - len(shape)
     axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))
-    g = k.sum(g, axis=axes, keepdims=False)
+    try:
+        g = k.sum(g, axis=axes, keepdims=False)
+    except TypeError as error:
+        g = unless_withheld(error, k.sum, (g,), {"axis": axes, "keepdims": False})
     return g if g.shape == shape else k.reshape(g, shape=shape)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def _update_parameters(name: str) -> Any:
     def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
+        if hasattr(axis, "shape"):
+            raise TypeError(f"{name}: PyTorch's {name}(x, dim, index, source) is {name}(x, index, source, axis=dim)")
         axis = resolve_axis(name, axis, len(x.shape))
         place, shape = taken_shape(tuple(x.shape), indices, axis), tuple(getattr(values, "shape", ()))
         if len(shape) > len(place) or any(n not in (1, m) for n, m in zip(shape[::-1], place[::-1], strict=False)):
