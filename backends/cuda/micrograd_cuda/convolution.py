@@ -9,7 +9,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
-from micrograd_cuda.cudnn import Convolved, math_type
+from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
 from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
@@ -22,6 +22,24 @@ def one_by_one(kernel: Shape, *, stride: Shape, padding: Shape, dilation: Shape)
 
 MOST_AXES: Final = 2
 """Spatial ones that patches have."""
+
+
+LEAST: Final = {"Forward": 16, "BackwardData": 32, "BackwardFilter": 8}
+"""Channels of the image from which on cuDNN is the faster one where tensor cores multiply, by what is computed."""
+WITHOUT_TENSOR_CORES: Final = {"Forward": 128, "BackwardData": 0, "BackwardFilter": 0}
+"""Channels up to which it is in float32, and in float64."""
+MOST_PATCHES: Final = 2 << 30
+"""Bytes; a larger matrix of patches is not written, however fast that would be."""
+
+
+def patches_are_faster(made: str, weight: Shape, result: Shape, dtype: str, kind: int) -> bool:
+    """Measured on an H100, 15 shapes in three precisions: docs/cuda.md. With groups they never are."""
+    itemsize = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}[dtype]
+    if itemsize * result[0] * math.prod(weight[1:]) * math.prod(result[2:]) > MOST_PATCHES:
+        return False
+    if kind == NO_TENSOR_CORES or dtype == "float64":
+        return weight[1] > WITHOUT_TENSOR_CORES[made]
+    return weight[1] < LEAST[made]
 
 
 def _positions(x: Any, kernel: Shape, windows: dict[str, Shape]) -> Shape:
@@ -123,6 +141,8 @@ class Convolution:
         dtype, (image, weight, result) = name_of(x.dtype), shapes
         steps = windows["stride"], windows["padding"], windows["dilation"]
         kind = math_type(dtype, self.precision())
+        if groups == 1 and len(image) - 2 <= MOST_AXES and patches_are_faster(made, weight, result, dtype, kind):
+            return None
         return self.runtime.convolve(Convolved(made, image, weight, result, *steps, groups, dtype, kind), x, y)
 
     # products

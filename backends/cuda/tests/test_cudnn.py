@@ -17,8 +17,10 @@ from micrograd_core import Device, Tensor, jit, set_matmul_precision
 from micrograd_core.array.functions import FUNCTIONS
 
 if find_spec("micrograd_cuda"):
-    from micrograd_cuda import cudnn
+    from micrograd_cuda import convolution, cudnn
     from micrograd_cuda.cudnn import CuDNN
+
+    patches_are_faster = convolution.patches_are_faster
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no CUDA device")
 emulated = pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="only an emulated GPU tells it")
@@ -36,6 +38,12 @@ CUBE: Any = ("conv_transpose3d", [(2, 2, 3, 2, 3), (2, 3, 2, 3, 2), (3,)], {"pad
 @pytest.fixture
 def gpu() -> Device:
     return Device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def _never_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is faster: shapes here are small."""
+    monkeypatch.setattr(convolution, "patches_are_faster", lambda *facts: False)
 
 
 @pytest.fixture
@@ -291,3 +299,33 @@ def test_convolutions_are_in_order_with_their_stream_on_their_device(late: bool,
                 near(run(PLAIN, Device(f"cuda:{number}"), "float32"), exact, "float32")
             assert CuDNN.of(number).runs >= 6
     assert len({id(CuDNN.of(number)) for number in range(devices)}) == devices
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("precision", "dtype", "channels", "by_cudnn"),
+    [
+        ("high", "float32", 3, []),
+        ("high", "float32", 8, ["BackwardFilter"]),
+        ("highest", "float16", 16, ["Forward", "BackwardFilter"]),
+        ("high", "float32", 32, ["Forward", "BackwardData", "BackwardFilter"]),
+        ("highest", "float32", 3, ["Forward"]),
+        ("highest", "float32", 129, []),
+        ("highest", "float64", 64, ["Forward"]),
+    ],
+)
+def test_whichever_is_faster_is_taken(
+    precision: str, dtype: str, channels: int, by_cudnn: list[str],
+    gpu: Device, recorded: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(convolution, "patches_are_faster", patches_are_faster)
+    set_matmul_precision(precision)
+    try:
+        case = ("conv2d", [(2, channels, 3, 3), (2, channels, 2, 2), (2,)], {})
+        asked = sorted(line.split()[1] for line in recorded(lambda: run(case, gpu, dtype)))
+    finally:
+        set_matmul_precision("highest")
+    assert asked == sorted(by_cudnn)
+    weight, result = (8, 64, 7, 7), (1 << 14, 8, 8, 8)
+    assert patches_are_faster("BackwardData", weight, (64, *result[1:]), "float32", cudnn.NO_TENSOR_CORES)
+    assert not patches_are_faster("BackwardData", weight, result, "float32", cudnn.NO_TENSOR_CORES)  # too many of them
