@@ -310,15 +310,13 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
         except Exception as error:  # not installed, or without this device
             left_out[name] = f"{type(error).__name__}: {error}"
     found: dict[str, dict[str, Any]] = {}
+    later: list[tuple[dict[str, Any], str, Run]] = []
 
     def put(case: str, name: str, run: Run | None, **facts: float) -> None:
         if run is not None:
             row = found.setdefault(case, {"seconds": {}, "activity": {}, **facts})
             row["seconds"][name] = seconds(run, peers[name].wait, budget)
-            try:
-                row["activity"][name] = activity(run, peers[name].wait)
-            except RuntimeError as error:  # the profiler's: the figures without it are still worth having
-                row["activity"][name], left_out["the profiler"] = {}, str(error)
+            later.append((row, name, run))
 
     shape = (sizes.elements // sizes.columns, sizes.columns)
     x, y = (rng.standard_normal(shape, "float32") for _ in range(2))
@@ -358,6 +356,12 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
                 if half and not peer.has_bfloat16:
                     continue
                 put(case, name, peer.training(weights, x, targets, half))
+    # A profiler stays with its process, and each launch takes longer from then on: nothing is timed after it.
+    for row, name, run in later:
+        try:
+            row["activity"][name] = activity(run, peers[name].wait)
+        except RuntimeError as error:  # the profiler's: the figures without it are still worth having
+            row["activity"][name], left_out["the profiler"] = {}, str(error)
     return {"copy_bytes_per_second": ceiling, "left_out": left_out, "cases": found}
 
 

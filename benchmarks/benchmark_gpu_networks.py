@@ -241,39 +241,58 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
     """Figures by case and peer; a case whose peers disagree says so, and is timed none the less."""
     left_out: dict[str, str] = {}
     found: dict[str, dict[str, Any]] = {}
-    for half in (False, True):
-        opened: list[Any] = []
-        for make in PEERS:
-            try:
-                if make.name in chosen.peers:
-                    opened.append(make(chosen.device, half))
-            except Exception as error:  # not installed, or without this device
-                left_out[make.name] = f"{type(error).__name__}: {error}"
-        for case in table(SMALL if chosen.small else FULL):
-            if chosen.cases and case.name not in chosen.cases:
-                continue
-            label = f"{case.about}, {'bfloat16' if half else 'float32'}"
-            row: dict[str, Any] = {"seconds": {}, "activity": {}}
-            arrays, prepared = case.arrays(), {}
-            for peer in opened:
-                try:
-                    with graphs(peer):
-                        prepared[peer.name] = each = peer.prepare(case, arrays)
-                        for _ in range(WARMING):
-                            each.run()
-                        row["seconds"][peer.name] = gpu.seconds(each.run, peer.wait, chosen.seconds)
-                        row["activity"][peer.name] = gpu.activity(each.run, peer.wait)
-                except Exception as error:
-                    left_out[f"{case.name} of {peer.name}"] = f"{type(error).__name__}: {error}"
-            if case.kind == "model":
-                prepared = {name: replace(each, numbers=partial(loss, each)) for name, each in prepared.items()}
-            try:
-                check(replace(case, tolerance=0.1 if half else 2e-2), prepared)  # of TF32's and bfloat16's factors
-            except Disagreement as error:
-                left_out[f"agreement about {label}"] = str(error)
-            found[label] = row
-            print(line(label, row), flush=True)
+    opened = {half: opening(chosen, half, left_out) for half in (False, True)}
+    wanted = [case for case in table(SMALL if chosen.small else FULL) if case.name in chosen.cases or not chosen.cases]
+    asked = [(half, case) for half in opened for case in wanted]
+    for half, case in asked:
+        label = f"{case.about}, {'bfloat16' if half else 'float32'}"
+        arrays, prepared = case.arrays(), {}
+        row = found[label] = {"seconds": {}, "activity": {}}
+        for peer in opened[half]:
+            with reported(left_out, f"{case.name} of {peer.name}"), graphs(peer):
+                prepared[peer.name] = ready(peer, case, arrays)
+                row["seconds"][peer.name] = gpu.seconds(prepared[peer.name].run, peer.wait, chosen.seconds)
+        if case.kind == "model":
+            prepared = {name: replace(each, numbers=partial(loss, each)) for name, each in prepared.items()}
+        try:
+            check(replace(case, tolerance=0.1 if half else 2e-2), prepared)  # of TF32's and bfloat16's factors
+        except Disagreement as error:
+            left_out[f"agreement about {label}"] = str(error)
+    # A profiler stays with its process, and each launch takes longer from then on: nothing is timed after it.
+    for (label, row), (half, case) in zip(found.items(), asked, strict=True):
+        arrays = case.arrays()
+        for peer in opened[half]:
+            with reported(left_out, f"the profile of {case.name} of {peer.name}"), graphs(peer):
+                row["activity"][peer.name] = gpu.activity(ready(peer, case, arrays).run, peer.wait)
+        print(line(label, row), flush=True)
     return {"left_out": left_out, "cases": found}
+
+
+def opening(chosen: argparse.Namespace, half: bool, left_out: dict[str, str]) -> list[Any]:
+    """The peers that are there; of others, why not."""
+    found = []
+    for make in PEERS:
+        if make.name in chosen.peers:
+            with reported(left_out, make.name):
+                found.append(make(chosen.device, half))
+    return found
+
+
+@contextmanager
+def reported(left_out: dict[str, str], what: str) -> Iterator[None]:
+    """An error within is a reason why something is left out."""
+    try:
+        yield
+    except Exception as error:
+        left_out[what] = f"{type(error).__name__}: {error}"
+
+
+def ready(peer: Any, case: Case, arrays: Arrays) -> Prepared:
+    """A case that has been called a few times."""
+    prepared: Prepared = peer.prepare(case, arrays)
+    for _ in range(WARMING):
+        prepared.run()
+    return prepared
 
 
 def loss(prepared: Prepared) -> Arrays:
