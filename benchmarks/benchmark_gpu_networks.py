@@ -30,6 +30,7 @@ from benchmarks.cases import Arrays, Case
 from benchmarks.check import Disagreement, check
 from benchmarks.gpu import record
 from benchmarks.peers import Prepared
+from micrograd_core.amp import matmul_precision
 
 
 class Sizes(NamedTuple):
@@ -330,6 +331,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Time, print, and keep the figures."""
     chosen = parser().parse_args(arguments)
+    before = matmul_precision()
     mg.set_matmul_precision("high")
     try:
         import torch
@@ -338,7 +340,10 @@ def main(arguments: list[str] | None = None) -> int:
         torch.backends.cudnn.allow_tf32 = True
     except ImportError:
         pass
-    figures = measure(chosen)
+    try:
+        figures = measure(chosen)
+    finally:
+        mg.set_matmul_precision(before)
     for what, why in figures["left_out"].items():
         print(f"{what}: {why}")
     if chosen.out:

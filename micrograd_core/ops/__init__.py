@@ -16,6 +16,7 @@ from micrograd_core.ops.network import (  # fmt: skip
     activations,
     attention,
     bags,
+    batch_normalization,
     classification,
     convolution,
     dropout,
@@ -55,9 +56,10 @@ from micrograd_core.ops.standard import (  # fmt: skip
 
 FAMILIES = (
     elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, matrices, norms, fft, random, matmul, activations, softmax, normalization, norm_gradients, patches,
-    convolution, pooling, dropout, attention, recurrent, losses, classification, creation, special, elementary, scans,
-    piecewise, selection, construction, statistics, resampling, shuffling, windows, groups, margins, bags,
+    products, matrices, norms, fft, random, matmul, activations, softmax, normalization, batch_normalization,
+    norm_gradients, patches, convolution, pooling, dropout, attention, recurrent, losses, classification, creation,
+    special, elementary, scans, piecewise, selection, construction, statistics, resampling, shuffling, windows, groups,
+    margins, bags,
 )  # fmt: skip
 
 TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}

@@ -79,6 +79,11 @@ def selected(op: Op, k: Table, batched: Any, size: int, x: Any, *, key: Any) -> 
     return getattr(k, op.name)(x, key=(slice(0, size, 1), *key))
 
 
+def placed(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any, key: Any) -> Any:
+    """The shape has the batch in front, and the key takes all of it."""
+    return getattr(k, op.name)(x, shape=(size, *shape), key=(slice(0, size, 1), *key))
+
+
 def scattered(op: Op, k: Table, batched: Any, size: int, x: Any, values: Any, *, key: Any) -> Any:
     """The same, and values broadcast to what the key selects of each example."""
     place = Layout.contiguous(x.shape[batched[0] :]).index(key).shape

@@ -27,7 +27,8 @@ MORE: dict[str, tuple[Any, ...]] = {
     "pairwise_distance": (X[::-1].copy(),), "quantile": (0.3,), "repeat": (2,), "repeat_interleave": (2,), "roll": (1,),
     "scatter": (PLACES, X), "scatter_add": (PLACES, X), "scatter_reduce": (PLACES, X, "sum"), "select": (1,),
     "slice": (0, 1), "split": (1,), "take": (INDEX,), "take_along_axis": (PLACES,), "take_along_dim": (PLACES,),
-    "tensordot": (X,), "topk": (1,), "unflatten": ((-1, 1),), "vecdot": (X[::-1].copy(),),
+    "layer_norm_gradients": (X, np.ones(4)), "tensordot": (X,), "topk": (1,), "unflatten": ((-1, 1),),
+    "vecdot": (X[::-1].copy(),),
 }  # fmt: skip
 """What a function takes beside a tensor."""
 

@@ -72,7 +72,8 @@ def tanh_gradient(g: Any, t: Any) -> Any:
 
 def square_gradient(g: Any, x: Any) -> Any:
     """Likewise."""
-    return _multiply(_multiply(g, x), _TWO.get(x.dtype, 2))
+    product = _multiply(g, x)
+    return _multiply(product, _TWO.get(product.dtype, 2))
 
 
 def complex_(x: Any, y: Any) -> Any:

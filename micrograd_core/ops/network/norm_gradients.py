@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.layout import Shape
+from micrograd_core.ops.network import batch_normalization as by_channel
 from micrograd_core.ops.network import normalization as norms
 from micrograd_core.ops.record import SAME, Array, Op, Sample
 from micrograd_core.ops.shared import axes_of
@@ -37,20 +38,20 @@ def _layer_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape,
     return NormGradients(
         k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
         k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
-        norms._over_other_axes(k, g, axis) if len(axis) < len(x.shape) else k.copy(g),
+        norms._layer_norm_bias(k, g, None, x, weight, None, axis=axis, eps=eps),
     )
 
 
 def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    norms._batch_norm_parameters(x, weight=weight)
+    by_channel._batch_norm_parameters(x, weight=weight)
     return {"eps": float(eps)}
 
 
 def _batch_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> NormGradients:
     return NormGradients(
-        norms._batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
+        by_channel._batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
         k.batch_norm_weight_gradient(g, x, eps=eps),
-        k.sum(g, axis=norms._but_channels(x), keepdims=False),
+        k.sum(g, axis=by_channel._but_channels(x), keepdims=False),
     )
 
 

@@ -10,7 +10,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample
 from micrograd_core.ops.shared import in_float32, is_scalar
-from micrograd_core.ops.tangents import symmetric
+from micrograd_core.ops.tangents import symmetric, total
 
 if TYPE_CHECKING:
     from micrograd_core.tables.table import Table
@@ -98,6 +98,14 @@ def _attention_mask_rule(k: Table, g: Any, out: Any, scores: Any, mask: Any, *, 
     return k.astype(k.attention_weights_gradient(g, out, is_causal=is_causal), dtype=mask.dtype)
 
 
+def _attention_weights_tangent(
+    op: Op, k: Table, tangents: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool
+) -> Any:
+    """The Jacobian by the scores is its own transpose, and that by a mask the same."""
+    moved = k.broadcast_to(total(k, tangents), shape=tuple(scores.shape))
+    return k.attention_weights_gradient(moved, out, is_causal=is_causal)
+
+
 def _attention_weights_reference(np: Any, scores: Any, mask: Any = 0.0, is_causal: bool = False) -> Any:
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
@@ -168,6 +176,7 @@ OPS = (
         parameters=_attention_weights_parameters,
         accepts=(FLOATING, FLOATING | BOOLEAN),
         separate=(1,),
+        tangent=_attention_weights_tangent,
         gradient=(_attention_weights_rule, _attention_mask_rule),
         compose=_attention_weights,
         samples=(

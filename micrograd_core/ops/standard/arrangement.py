@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micrograd_core.dtypes import DType, bool_, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
+from micrograd_core.ops.batching import placed
 from micrograd_core.ops.core.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Op, Sample
 from micrograd_core.ops.tangents import linear
@@ -217,11 +218,6 @@ def _getitem_gradient(k: Table, g: Any, *, shape: Any, key: Any) -> Any:
     return k.scatter(k.full(shape=shape, fill_value=False if k.dtype(g) is bool_ else 0, dtype=g.dtype), g, key=key)
 
 
-def _getitem_gradient_batching(op: Op, k: Table, batched: Any, size: int, g: Any, *, shape: Any, key: Any) -> Any:
-    """The key takes the whole batch."""
-    return k.getitem_gradient(g, shape=(size, *shape), key=(slice(0, size, 1), *key))
-
-
 def _getitem_gradient_reference(np: Any, g: Any, shape: Any, key: Any) -> Any:
     out = np.zeros(shape, g.dtype)
     out[key] = g
@@ -333,8 +329,9 @@ OPS = (
         accepts=ANY,
         shape=lambda g, *, shape, key: shape,
         tangent=linear,
-        batching=_getitem_gradient_batching,
+        batching=placed,
         gradient=(lambda k, g, out, x, *, shape, key: k.getitem(g, key=key),),
+        gradient_aliases=True,
         compose=_getitem_gradient,
         samples=(
             Sample(Array((4,)), shape=(3, 4), key=1),

@@ -1,0 +1,242 @@
+"""Batch normalisation: to mean 0 and variance 1 for each channel, of the batch or as given.
+
+float16 and bfloat16 are added up in float32 throughout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from micrograd_core.errors import ShapeError
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.normalization import (
+    _IN_FLOAT32,
+    REAL_FLOATING,
+    _centred,
+    _normalized,
+    _standardize_gradient_reference,
+    _weight_gradient_reference,
+)
+from micrograd_core.ops.record import Array, Op, Sample
+from micrograd_core.ops.shared import along_axis, at_once, in_float32, is_scalar, times, zero_rule
+from micrograd_core.ops.tangents import total
+
+if TYPE_CHECKING:
+    from micrograd_core.tables.table import Table
+
+
+def _batch_norm_parameters(
+    x: Any,
+    /,
+    mean: Any = None,
+    var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    training: bool = False,
+    eps: float = 1e-5,
+) -> dict[str, Any]:
+    if len(x.shape) < 2:
+        raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
+    channels = x.shape[1:2]
+    for name, parameter in (("mean", mean), ("var", var), ("weight", weight), ("bias", bias)):
+        if getattr(parameter, "shape", ()) not in ((), channels):
+            raise ShapeError(
+                f"batch_norm: {name} of shape {parameter.shape} does not fit an input of shape {x.shape}; "
+                f"there is one number for each of its {channels[0]} channels (axis 1)"
+            )
+    return {"training": bool(training), "eps": float(eps)}
+
+
+def _batch_norm_gradient_parameters(g: Any, x: Any, /, weight: Any = None, *, eps: float = 1e-5) -> dict[str, Any]:
+    _batch_norm_parameters(x, None, None, weight)  # which looks at the shapes
+    return {"eps": float(eps)}
+
+
+def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
+    _batch_norm_parameters(x)  # which looks at the shape
+    return {"eps": float(eps)}
+
+
+def _by_channel(k: Table, parameter: Any, ndim: int) -> Any:
+    if is_scalar(parameter) or not parameter.shape:
+        return parameter
+    return k.reshape(parameter, shape=along_axis(parameter, 1, ndim))
+
+
+def _but_channels(x: Any) -> Shape:
+    return (0, *range(2, len(x.shape)))
+
+
+def _normalized_by_channel(k: Table, x: Any, mean: Any, var: Any, training: bool, eps: float) -> Any:
+    if training:
+        return k.standardize(x, axis=_but_channels(x), eps=eps)
+    centred = k.subtract(x, _by_channel(k, mean, len(x.shape)))
+    return k.multiply(centred, _by_channel(k, _per_deviation(k, var, eps), len(x.shape)))
+
+
+def _per_deviation(k: Table, var: Any, eps: float) -> Any:
+    return (var + eps) ** -0.5 if is_scalar(var) else k.divide(1, k.sqrt(k.add(var, eps)))
+
+
+@in_float32
+def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+    weight, bias = (_by_channel(k, each, len(x.shape)) for each in (weight, bias))
+    y = times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight)
+    return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+
+
+@in_float32
+def _batch_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+    # whose own weight is along the axes, as kernels take it
+    free = k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps)
+    return times(k, free, _by_channel(k, weight, len(x.shape)))
+
+
+@in_float32
+def _by_given_statistics(k: Table, g: Any, x: Any, var: Any, weight: Any, *, eps: float) -> Any:
+    scale, by_channel = (_by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
+    return times(k, k.multiply(g, scale), by_channel)
+
+
+def _batch_norm_x(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    if training:
+        return k.batch_norm_gradient(g, x, weight, eps=eps)
+    return _by_given_statistics(k, g, x, var, weight, eps=eps)
+
+
+@in_float32
+def _batch_norm_mean(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    """In training the mean that was given counts for nothing."""
+    if training:
+        return zero_rule(k, g, out, mean)
+    total = k.sum(g, axis=_but_channels(x), keepdims=False)
+    return k.negative(times(k, k.multiply(total, _per_deviation(k, var, eps)), weight))
+
+
+@in_float32
+def _batch_norm_var(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    """``-weight sum(g (x - mean) / deviation) / (2 (var + eps))``."""
+    if training:
+        return zero_rule(k, g, out, var)
+    y = _normalized_by_channel(k, x, mean, var, training, eps)
+    total = times(k, k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False), weight)
+    return k.divide(total, k.multiply(k.add(var, eps), -2))
+
+
+def _batch_norm_weight(
+    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+) -> Any:
+    if training:
+        return k.batch_norm_weight_gradient(g, x, eps=eps)
+    return _weight_by_given_statistics(k, g, x, mean, var, eps=eps)
+
+
+@in_float32
+def _weight_by_given_statistics(k: Table, g: Any, x: Any, mean: Any, var: Any, *, eps: float) -> Any:
+    y = _normalized_by_channel(k, x, mean, var, False, eps)
+    return k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False)
+
+
+def _batch_norm_bias(k: Table, g: Any, out: Any, x: Any, *others: Any, training: bool, eps: float) -> Any:
+    return k.sum(g, axis=_but_channels(x), keepdims=False)
+
+
+@in_float32
+def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
+    axes = _but_channels(x)
+    centred, scale = _centred(k, x, axes, eps)
+    return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
+
+
+def _batch_norm_tangent(
+    op: Op, k: Table, tangents: Any, out: Any, x: Any, *given: Any, training: bool, eps: float
+) -> Any:
+    """In training the Jacobian by `x` without the weight is its own transpose."""
+    mean, var, weight, _ = given
+    ndim = len(x.shape)
+    dx, *others = tangents
+    dm, dv, dw, db = (None if each is None else _by_channel(k, each, ndim) for each in others)
+    by_x = dv = None if training else dv
+    y = None if dv is dw is None else _normalized_by_channel(k, x, mean, var, training, eps)
+    if training:
+        by_x = None if dx is None else k.standardize_gradient(dx, x, 1.0, axis=_but_channels(x), eps=eps)
+    else:
+        moved = total(k, (dx, None if dm is None else k.negative(dm)))
+        scale = _by_channel(k, _per_deviation(k, var, eps), ndim)
+        by_var = (
+            None if dv is None else k.multiply(y, k.divide(dv, k.multiply(_by_channel(k, k.add(var, eps), ndim), -2)))
+        )
+        by_x = total(k, (None if moved is None else k.multiply(moved, scale), by_var))
+    weighed = None if by_x is None else times(k, by_x, _by_channel(k, weight, ndim))
+    return total(k, (weighed, None if dw is None else k.multiply(y, dw), db))
+
+
+def _batch_norm_reference(
+    np: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: bool = False, eps: float = 1e-5
+) -> Any:
+    mean, var, weight, bias = (np.reshape(each, (-1, *(1,) * (x.ndim - 2))) for each in (mean, var, weight, bias))
+    if training:
+        return _normalized(np, x, (0, *range(2, x.ndim)), eps) * weight + bias
+    return (x - mean) / np.sqrt(var + eps) * weight + bias
+
+
+OPS = (
+    _IN_FLOAT32(
+        "batch_norm",
+        "``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With "
+        "`training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.",
+        operands=5,
+        optional=(0.0, 1.0, 1.0, 0.0),
+        parameters=_batch_norm_parameters,
+        tangent=_batch_norm_tangent,
+        gradient=at_once(
+            "batch_norm_gradients",
+            (_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
+            3,
+            4,
+        ),
+        compose=_batch_norm,
+        samples=(
+            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),
+            Sample(Array((3, 2, 2)), 0.0, 1.0, Array((2,)), Array((2,)), training=True, eps=1e-2),
+            Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
+            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
+        ),
+        reference=_batch_norm_reference,
+    ),
+    Op(
+        "batch_norm_gradient",
+        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
+        operands=3,
+        optional=(1.0,),
+        parameters=_batch_norm_gradient_parameters,
+        accepts=REAL_FLOATING,
+        compose=_batch_norm_gradient,
+        samples=(
+            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
+            Sample(Array((3, 2, 2)), Array((3, 2, 2)), 1.0, eps=1e-2),
+        ),
+        reference=lambda np, g, x, weight=1.0, eps=1e-5: _standardize_gradient_reference(
+            np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
+        ),
+    ),
+    Op(
+        "batch_norm_weight_gradient",
+        "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
+        operands=2,
+        parameters=_batch_norm_weight_gradient_parameters,
+        accepts=REAL_FLOATING,
+        compose=_batch_norm_weight_gradient,
+        samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
+        reference=lambda np, g, x, eps=1e-5: _weight_gradient_reference(
+            np, g * _normalized(np, x, (0, *range(2, x.ndim)), eps), 1
+        ),
+    ),
+)
