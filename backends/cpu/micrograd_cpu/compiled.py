@@ -37,7 +37,7 @@ from micrograd_cpu.llvm import module
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Product, Segment, Step, by_rows, count, empty, makes, reads, segments, types_of
+from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
 
 __warningregistry__ = WITHHELD
 
@@ -45,10 +45,6 @@ LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
 LARGE: Final = 1_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
-LEAST: Final = 40
-"""Rows or columns of a product for each thread: BLAS copies all of the other operand for these."""
-MOST: Final = 1 << 30
-"""Multiplications of a product; threads of OpenBLAS's own share larger ones, which they gain more from."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
 DEAR_LINE: Final = 24
@@ -257,11 +253,8 @@ def _multiplied(x: Outline) -> bool:
 
 
 def _shared(step: Run | Product) -> bool:
-    """Whether threads share a nest, a stack of products, or a product."""
-    if isinstance(step, Run) or step.stack:
-        return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
-    enough = step.sizes[not by_rows(step)] >= LEAST * _Threads.count
-    return ALONE[1] < math.prod(step.sizes) <= MOST and enough and _Threads.count > 1 and alone() is not None
+    """Whether threads share a nest, or a stack of products. One product is OpenBLAS's own threads' to share."""
+    return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
 
 
 def _single(step: Segment) -> bool:
@@ -276,7 +269,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
 
     each = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,))]
     runs = [x for x in each if isinstance(x, Run)]
-    products = [x for x in each if isinstance(x, Product) and (x.stack or x in steps)]
+    products = [x for x in each if isinstance(x, Product) and x.stack]
     names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"product{i}" for i, x in enumerate(products)}
     texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.ranged(names[id(x)], x) for x in products]])}
     for i, step in enumerate(steps):
@@ -357,12 +350,9 @@ def together(share: Callable[..., Any], count: int, ranges: int, *arrays: Any) -
 
 
 def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
-    """The same of a product, by no more threads than OpenBLAS is told to use, each of which calls it for its part.
-
-    OpenBLAS's own threads wait for each other in loops that keep a core busy, also when another program has the other.
-    """
+    """The same of a stack of products, by no more threads than OpenBLAS is told to use, of which each calls it."""
     single = alone()
-    if single is None:  # and these are small
+    if single is None:
         _divided(share, count, 1, _Threads.count, arrays)
     else:
         single(lambda: _divided(share, count, 1, min(_Threads.count, single.before), arrays))

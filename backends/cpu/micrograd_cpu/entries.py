@@ -19,7 +19,7 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
-from micrograd_cpu.segments import LINES, Product, Segment, by_rows, count, empty, makes, reads
+from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
 from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
@@ -92,12 +92,12 @@ def arrays(step: Run | Product) -> int:
 
 
 def ranged(name: str, step: Product) -> str:
-    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the units of a product.
+    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the pairs of a stack.
 
     `gemm` is the address of the address of BLAS's function.
     """
     head = f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{\nentry:\n"
-    return f"{head}  %function = load ptr, ptr %gemm\n{(_stacked if step.stack else _divided)(step)}  ret void\n}}\n"
+    return f"{head}  %function = load ptr, ptr %gemm\n{_stacked(step)}  ret void\n}}\n"
 
 
 def _stacked(step: Product) -> str:
@@ -118,22 +118,6 @@ def _stacked(step: Product) -> str:
             places[side] = f"%a{axis}.{side}"
     lines += [f"%out = mul i64 %i, {m * n}", *_addresses(step, (*places, "%out"))]
     lines += [gemm("%function", step, (m, n, k)), "%next = add i64 %i, 1", "br label %head\ndone:"]
-    return "".join(f"  {line}\n" for line in lines)
-
-
-def _divided(step: Product) -> str:
-    """Some rows of one product, or some columns."""
-    m, n, k = step.sizes
-    rows = by_rows(step)
-    lines = [f"%first = mul i64 %begin, {LINES}", f"%last = mul i64 %end, {LINES}"]
-    lines += [f"%short = icmp slt i64 {m if rows else n}, %last"]
-    lines += [f"%stop = select i1 %short, i64 {m if rows else n}, i64 %last", "%some = sub i64 %stop, %first"]
-    moved = step.left if rows else step.right
-    lines += [f"%far = mul i64 %first, {moved.step if rows != moved.transposed else 1}"]
-    lines += [f"%at = add i64 %far, {moved.offset}", f"%out = mul i64 %first, {n if rows else 1}"]
-    places = ("%at", str(step.right.offset)) if rows else (str(step.left.offset), "%at")
-    lines += _addresses(step, (*places, "%out"))
-    lines += [gemm("%function", step, ("%some", n, k) if rows else (m, "%some", k))]
     return "".join(f"  {line}\n" for line in lines)
 
 

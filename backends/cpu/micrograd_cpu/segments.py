@@ -21,8 +21,6 @@ from micrograd_cpu.products import ALONE
 
 ALIGNED: Final = 64
 """Bytes: where values in an arena begin."""
-LINES: Final = 4
-"""Rows or columns of a product that are a unit."""
 
 
 class Matrix(NamedTuple):
@@ -246,17 +244,11 @@ def _gap(there: Sequence[tuple[int, int, int]], size: int) -> int:
     return start
 
 
-def by_rows(step: Product) -> bool:
-    """Whether threads share the rows of a product, else its columns; BLAS copies all of the other operand for each."""
-    m, n, k = step.sizes
-    return m >= n and m >= k
-
-
 def count(step: Run | Product) -> int:
-    """How many units a step has, which threads may share: those of a nest, pairs of matrices, or `LINES` of one."""
+    """How many units a step has, which threads may share: those of a nest, or pairs of matrices."""
     if isinstance(step, Run):
         return units(step.nest)
-    return math.prod(step.stack) if step.stack else -(-step.sizes[not by_rows(step)] // LINES)
+    return math.prod(step.stack)
 
 
 def empty(step: Run | Product) -> bool:
@@ -264,4 +256,4 @@ def empty(step: Run | Product) -> bool:
     return not count(step) or all(math.prod(x.shape) == 0 for x in types_of(step))
 
 
-__all__ = ["LINES", "Product", "Segment", "by_rows", "count", "empty", "makes", "reads", "segments", "types_of"]
+__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments", "types_of"]
