@@ -204,21 +204,9 @@ class Torch(OnDevice, peers.Torch):
             self.library.cuda.synchronize()
 
 
-class TorchCompile(Torch):
-    """PyTorch, with model and loss compiled."""
-
-    name = "torch-compile"
-
-    def __init__(self, place: str, half: bool) -> None:
-        super().__init__(place, half)
-        self.compile = lambda function: self.library.compile(self.within(function), dynamic=False)
-
-    prepare = peers.TorchCompile.prepare
-
-
 WARMING = 6
 """Calls before any is timed: programs are captured as graphs at the third and the fourth."""
-PEERS = (Micrograd, MicrogradJit, MicrogradGraphs, Torch, TorchCompile)
+PEERS = (Micrograd, MicrogradJit, MicrogradGraphs, Torch)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ small=()
 [ "$device" = cpu ] && small=(--small --seconds 0.01)
 LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 LINES_SHOWN=120 step networks 110 "$python" benchmarks/benchmark_gpu_networks.py --device "$device" --out "$results" \
-  "${small[@]}" ${PEERS:+--peers $PEERS}
+  "${small[@]}"
 step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results" \
   --steps "${LEAK_STEPS:-10000}"

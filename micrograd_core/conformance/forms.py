@@ -158,12 +158,12 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "a matrix of 251 equal parts is singular": "qr svd",
     },
     "sign of zero": {
-        "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d",
+        "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d max_pool3d",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
             "attention_weights_gradient standardize_gradient layer_norm_gradients batch_norm_gradient "
             f"batch_norm_gradients cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
-            f"{MATRICES} {VALUES} {SUMS}"
+            f"{CONVOLUTIONS} {MATRICES} {VALUES} {SUMS}"
         ),
     },
 }
