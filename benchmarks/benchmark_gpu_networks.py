@@ -4,6 +4,9 @@
 
 The programs are those of ``benchmarks.cases``, on the device, in larger sizes and in bfloat16 too. Whether the peers
 compute the same numbers is looked at for every case. ``--device cpu --small`` shows on the host that it works.
+
+With ``--profile`` it says what is launched, and nothing of times: a profiler makes each launch longer, for as long as
+its process lives; and PyTorch's, beside CuPy, may end that process.
 """
 
 from __future__ import annotations
@@ -240,19 +243,17 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
         for peer in opened[half]:
             with reported(left_out, f"{case.name} of {peer.name}"), graphs(peer):
                 prepared[peer.name] = ready(peer, case, arrays)
-                row["seconds"][peer.name] = gpu.seconds(prepared[peer.name].run, peer.wait, chosen.seconds)
+                if chosen.profile:
+                    row["activity"][peer.name] = gpu.activity(prepared[peer.name].run, peer.wait)
+                else:
+                    row["seconds"][peer.name] = gpu.seconds(prepared[peer.name].run, peer.wait, chosen.seconds)
         if case.kind == "model":
             prepared = {name: replace(each, numbers=partial(loss, each)) for name, each in prepared.items()}
         try:
             check(replace(case, tolerance=0.1 if half else 2e-2), prepared)  # of TF32's and bfloat16's factors
         except Disagreement as error:
             left_out[f"agreement about {label}"] = str(error)
-    # A profiler stays with its process, and each launch takes longer from then on: nothing is timed after it.
-    for (label, row), (half, case) in zip(found.items(), asked, strict=True):
-        arrays = case.arrays()
-        for peer in opened[half]:
-            with reported(left_out, f"the profile of {case.name} of {peer.name}"), graphs(peer):
-                row["activity"][peer.name] = gpu.activity(ready(peer, case, arrays).run, peer.wait)
+    for label, row in found.items():
         print(line(label, row), flush=True)
     return {"left_out": left_out, "cases": found}
 
@@ -291,14 +292,11 @@ def loss(prepared: Prepared) -> Arrays:
 
 def line(label: str, row: dict[str, Any]) -> str:
     """Microseconds of each peer, and of its kernels alone, with their number."""
-    cells = [
-        f"{name} {spent * 1e6:,.1f} µs"
-        + (
-            f" ({facts['launches']:.0f} launches, {facts['device_seconds'] * 1e6:,.1f} µs of them)"
-            if (facts := row["activity"].get(name))
-            else ""
-        )
-        for name, spent in row["seconds"].items()
+    cells = [f"{name} {spent * 1e6:,.1f} µs" for name, spent in row["seconds"].items()]
+    cells += [
+        f"{name} {facts['launches']:.0f} launches, {facts['device_seconds'] * 1e6:,.1f} µs of them"
+        for name, facts in row["activity"].items()
+        if facts
     ]
     return "\n    ".join([label, *cells])
 
@@ -311,6 +309,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--small", action="store_true", help="small sizes, to see that the program works")
     found.add_argument("--seconds", type=float, default=0.2, help="for each case and peer; default: %(default)s")
     found.add_argument("--peers", nargs="+", default=names, choices=names, help="default: all")
+    found.add_argument("--profile", action="store_true", help="launches and their time in place of times")
     found.add_argument("--cases", nargs="+", default=[], help="default: all")
     found.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
     return found
@@ -335,7 +334,7 @@ def main(arguments: list[str] | None = None) -> int:
     for what, why in figures["left_out"].items():
         print(f"{what}: {why}")
     if chosen.out:
-        print(f"written to {record.write('networks', figures, chosen.out)}")
+        print(f"written to {record.write('networks-profiled' if chosen.profile else 'networks', figures, chosen.out)}")
     return 0
 
 

@@ -32,8 +32,13 @@ MOST_PATCHES: Final = 2 << 30
 """Bytes; a larger matrix of patches is not written, however fast that would be."""
 
 
-def patches_are_faster(made: str, weight: Shape, result: Shape, dtype: str, kind: int) -> bool:
-    """Measured on an H100, 15 shapes in three precisions: docs/cuda.md. With groups they never are."""
+def patches_are_better(made: str, weight: Shape, result: Shape, groups: int, dtype: str, kind: int) -> bool:
+    """Whether they were faster on an H100 (15 shapes in three precisions: docs/cuda.md), or keep what cuDNN loses.
+
+    With groups they are never faster; but there, of halves, cuDNN 9.19 gave an infinity where NaN was due.
+    """
+    if groups > 1:
+        return dtype in ("float16", "bfloat16")
     itemsize = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}[dtype]
     if itemsize * result[0] * math.prod(weight[1:]) * math.prod(result[2:]) > MOST_PATCHES:
         return False
@@ -141,7 +146,7 @@ class Convolution:
         dtype, (image, weight, result) = name_of(x.dtype), shapes
         steps = windows["stride"], windows["padding"], windows["dilation"]
         kind = math_type(dtype, self.precision())
-        if groups == 1 and len(image) - 2 <= MOST_AXES and patches_are_faster(made, weight, result, dtype, kind):
+        if len(image) - 2 <= MOST_AXES and patches_are_better(made, weight, result, groups, dtype, kind):
             return None
         return self.runtime.convolve(Convolved(made, image, weight, result, *steps, groups, dtype, kind), x, y)
 

@@ -135,7 +135,7 @@ def test_axes_that_are_not_the_last() -> None:
         near(ours.var(axis=axes, correction=1.0), wx.var(axes, ddof=1), dtype, 4, about)
         near(ours.mean(axis=axes, keepdims=True), wx.mean(axes, keepdims=True), dtype, 4, about)
         near(ours.std(axis=axes), wx.std(axes), dtype, 4, about)
-        for name in ("sum", "max", "min", *["prod"] * (dtype != "float16")):
+        for name in ("sum", "max", "min", *["prod"] * (dtype == "float64")):
             near(getattr(laid(x, layout), name)(axis=axes), getattr(wx, name)(axes), dtype, 8, f"{name} {about}")
 
 

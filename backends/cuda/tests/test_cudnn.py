@@ -20,7 +20,7 @@ if find_spec("micrograd_cuda"):
     from micrograd_cuda import convolution, cudnn
     from micrograd_cuda.cudnn import CuDNN
 
-    patches_are_faster = convolution.patches_are_faster
+    patches_are_better = convolution.patches_are_better
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no CUDA device")
 emulated = pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="only an emulated GPU tells it")
@@ -43,7 +43,7 @@ def gpu() -> Device:
 @pytest.fixture(autouse=True)
 def _never_patches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is faster: shapes here are small."""
-    monkeypatch.setattr(convolution, "patches_are_faster", lambda *facts: False)
+    monkeypatch.setattr(convolution, "patches_are_better", lambda *facts: False)
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ def test_whichever_is_faster_is_taken(
     precision: str, dtype: str, channels: int, by_cudnn: list[str],
     gpu: Device, recorded: Any, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(convolution, "patches_are_faster", patches_are_faster)
+    monkeypatch.setattr(convolution, "patches_are_better", patches_are_better)
     set_matmul_precision(precision)
     try:
         case = ("conv2d", [(2, channels, 3, 3), (2, channels, 2, 2), (2,)], {})
@@ -327,5 +327,10 @@ def test_whichever_is_faster_is_taken(
         set_matmul_precision("highest")
     assert asked == sorted(by_cudnn)
     weight, result = (8, 64, 7, 7), (1 << 14, 8, 8, 8)
-    assert patches_are_faster("BackwardData", weight, (64, *result[1:]), "float32", cudnn.NO_TENSOR_CORES)
-    assert not patches_are_faster("BackwardData", weight, result, "float32", cudnn.NO_TENSOR_CORES)  # too many of them
+    assert patches_are_better("BackwardData", weight, (64, *result[1:]), 1, "float32", cudnn.NO_TENSOR_CORES)
+    assert not patches_are_better(
+        "BackwardData", weight, result, 1, "float32", cudnn.NO_TENSOR_CORES
+    )  # too many of them
+    for kind in ("float16", "bfloat16"):  # in groups, of which cuDNN loses NaN
+        assert patches_are_better("Forward", weight, result, 2, kind, cudnn.TENSOR_CORES)
+    assert not patches_are_better("Forward", weight, result, 2, "float32", cudnn.PLAIN)
