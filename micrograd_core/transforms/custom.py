@@ -51,7 +51,8 @@ class _Once:
         cotangent = wrap(Tensor, g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
-            return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
+            found = [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
+        return found
 
     def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
         return zip(self.pull(conjugate(g), operands), operands, strict=False)
