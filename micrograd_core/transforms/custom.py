@@ -51,8 +51,11 @@ class _Once:
         cotangent = wrap(Tensor, g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
-            found = [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(cotangent, tensors)]
+            found = self._handles(k, cotangent, tensors)
         return found
+
+    def _handles(self, k: Any, g: Tensor, operands: Sequence[Tensor]) -> list[Any]:
+        return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(g, operands)]
 
     def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
         return zip(self.pull(conjugate(g), operands), operands, strict=False)

@@ -77,14 +77,17 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: 
         leaves, level = _batch(leaves, wanted, randomness)
         deeper = depth() + 1
         with during(levels, (*levels.get(), level)):
-            leaves = [_enter(x, axis, level, deeper) for x, axis in zip(leaves, wanted, strict=True)]
-            args, kwargs = rebuild(leaves)
+            args, kwargs = rebuild(_entered(leaves, wanted, level, deeper))
             result = f(*args, **kwargs)
         found, rebuild = trees.flatten(result)
         places = trees.prefix(out_axes, result, "out_axes")
         return rebuild(_leave(x, axis, level, deeper) for x, axis in zip(found, places, strict=True))
 
     return mapped
+
+
+def _entered(leaves: list[Any], axes: list[Any], level: Level, deeper: int) -> list[Any]:
+    return [_enter(x, axis, level, deeper) for x, axis in zip(leaves, axes, strict=True)]
 
 
 def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[Any], Level]:
