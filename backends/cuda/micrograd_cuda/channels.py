@@ -88,7 +88,7 @@ class Norms:
             cotangent, given, dtype = contiguous(g), contiguous(x), self._wide(x.dtype)
             launch, numbers = self._launch(of, given, cotangent)
             partial = self.runtime.empty((2, launch.parts, of.number), dtype)
-            known = moments[0], moments[1], float(of.length), eps
+            known = moments[0], moments[1], 1 / of.length, eps
             self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
             if launch.parts > 1:
                 found = self.reductions.matrices(partial, 2, launch.parts, of.number, dtype)
@@ -111,10 +111,10 @@ class Norms:
 
     # forward
 
-    def _norm(self, x: Any, of: Channels, means: Any, squares: Any, count: float, eps: float, *parameters: Any) -> Any:
+    def _norm(self, x: Any, of: Channels, means: Any, squares: Any, share: float, eps: float, *parameters: Any) -> Any:
         given, out = contiguous(x), self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given)
-        self._run("channel_norm", of, launch, x, out, given, means, squares, *parameters, float(count), eps, *numbers)
+        self._run("channel_norm", of, launch, x, out, given, means, squares, *parameters, share, eps, *numbers)
         return out
 
     def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
@@ -123,7 +123,7 @@ class Norms:
         if of is None:
             return self.rows.standardize(x, axis=axis, eps=eps)
         moments = self._moments(x, axis, of)
-        return self._norm(x, of, moments[0], moments[1], of.length, eps, 0, 0)
+        return self._norm(x, of, moments[0], moments[1], 1 / of.length, eps, 0, 0)
 
     def batch_norm(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
         """Two reads, one write; of given statistics one."""
@@ -134,7 +134,7 @@ class Norms:
         parameters = tuple(self._parameter(*each, of.columns, x.dtype) for each in ((weight, 1), (bias, 0)))
         if training:
             moments = self._moments(x, axes, of)
-            return self._norm(x, of, moments[0], moments[1], of.length, eps, *parameters)
+            return self._norm(x, of, moments[0], moments[1], 1 / of.length, eps, *parameters)
         given = (self._parameter(each, math.nan, of.columns, self._wide(x.dtype)) for each in (mean, var))
         return self._norm(x, of, *given, 1.0, eps, *parameters)
 
@@ -144,7 +144,7 @@ class Norms:
         moments, sums = self._sums(g, x, axes, of, eps)
         cotangent, given, out = contiguous(g), contiguous(x), self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given, cotangent)
-        arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, float(of.length), eps
+        arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, 1 / of.length, eps
         self._run("channel_norm_gradient", of, launch, x, *arguments, *numbers)
         return out
 

@@ -98,15 +98,15 @@ FAMILIES: Final = {
     "merge_moments": Family("channels", "T* to, const T* partial, Long length, Long piece, Long channels"),
     "channel_norm": Family(
         "channels",
-        f"T* out, const T* x, {_MOMENTS}, const T* weight, const T* bias, double count, double eps, {_CHANNELS}",
+        f"T* out, const T* x, {_MOMENTS}, const T* weight, const T* bias, double share, double eps, {_CHANNELS}",
     ),
     "channel_sums": Family(
-        "channels", f"Wide<T>* to, const T* g, const T* x, {_MOMENTS}, double count, double eps, {_CHANNELS}"
+        "channels", f"Wide<T>* to, const T* g, const T* x, {_MOMENTS}, double share, double eps, {_CHANNELS}"
     ),
     "channel_norm_gradient": Family(
         "channels",
         f"T* to, const T* g, const T* x, {_MOMENTS}, const Wide<T>* plain, const Wide<T>* weighted, const T* weight, "
-        f"double count, double eps, {_CHANNELS}",
+        f"double share, double eps, {_CHANNELS}",
     ),
     "reduce_planes": Family("channels", f"{{Result}}* to, const T* x, double divisor, {_CHANNELS}"),
     "pool": Family("pooling", "T* to, const T* x, const Pooling<{Index}> windows"),

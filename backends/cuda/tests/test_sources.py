@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import nvrtc
+from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry, kernels, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
@@ -82,6 +83,18 @@ PLACED = (  # shape, key, strides
     ((3, 1 << 30), (1, (2, None, -2)), (2,)),
     ((2, 3, 2, 3), ((1, 2, 1), (0, 3, 2), (1, 2, 1), (0, 3, 2)), (4, 2, 2, 1)),
 )
+POOLINGS = (  # what is pooled, kernel, stride, padding
+    ((8, 8), (2, 2), (2, 2), (0, 0)), ((8, 7), (2, 2), (2, 2), (1, 1)), ((9, 9), (3, 3), (2, 2), (1, 1)),
+    ((9, 9), (3, 3), (1, 1), (1, 1)), ((4, 9, 9), (2, 3, 5), (1, 2, 3), (1, 1, 0)),
+    ((1 << 15, 1 << 15), (4, 4), (4, 4), (0, 0)),
+)  # fmt: skip
+CHANNELS = (
+    ((1000, 128), (0,)),
+    ((1000, 63), (0,)),
+    ((8, 4, 16, 16), (0, 2, 3)),
+    ((8, 4, 7, 7), (0, 2, 3)),
+    ((1 << 20, 1 << 10), (0,)),
+)
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
@@ -97,6 +110,24 @@ def other_units(dtype: str) -> Iterator[Unit]:
                 found = geometry.placed(dtype, shape, key, Place((2,) * len(strides), strides, 16))
                 assert found is not None
                 yield found.unit
+        elif family.file == "pooling":
+            for shape, kernel, stride, padding in POOLINGS:
+                outs = lengths_of(name, shape, kernel, stride, padding, (1,) * len(kernel))
+                windows = kernel, stride, padding, (1,) * len(kernel)
+                for maximum in ("true", "false"):
+                    yield geometry.pooling(name, maximum, element, itemsize, 16, (2, 3, *shape), outs, windows)[0]
+        elif name == "merge_moments":
+            yield Unit(name, (ELEMENT[total],), 1024, ELEMENT[total])
+        elif family.file == "channels":
+            for shape, axes in CHANNELS:
+                of = geometry.channels(shape, axes)
+                assert of is not None
+                launch = geometry.channel_launch(of, itemsize, 16)
+                if name != "reduce_planes":
+                    yield launch.unit(name, of.planes, element)
+                elif of.planes:
+                    yield launch.unit(name, True, element, "Sum", result=ELEMENT[total])
+                    yield launch.unit(name, True, element, "Max", result=element)
         elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
             index = "Long" if name in ("gather", "scatter_add") else ""
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
@@ -151,7 +182,11 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
         made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
         REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
         assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
-        if unit.element != "double" and (family, unit.arguments[1:3]) != ("col2im", ("Long", "0")):
+        if (
+            unit.element != "double"
+            and (family, unit.arguments[1:3]) != ("col2im", ("Long", "0"))
+            and (family, unit.arguments[3:4]) != ("pool_gradient", ("0",))
+        ):
             assert made.spilled == 0, f"{name} spills {made.spilled} bytes"
 
 

@@ -169,16 +169,16 @@ template <bool PLANES, int V, class A, class P, class F> __device__ __forceinlin
     for (int v = 0; v < V; ++v) to[v] = PLANES && v > 0 ? to[0] : has ? f(part.channel + v) : A(0);
 }
 
-// (x - mean) / sqrt(squares / count + eps) * weight + bias, of which the last two may be null.
+// (x - mean) / sqrt(squares * share + eps) * weight + bias, of which the last two may be null; `share` is 1 / count.
 template <class T, bool PLANES, class Index, int V>
 __device__ __forceinline__ void channel_norm(
-    T* out, const T* x, const Wide<T>* means, const Wide<T>* squares, const T* weight, const T* bias, double count,
+    T* out, const T* x, const Wide<T>* means, const Wide<T>* squares, const T* weight, const T* bias, double share,
     double eps, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     const Part<PLANES, Index, V> part(rows, columns, run, piece, true);
     A mean[V], scale[V], w[V], b[V];
     of_channels<PLANES, V>(part, mean, [&](Index c) { return means[c]; });
-    of_channels<PLANES, V>(part, scale, [&](Index c) { return A(1) / sqrt(squares[c] / static_cast<A>(count) + static_cast<A>(eps)); });
+    of_channels<PLANES, V>(part, scale, [&](Index c) { return A(1) / sqrt(squares[c] * static_cast<A>(share) + static_cast<A>(eps)); });
     of_channels<PLANES, V>(part, w, [&](Index c) { return weight == nullptr ? A(1) : widen(weight[c]); });
     of_channels<PLANES, V>(part, b, [&](Index c) { return bias == nullptr ? A(-0.0) : widen(bias[c]); });  // a zero keeps its sign
     part.template each<4>([&](Long at) { return load<T, V>(x + at); }, [&](const auto& places, const auto& packs) {
@@ -199,16 +199,16 @@ __device__ __forceinline__ void channel_norm(
 template <class A> struct Sums { A plain, weighted; };
 template <class T, int V> struct Both { Pack<T, V> g, x; };
 
-// Sums of g, and of g * h, with h = (x - mean) / sqrt(squares / count + eps): (2, parts, channels).
+// Sums of g, and of g * h, with h = (x - mean) / sqrt(squares * share + eps): (2, parts, channels).
 template <class T, bool PLANES, class Index, int V>
 __device__ __forceinline__ void channel_sums(
-    Wide<T>* to, const T* g, const T* x, const Wide<T>* means, const Wide<T>* squares, double count, double eps, Long rows,
+    Wide<T>* to, const T* g, const T* x, const Wide<T>* means, const Wide<T>* squares, double share, double eps, Long rows,
     Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     const Part<PLANES, Index, V> part(rows, columns, run, piece);
     A mean[V], scale[V];
     of_channels<PLANES, V>(part, mean, [&](Index c) { return means[c]; });
-    of_channels<PLANES, V>(part, scale, [&](Index c) { return A(1) / sqrt(squares[c] / static_cast<A>(count) + static_cast<A>(eps)); });
+    of_channels<PLANES, V>(part, scale, [&](Index c) { return A(1) / sqrt(squares[c] * static_cast<A>(share) + static_cast<A>(eps)); });
     Sums<A> own[V] = {};
     const auto read = [&](Long at) { return Both<T, V>{load<T, V>(g + at), load<T, V>(x + at)}; };
     part.template each<V * sizeof(T) < 16 ? 4 : 2>(read, [&](const auto&, const auto& packs) {
@@ -235,20 +235,20 @@ __device__ __forceinline__ void channel_sums(
     }
 }
 
-// scale * weight * (g - plain / count - h * weighted / count) of those sums; the weight may be null.
+// scale * weight * (g - plain * share - h * weighted * share) of those sums; the weight may be null.
 template <class T, bool PLANES, class Index, int V>
 __device__ __forceinline__ void channel_norm_gradient(
     T* to, const T* g, const T* x, const Wide<T>* means, const Wide<T>* squares, const Wide<T>* plain, const Wide<T>* weighted,
-    const T* weight, double count, double eps, Long rows, Long columns, Long run, Long piece) {
+    const T* weight, double share, double eps, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     const Part<PLANES, Index, V> part(rows, columns, run, piece, true);
-    const A n = static_cast<A>(count);
-    const auto scale = [&](Index c) { return A(1) / sqrt(squares[c] / n + static_cast<A>(eps)); };
+    const A part_of = static_cast<A>(share);
+    const auto scale = [&](Index c) { return A(1) / sqrt(squares[c] * part_of + static_cast<A>(eps)); };
     A mean[V], factor[V], shift[V], slope[V];
     of_channels<PLANES, V>(part, mean, [&](Index c) { return means[c]; });
     of_channels<PLANES, V>(part, factor, [&](Index c) { return scale(c) * (weight == nullptr ? A(1) : widen(weight[c])); });
-    of_channels<PLANES, V>(part, shift, [&](Index c) { return plain[c] / n; });
-    of_channels<PLANES, V>(part, slope, [&](Index c) { return weighted[c] / n * scale(c); });
+    of_channels<PLANES, V>(part, shift, [&](Index c) { return plain[c] * part_of; });
+    of_channels<PLANES, V>(part, slope, [&](Index c) { return weighted[c] * part_of * scale(c); });
     const auto read = [&](Long at) { return Both<T, V>{load<T, V>(g + at), load<T, V>(x + at)}; };
     part.template each<V * sizeof(T) < 16 ? 4 : 2>(read, [&](const auto& places, const auto& packs) {
         constexpr int N = sizeof(packs) / sizeof(packs[0]);
