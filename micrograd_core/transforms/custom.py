@@ -51,8 +51,7 @@ class _Once:
         cotangent = wrap(Tensor, g, k, k.dtype(g), None)
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
-            found = self._handles(k, cotangent, tensors)
-        return found
+            return self._handles(k, cotangent, tensors)
 
     def _handles(self, k: Any, g: Tensor, operands: Sequence[Tensor]) -> list[Any]:
         return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(g, operands)]
