@@ -48,14 +48,8 @@ def trainer(device: Device, sizes: tuple[int, int, int] = (64, 128, 10)) -> Call
     targets = Tensor(numbers.integers(outputs, size=64), device=device)
     rule = optim.Adam(model.parameters())
 
-    def step() -> Any:
-        rule.zero_grad()
-        loss = nn.cross_entropy(model(x), targets)
-        loss.backward()
-        rule.step()
-        return loss
-
-    return step
+    step = trained(model, rule)
+    return lambda: step(x, targets)
 
 
 COPIES = ("HtoD", "DtoH", "host to device", "device to host")

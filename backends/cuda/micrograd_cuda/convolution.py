@@ -33,7 +33,7 @@ MOST_PATCHES: Final = 2 << 30
 
 
 def patches_are_better(made: str, weight: Shape, result: Shape, groups: int, dtype: str, kind: int) -> bool:
-    """Whether they were faster on an H100 (15 shapes in three precisions: docs/cuda.md), or keep what cuDNN loses.
+    """Whether they were faster on an H100 (12 shapes in three precisions: docs/cuda.md), or keep what cuDNN loses.
 
     With groups they are never faster; but there, of halves, cuDNN 9.19 gave an infinity where NaN was due.
     """
