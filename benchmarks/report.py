@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmarks.timing import Timing
 ROOT = Path(__file__).parent.parent
 VARIABLES = ("MKL_", "OMP_", "OPENBLAS_", "XLA_")
 """Prefixes of the environment variables that change what is measured."""
-BASELINES = ("products", "numpy", "torch", "jax-jit", "micrograd")
+BASELINES = ("c", "products", "numpy", "torch", "torch-compile", "jax-jit", "micrograd")
 """Whom everyone is divided by in the record."""
 SHOWN = (
     ("micrograd", "numpy"), ("micrograd", "torch"), ("micrograd-jit", "torch"), ("micrograd-jit", "jax-jit"),
@@ -122,7 +122,7 @@ def table(result: Result, *, markdown: bool = False) -> str:
     shown = [(one, base) for one, base in SHOWN if one in peers and base in peers]
     rows = [["µs", *peers, *(f"{one} ÷ {base}" for one, base in shown)]]
     for case in cases.values():
-        medians = [_cell(case["peers"].get(name), case["kind"] in peer["notes"]) for name, peer in peers.items()]
+        medians = [cell(case["peers"].get(name), case["kind"] in peer["notes"]) for name, peer in peers.items()]
         ratios = [case["peers"].get(one, {}).get("ratio_to", {}).get(base) for one, base in shown]
         rows.append([case["about"], *medians, *("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
     kinds = {case["kind"] for case in cases.values()}
@@ -132,10 +132,11 @@ def table(result: Result, *, markdown: bool = False) -> str:
         notes += [f"– {name}, {case}: {reason}" for case, reason in peer["without"].items() if case in cases]
     if any("~" in cell for row in rows[1:] for cell in row):
         notes.append(f"~ unsteady: the quartiles lie more than {UNSTEADY:.0%} of the median apart")
-    return (_markdown if markdown else _plain)(rows, notes)
+    return (in_markdown if markdown else _plain)(rows, notes)
 
 
-def _cell(timing: Result | None, noted: bool) -> str:
+def cell(timing: Result | None, noted: bool) -> str:
+    """A median: marked where it is unsteady, or noted to be of other work."""
     if timing is None:
         return "–"
     value = timing["median_us"]
@@ -153,7 +154,8 @@ def _plain(rows: list[list[str]], notes: list[str]) -> str:
     return "\n".join([lines[0], "─" * len(lines[0]), *lines[1:], "", *notes])
 
 
-def _markdown(rows: list[list[str]], notes: list[str]) -> str:
+def in_markdown(rows: list[list[str]], notes: Sequence[str] = ()) -> str:
+    """A table, and the notes below it."""
     head, *body = [f"| {' | '.join(row)} |".replace("*", "\\*").replace("~", "\\~") for row in rows]
     rule = "|---|" + "---:|" * (len(rows[0]) - 1)
     return "\n".join([head, rule, *body, "", *(f"\\{note}  " if note[0] in "*~" else f"{note}  " for note in notes)])

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import benchmark_process, benchmark_value, cases, check, peers, report, run, timing
+from benchmarks import benchmark_process, benchmark_value, cases, check, peers, readme, report, run, timing
 
 QUICK = ["--repeat", "2", "--seconds", "0.001"]
 
@@ -44,6 +44,31 @@ def test_no_write_leaves_nothing_and_markdown_is_a_table(tmp_path: Path, capsys:
     assert run.main([*QUICK, *chosen]) == 0
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr().out.startswith("| µs | numpy |\n|---|---:|\n| sum(x), (4, 4) | ")
+
+
+def test_the_readmes_tables_are_of_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--peers", "numpy", "micrograd", "micrograd-jit", "--cases", "add", "multiply-sum", "gelu"]
+    assert run.main([*QUICK, *chosen, "--out", str(tmp_path)]) == 0
+    record = kept(tmp_path)
+    engines, compilers = readme.table(record, "engines"), readme.table(record, "compilers")
+    assert [line.split(" | ")[0] for line in engines.splitlines()[2:]] == [
+        "| x + y, (4, 4)",
+        "| sum(x \\* y), (4, 4), and gradients",
+    ]
+    ratio = record["cases"]["add"]["peers"]["micrograd"]["ratio_to"]["numpy"]
+    assert engines.splitlines()[2].endswith(f" | {ratio:.2f} | – |")  # torch took no part
+    assert [line.split(", ")[0] for line in compilers.splitlines()[2:]] == ["| sum(x \\* y)", "| sum(gelu(x) \\*\\* 2)"]
+    quick = {"micrograd-jit": {"ratio_to": {"torch": 0.5, "jax-jit": 0.75}}}
+    timed = quick | {"torch": {"median_us": 20.0}, "jax-jit": {"median_us": 15.0}}
+    assert readme.TABLES["compilers"][2]["`jit` ÷ quickest"](timed) == "0.75"
+
+    page = (report.ROOT / "README.md").read_text(encoding="utf-8")
+    for name in readme.TABLES:
+        page = readme.insert(page, name, "| new |")
+    assert page.count("| new |") == 2
+    assert "| x \\* y, (4, 4) |" not in page
+    with pytest.raises(ValueError, match="no place for the table 'engines': a line <!-- table: engines -->"):
+        readme.insert("nothing", "engines", "| new |")
 
 
 class Wrong(peers.Micrograd):
