@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from micrograd_core.array import elsewhere
+from micrograd_core.elsewhere import functional as absent
+from micrograd_core.elsewhere import package, rooms, tensors
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional import (  # fmt: skip
-    absent,
     activations,
     arrangement,
     attention,
@@ -55,7 +56,7 @@ defaults. All of them compute on every device, and are differentiable to any ord
 (3, 3, 3)
 >>> F.np
 Traceback (most recent call last):
-AttributeError: micrograd_core.nn.functional has no np: use numpy itself
+AttributeError: module 'micrograd_core.nn.functional' has no attribute 'np': use numpy itself
 
 ```
 
@@ -123,6 +124,13 @@ Beside the [operations](operations.md) there are functions that give pieces, rea
 `masked_select` the mask, `allclose` the answer), or call an operation with PyTorch's arguments:
 """
 
+OTHERWISE = """### What is called otherwise
+
+A name that is not there says what to use, also in ``from micrograd_core.nn import …``. Beside the names of these tables
+it is found in whatever room has it: `mg.det` says `mg.linalg.det`.
+"""
+ROOMS = ("LINALG", "FFT", "RANDOM", "NN", "OPTIM", "DATA")
+
 BESIDE = ("numeric", "selection", "shapes", "statistics", "composed")
 
 
@@ -156,7 +164,7 @@ def title(module: ModuleType) -> str:
     return first_line(module.__doc__).rstrip(".").partition(". ")[0].partition(":")[0]
 
 
-def elsewhere_table(names: dict[str, str]) -> list[str]:
+def elsewhere_table(names: Mapping[str, str]) -> list[str]:
     """Names and what to use."""
     rows = [f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in sorted(names.items())]
     return ["| name | |", "|---|---|", *rows]
@@ -178,6 +186,9 @@ def page() -> str:
         names = micrograd_core.LATER[f"array.{module}"].split()
         home = import_module(f"micrograd_core.array.{module}")
         parts += [row(name, getattr(home, name)) for name in names]
-    parts += ["", "### What is called otherwise", "", "Of tensors:", "", *elsewhere_table(elsewhere.ELSEWHERE)]
-    parts += ["", "Of the package:", "", *elsewhere_table(elsewhere.PACKAGE)]
+    parts += ["", OTHERWISE, "Of tensors:", "", *elsewhere_table(tensors.TENSORS)]
+    own = {name: said for name, said in package.PACKAGE.items() if tensors.TENSORS.get(name) != said}
+    parts += ["", "Of the package, beside those:", "", *elsewhere_table(own)]
+    for name in ROOMS:
+        parts += ["", f"Of `{name.lower()}`:", "", *elsewhere_table(getattr(rooms, name))]
     return "\n".join(parts) + "\n"

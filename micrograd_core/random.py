@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import operator
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.elsewhere import missing
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.context import at_depth, draws, during, forking, generators, programs, rewound, watched_draws
@@ -385,3 +386,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing(__name__, name)
