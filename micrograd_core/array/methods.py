@@ -12,6 +12,8 @@ from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
 from micrograd_core.elsewhere.tensors import TENSORS
 from micrograd_core.engine.apply import apply_single
+from micrograd_core.engine.array import refuse_leaf
+from micrograd_core.engine.write import write
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
@@ -53,12 +55,19 @@ def in_place(name: str) -> Method:
     """The method of that name, whose result is written into the tensor: PyTorch's methods that end in ``_``."""
 
     def method(x: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_leaf(x)
         found = getattr(x.copy(), name)(*args, **kwargs)
-        x[...] = found.astype(x.dtype) if found.dtype.kind == "bool" else found  # of comparisons
-        return x
+        truth = found.dtype.kind == "bool"  # of comparisons
+        return _became(x, found.astype(x.dtype) if truth else found, *args[:1])
 
     method.__name__, method.__doc__ = f"{name}_", f"``x[...] = x.{name}(…)``, and `x`."
     return method
+
+
+def _became(x: Any, found: Any, operand: Any = 0) -> Any:
+    """`x`, once `found`, which nobody else has, is written into it, by the rules of ``x += operand``."""
+    write(x, ..., found, operand)
+    return x
 
 
 def converted(dtype: str) -> Method:
@@ -287,8 +296,8 @@ class Methods(Operators):
     cdouble = converted("complex128")
 
     def is_floating_point(self: Any) -> Any:
-        """``x.dtype.is_floating``."""
-        return self.dtype.is_floating
+        """Whether the numbers are real floating: not of complex ones, as torch has it."""
+        return self.dtype.is_floating and not self.dtype.is_complex
 
     def is_complex(self: Any) -> Any:
         """``x.dtype.is_complex``."""
@@ -352,8 +361,10 @@ class Methods(Operators):
 
     def fill_(self: Any, value: Any) -> Tensor:
         """``x[...] = value``, and `x`."""
-        self[...] = value
-        return self
+        refuse_leaf(self)
+        if isinstance(value, Methods):
+            return _became(self, value.broadcast_to(self.shape).copy())
+        return _became(self, self.__array_namespace__().full_like(self, value))
 
     def normal_(self: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
         """``x[...] = mg.random.normal(x.shape, mean, std)``, and `x`."""
@@ -369,8 +380,7 @@ class Methods(Operators):
 
     def copy_(self: Any, other: Any) -> Tensor:
         """``x[...] = other``, of any dtype, and `x`."""
-        self[...] = other.astype(self.dtype) if hasattr(other, "astype") else other
-        return self
+        return self.fill_(self.__array_namespace__().asarray(other, device=self.device).astype(self.dtype))
 
     @property
     def is_cuda(self: Any) -> Any:

@@ -197,7 +197,6 @@ PACKAGE: Final = {
     "invert": "use mg.bitwise_invert(x), or ~x",
     "is_anomaly_enabled": "use mg.detect_anomaly()",
     "is_autocast_enabled": "use mg.amp.autocast_dtype()",
-    "is_floating_point": "use x.dtype.is_floating",
     "is_inference_mode_enabled": "use mg.is_grad_enabled()",
     "is_storage": "memory is the device's",
     "iscomplex": "write mg.imag(x) != 0, of complex numbers",
