@@ -362,7 +362,7 @@ class Methods(Operators):
     def fill_(self: Any, value: Any) -> Tensor:
         """``x[...] = value``, and `x`."""
         refuse_leaf(self)
-        if isinstance(value, Methods):
+        if isinstance(value, self.__class__):
             return _became(self, value.broadcast_to(self.shape).copy())
         return _became(self, self.__array_namespace__().full_like(self, value))
 

@@ -17,9 +17,15 @@ RNG: Final = np.random.default_rng(0)
 LOW, HIGH = RNG.uniform(0.2, 0.9, (2, 3)), RNG.uniform(1, 2, (2, 3))
 MASK, PLACES = LOW > 0.5, np.array([[0, 2], [1, 0]])
 ARGUMENTS: Final[dict[str, list[tuple[Any, ...]]]] = {
-    "masked_fill": [(MASK, 2)], "cumsum": [(0,), (1,)], "cumprod": [(0,), (1,)], "logit": [(), (0.3,)], "scatter": [(1, PLACES, HIGH[:, :2])], "scatter_add": [(1, PLACES, HIGH[:, :2])],
-    "scatter_reduce": [(1, PLACES, HIGH[:, :2], "amax")], "lerp": [(HIGH, 0.3)],
-}  # fmt: skip
+    "masked_fill": [(MASK, 2)],
+    "cumsum": [(0,), (1,)],
+    "cumprod": [(0,), (1,)],
+    "logit": [(), (0.3,)],
+    "scatter": [(1, PLACES, HIGH[:, :2])],
+    "scatter_add": [(1, PLACES, HIGH[:, :2])],
+    "scatter_reduce": [(1, PLACES, HIGH[:, :2], "amax")],
+    "lerp": [(HIGH, 0.3)],
+}
 """How those are called that take more than a tensor, a number or nothing."""
 
 
