@@ -117,8 +117,20 @@ TypeError: np.exp takes NumPy's arrays; write mg.exp(x), with mg for micrograd_c
 
 ```
 
-`x.size` is the number of elements and `x.shape` the shape, as the standard has it; `var` and `std` divide by the number
-of elements unless `correction=1` is given, as NumPy's do; `max`, `min` and `median` along an axis give values alone.
+Methods that end in ``_`` write into their tensor, by the rules of ``x += y``: a leaf that records refuses, unless under
+`no_grad` or as `x.data.normal_()`. What would change the shape, such as `x.squeeze_()`, says what to write.
+
+Where tensors differ from PyTorch's or NumPy's:
+
+| what one types | what it is here |
+|---|---|
+| `x.size()`, `x.size(0)` | `x.shape`, `x.shape[0]`; `x.size` is a number, and Python says "'int' object is not callable" |
+| `x.var()`, `x.std()` | divide by the number of elements, as NumPy's do, unless `correction=1` is given |
+| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.argmax(0)` is where |
+| `x.numpy()` | a copy, also of a tensor that records |
+| `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |
+| `mg.random.normal(0, 1, size)` | the shape comes first: `mg.random.normal(shape, 0, 1)` |
+| `mg.array(data)`, `mg.device("cpu")` | `mg.asarray(data)`, `mg.Device("cpu")` |
 
 Beside the [operations](operations.md) there are functions that give pieces, read elements (`histogram` the extremes,
 `masked_select` the mask, `allclose` the answer), or call an operation with PyTorch's arguments:

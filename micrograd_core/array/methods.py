@@ -185,6 +185,19 @@ class Methods(Operators):
         """``x.reshape(-1)``."""
         return self.reshape(-1)
 
+    def transpose(self: Any, *axes: Any, dim0: Any = None, dim1: Any = None) -> Tensor:
+        """Two axes exchanged: ``x.transpose(0, 1)``; without arguments, all axes reversed. A view.
+
+        Three or more axes, or a tuple of them, give the whole new order; `dim0` and `dim1` are PyTorch's words for two.
+        """
+        axes = tuple(axis for axis in (*axes, dim0, dim1) if axis is not None)
+        if len(axes) == 2:
+            order = list(range(self.ndim))
+            i, j = (resolve_axis("transpose", axis, self.ndim) for axis in axes)
+            order[i], order[j] = j, i
+            return self.permute_dims(tuple(order))
+        return self.permute_dims(*axes) if axes else self.permute_dims(tuple(range(self.ndim))[::-1])
+
     def t(self: Any) -> Tensor:
         """The transpose of a matrix; a vector as it is. A view."""
         return self.T if self.ndim > 1 else self
