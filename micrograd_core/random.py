@@ -394,7 +394,7 @@ def permutation(
     DTypeError, ShapeError
         When `dtype` is not an integer dtype that holds them, or `n` is negative.
     """
-    if not hasattr(n, "__index__") or getattr(n, "shape", ()):
+    if not hasattr(n, "__index__") or (isinstance(n, Tensor) and n.ndim):
         raise TypeError(
             "permutation: n is a number of rows; to shuffle those of x, write x[random.permutation(len(x))]"
         )

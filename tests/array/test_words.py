@@ -65,3 +65,8 @@ def test_random_numbers_in_numpy_s_manner_say_that_the_shape_comes_first(call: C
 def test_shapes_without_elements_are_shapes() -> None:
     assert random.uniform(0).shape == random.normal((0,), 1.0, 2.0).shape == random.uniform((0,), 1, 2).shape == (0,)
     assert random.randint((0, 2), 0, 3).shape == (0, 2)
+
+
+def test_methods_are_called_by_their_names() -> None:
+    for name in ("sum", "mean", "argmax", "relu", "exp", "add", "add_", "softmax", "transpose", "clamp_", "logsumexp"):
+        assert getattr(mg.Tensor, name).__name__ == name
