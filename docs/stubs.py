@@ -385,7 +385,7 @@ class Stub:
     def import_names(self, annotation: str, used_by: Any) -> None:
         """What an annotation of another module names."""
         for name in re.findall(r"[A-Za-z_]\w*", annotation):
-            if name in KNOWN or hasattr(builtins, name) or name in self.imports or name == "inspect":
+            if name in KNOWN or hasattr(builtins, name) or name in self.imports or name in ("inspect", "builtins"):
                 continue
             value = used_by.__globals__.get(name)
             home = value.__module__ if inspect.isclass(value) else used_by.__module__

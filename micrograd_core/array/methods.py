@@ -5,6 +5,7 @@ A name that a tensor cannot have, as it means two things or nothing here, says w
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -233,11 +234,11 @@ class Methods(Operators):
 
     # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
 
-    def dim(self: Any) -> Any:
+    def dim(self: Any) -> builtins.int:
         """``x.ndim``."""
         return self.ndim
 
-    def numel(self: Any) -> Any:
+    def numel(self: Any) -> builtins.int:
         """``x.size``: the number of elements."""
         return self.size
 
@@ -245,16 +246,16 @@ class Methods(Operators):
     ndimension = dim
 
     @property
-    def itemsize(self: Any) -> Any:
+    def itemsize(self: Any) -> builtins.int:
         """Bytes of an element."""
         return self.dtype.itemsize
 
     @property
-    def nbytes(self: Any) -> Any:
+    def nbytes(self: Any) -> builtins.int:
         """Bytes of all elements."""
         return self.size * self.dtype.itemsize
 
-    def element_size(self: Any) -> Any:
+    def element_size(self: Any) -> builtins.int:
         """``x.itemsize``."""
         return self.dtype.itemsize
 
@@ -308,11 +309,11 @@ class Methods(Operators):
     cfloat = converted("complex64")
     cdouble = converted("complex128")
 
-    def is_floating_point(self: Any) -> Any:
+    def is_floating_point(self: Any) -> builtins.bool:
         """Whether the numbers are real floating: not of complex ones, as torch has it."""
         return self.dtype.is_floating and not self.dtype.is_complex
 
-    def is_complex(self: Any) -> Any:
+    def is_complex(self: Any) -> builtins.bool:
         """``x.dtype.is_complex``."""
         return self.dtype.is_complex
 
@@ -396,7 +397,7 @@ class Methods(Operators):
         return self.fill_(self.__array_namespace__().asarray(other, device=self.device).astype(self.dtype))
 
     @property
-    def is_cuda(self: Any) -> Any:
+    def is_cuda(self: Any) -> builtins.bool:
         """Whether the tensor is on a device of CUDA."""
         return str(self.device).partition(":")[0] == "cuda"
 
