@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from micrograd_core.array import elsewhere
+from micrograd_core.elsewhere import functional as absent
+from micrograd_core.elsewhere import package, rooms, tensors
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional import (  # fmt: skip
-    absent,
     activations,
     arrangement,
     attention,
@@ -55,7 +56,7 @@ defaults. All of them compute on every device, and are differentiable to any ord
 (3, 3, 3)
 >>> F.np
 Traceback (most recent call last):
-AttributeError: micrograd_core.nn.functional has no np: use numpy itself
+AttributeError: module 'micrograd_core.nn.functional' has no attribute 'np': use numpy itself
 
 ```
 
@@ -116,12 +117,31 @@ TypeError: np.exp takes NumPy's arrays; write mg.exp(x), with mg for micrograd_c
 
 ```
 
-`x.size` is the number of elements and `x.shape` the shape, as the standard has it; `var` and `std` divide by the number
-of elements unless `correction=1` is given, as NumPy's do; `max`, `min` and `median` along an axis give values alone.
+Methods that end in ``_`` write into their tensor, by the rules of ``x += y``: a leaf that records refuses, unless under
+`no_grad` or as `x.data.normal_()`. What would change the shape, such as `x.squeeze_()`, says what to write.
+
+Where tensors differ from PyTorch's or NumPy's:
+
+| what one types | what it is here |
+|---|---|
+| `x.size()`, `x.size(0)` | `x.shape`, `x.shape[0]`; `x.size` is a number: "'int' object is not callable" |
+| `x.var()`, `x.std()` | divide by the number of elements, as NumPy's do, unless `correction=1` is given |
+| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.argmax(0)` is where |
+| `x.numpy()` | a copy, also of a tensor that records |
+| `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |
+| `mg.random.normal(0, 1, size)` | the shape comes first: `mg.random.normal(shape, 0, 1)` |
+| `mg.array(data)`, `mg.device("cpu")` | `mg.asarray(data)`, `mg.Device("cpu")` |
 
 Beside the [operations](operations.md) there are functions that give pieces, read elements (`histogram` the extremes,
 `masked_select` the mask, `allclose` the answer), or call an operation with PyTorch's arguments:
 """
+
+OTHERWISE = """### What is called otherwise
+
+A name that is not there says what to use, also in ``from micrograd_core.nn import …``. Beside the names of these tables
+it is found in whatever room has it: `mg.det` says `mg.linalg.det`.
+"""
+ROOMS = ("LINALG", "FFT", "RANDOM", "NN", "OPTIM", "DATA")
 
 BESIDE = ("numeric", "selection", "shapes", "statistics", "composed")
 
@@ -156,7 +176,7 @@ def title(module: ModuleType) -> str:
     return first_line(module.__doc__).rstrip(".").partition(". ")[0].partition(":")[0]
 
 
-def elsewhere_table(names: dict[str, str]) -> list[str]:
+def elsewhere_table(names: Mapping[str, str]) -> list[str]:
     """Names and what to use."""
     rows = [f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in sorted(names.items())]
     return ["| name | |", "|---|---|", *rows]
@@ -178,6 +198,9 @@ def page() -> str:
         names = micrograd_core.LATER[f"array.{module}"].split()
         home = import_module(f"micrograd_core.array.{module}")
         parts += [row(name, getattr(home, name)) for name in names]
-    parts += ["", "### What is called otherwise", "", "Of tensors:", "", *elsewhere_table(elsewhere.ELSEWHERE)]
-    parts += ["", "Of the package:", "", *elsewhere_table(elsewhere.PACKAGE)]
+    parts += ["", OTHERWISE, "Of tensors:", "", *elsewhere_table(tensors.TENSORS)]
+    own = {name: said for name, said in package.PACKAGE.items() if tensors.TENSORS.get(name) != said}
+    parts += ["", "Of the package, beside those:", "", *elsewhere_table(own)]
+    for name in ROOMS:
+        parts += ["", f"Of `{name.lower()}`:", "", *elsewhere_table(getattr(rooms, name))]
     return "\n".join(parts) + "\n"

@@ -264,7 +264,7 @@ class Stub:
             self.imports[name] = (value.__name__.rpartition(".")[0], name)
         elif FUNCTIONS.get(name) is value:
             self.lines += ["", *self.operation(TABLE[name])]
-        elif home and getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value and not decorated:
+        elif home and not decorated and at_home(value):
             self.imports[name] = (home, value.__name__)
         elif inspect.isfunction(value):
             self.lines += ["", *self.untyped(name, value)]
@@ -385,7 +385,7 @@ class Stub:
     def import_names(self, annotation: str, used_by: Any) -> None:
         """What an annotation of another module names."""
         for name in re.findall(r"[A-Za-z_]\w*", annotation):
-            if name in KNOWN or hasattr(builtins, name) or name in self.imports or name == "inspect":
+            if name in KNOWN or hasattr(builtins, name) or name in self.imports or name in ("inspect", "builtins"):
                 continue
             value = used_by.__globals__.get(name)
             home = value.__module__ if inspect.isclass(value) else used_by.__module__
@@ -435,7 +435,15 @@ ADVISED = advising(print).__code__  # type: ignore[attr-defined]
 
 def is_respelled(value: Any) -> bool:
     """Whether a function takes more than its source says; one whose errors are worded takes no more."""
-    return hasattr(value, "__wrapped__") and getattr(value, "__code__", None) is not ADVISED
+    if getattr(value, "__code__", None) is ADVISED:
+        return bool(shared.other_spellings(shared.parameter_names(inspect.unwrap(value))))
+    return hasattr(value, "__wrapped__")
+
+
+def at_home(value: Any) -> bool:
+    """Whether its module has it, or what is worded, by its name."""
+    found = getattr(sys.modules.get(value.__module__), getattr(value, "__name__", ""), None)
+    return found is not None and found in (value, inspect.unwrap(value))
 
 
 def emptied(node: ast.FunctionDef) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from micrograd_core import errors
 from micrograd_core.array import creation, functions, namespace
-from micrograd_core.array.elsewhere import PACKAGE
 from micrograd_core.array.namespace import __array_namespace_info__, e, inf, nan, newaxis, pi
 from micrograd_core.array.operators import VERSION
 from micrograd_core.array.tensor import Tensor, shares_memory
@@ -34,6 +33,7 @@ from micrograd_core.dtypes import (
     uint64,
 )
 from micrograd_core.dtypes import bool_ as bool
+from micrograd_core.elsewhere import Room, missing
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
 from micrograd_core.ground.warning import withhold
@@ -45,9 +45,21 @@ __array_api_version__ = VERSION
 sys.meta_path.append(Finder)
 withhold("micrograd_core.ops")
 withhold("micrograd_core.engine")
+for _room in ("array", "device"):  # as in np.array(data), torch.device("cpu")
+    sys.modules[f"{__name__}.{_room}"].__class__ = Room
 
 # Imported when they are asked for: modules, and names by the module they stand in.
 MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random")
+ROOMS = (
+    "linalg",
+    "fft",
+    "random",
+    "nn.functional",
+    "nn",
+    "optim",
+    "data",
+    "checkpoints",
+)  # where a name may be instead
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
@@ -80,8 +92,8 @@ def __getattr__(name: str) -> Any:
     if name in MODULES:
         return import_module(f"micrograd_core.{name}")
     if name not in _HOMES:
-        advice = PACKAGE.get(name)
-        raise AttributeError(f"module 'micrograd_core' has no attribute {name!r}" + (f": {advice}" if advice else ""))
+        rooms = [] if name.startswith("_") else [import_module(f"micrograd_core.{room}") for room in ROOMS]
+        raise missing(__name__, name, rooms, [("x", Tensor)])
     globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
     return globals()[name]
 

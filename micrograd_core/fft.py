@@ -6,11 +6,12 @@ capability ``fft``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
+from micrograd_core.elsewhere import missing
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops import TABLE
 
@@ -39,9 +40,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | Devi
 _functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extension == "fft"}
 globals().update(_functions)
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)
 
 
 __all__ = ["fftfreq", "rfftfreq", *_functions]

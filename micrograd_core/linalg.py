@@ -6,9 +6,10 @@ claims the capability ``linalg``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.elsewhere import missing
 from micrograd_core.ops import TABLE
 
 SHARED: Final = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
@@ -17,9 +18,9 @@ SHARED: Final = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
 _functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extension == "linalg" or name in SHARED}
 globals().update(_functions)
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)
 
 
 __all__ = list(_functions)

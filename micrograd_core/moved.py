@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from typing import Any, Final
+
+from micrograd_core.elsewhere import TABLES, unknown
 
 MOVED: Final = {
     f"micrograd_core.{old}": f"micrograd_core.{new}"
@@ -31,12 +34,24 @@ MOVED: Final = {
 
 
 class Finder:
-    """Imports a module of `MOVED` from where it is now. Asked only where no file has the name."""
+    """Imports a module of `MOVED` from where it is now. Asked only where no file has the name.
+
+    Python asks, too, before ``from micrograd_core.nn import name`` fails without saying what to use.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """What the import system asks."""
-        return ModuleSpec(name, Loader()) if name in MOVED else None  # type: ignore[arg-type]
+        if name in MOVED:
+            return ModuleSpec(name, Loader())  # type: ignore[arg-type]
+        package, _, last = name.rpartition(".")
+        if package in TABLES and package in sys.modules:
+            try:
+                getattr(sys.modules[package], last)
+            except AttributeError as error:
+                if str(error) != unknown(package, last):
+                    raise ImportError(str(error), name=package) from None
+        return None
 
 
 class Loader:

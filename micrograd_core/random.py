@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import operator
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.elsewhere import missing
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.context import at_depth, draws, during, forking, generators, programs, rewound, watched_draws
@@ -235,6 +236,18 @@ def _draw(
     return create(Tensor, TABLE[name], at_depth(root), shape=shape, dtype=dtype, **place, **params)
 
 
+def _shape(name: str, shape: Any, *numbers: Any) -> tuple[int, ...]:
+    """The shape, which comes first; NumPy's users give the numbers first, and 0 would be a shape without elements."""
+    last = next((x for x in numbers if isinstance(x, (tuple, list))), None)
+    if last is not None or isinstance(shape, float) or (numbers and isinstance(shape, int) and shape <= 0):
+        given = [x for x in (shape, *numbers) if not isinstance(x, (tuple, list))]
+        call = ", ".join(map(repr, (tuple(last or ()), *given[:2])))
+        raise TypeError(
+            f"{name}: the shape comes first, such as {name}({call}); got {shape!r}. Of no elements it is (0,)"
+        )
+    return as_shape(name, shape)
+
+
 def _floating(name: str, dtype: Any) -> DType:
     found = as_dtype(dtype)
     if found.kind != "real floating":
@@ -271,9 +284,13 @@ def uniform(
     DTypeError, ValueError
         When `dtype` is not real floating, or `high` less than `low`.
     """
-    chosen, wanted = _floating("uniform", dtype), as_shape("uniform", shape)
+    chosen = _floating("uniform", dtype)
+    wanted = _shape("uniform", shape, *([low, high] if (low, high) != (0.0, 1.0) else ()))
     if not low <= high or not math.isfinite(high - low):
-        raise ValueError(f"uniform: low must not be above high, and both finite; got low={low}, high={high}")
+        raise ValueError(
+            f"uniform: low must not be above high, and both finite; got low={low}, high={high}. The shape comes first: "
+            f"uniform({shape}, low, high)"
+        )
     words = words_of_uniform(math.prod(wanted), chosen)
     return _scaled(_draw("random_uniform", words, wanted, chosen, device, generator), high - low, low, requires_grad)
 
@@ -296,7 +313,8 @@ def normal(
     DTypeError, ValueError
         When `dtype` is not real floating, or `std` negative.
     """
-    chosen, wanted = _floating("normal", dtype), as_shape("normal", shape)
+    chosen = _floating("normal", dtype)
+    wanted = _shape("normal", shape, *([mean, std] if (mean, std) != (0.0, 1.0) else ()))
     if not std >= 0:
         raise ValueError(f"normal: std must not be negative; got {std}")
     words = words_of_uniform(math.prod(wanted) + 1, chosen if chosen.bits > 32 else float32)
@@ -320,12 +338,15 @@ def randint(
     DTypeError, ValueError
         When `dtype` is not an integer dtype that holds them, or there are none.
     """
-    chosen, wanted = as_dtype(dtype), as_shape("randint", shape)
+    chosen, wanted = as_dtype(dtype), _shape("randint", shape, low, high)
     first, stop = operator.index(low), operator.index(high)
     if not chosen.is_integer:
         raise DTypeError(f"randint: dtype {chosen} does not hold integers; use dtype='int64'")
     if first >= stop:
-        raise ValueError(f"randint: there is no integer from low={low} up to but without high={high}")
+        raise ValueError(
+            f"randint: there is no integer from low={low} up to but without high={high}. The shape comes first: "
+            f"randint({shape}, low, high)"
+        )
     for bound in (first, stop - 1):
         check_scalar("randint", bound, chosen)
     return _draw("random_integers", math.prod(wanted), wanted, chosen, device, generator, low=first, high=stop)
@@ -347,6 +368,8 @@ def bernoulli(
     ValueError, ShapeError
         When the number `p` is no probability, or the tensor does not broadcast.
     """
+    if isinstance(shape, (float, Tensor)):
+        raise TypeError("bernoulli: the shape comes first; of probabilities alone write bernoulli(p=p)")
     given = p.shape if isinstance(p, Tensor) else ()
     wanted = as_shape("bernoulli", given if shape is None else shape)
     if isinstance(p, Tensor):
@@ -371,6 +394,10 @@ def permutation(
     DTypeError, ShapeError
         When `dtype` is not an integer dtype that holds them, or `n` is negative.
     """
+    if not hasattr(n, "__index__") or (isinstance(n, Tensor) and n.ndim):
+        raise TypeError(
+            "permutation: n is a number of rows; to shuffle those of x, write x[random.permutation(len(x))]"
+        )
     chosen, wanted = as_dtype(dtype), as_shape("permutation", operator.index(n))
     if not chosen.is_integer or n - 1 > integer_range(chosen)[1]:
         raise DTypeError(f"permutation: dtype {chosen} does not hold the integers below {n}; use dtype='int64'")
@@ -385,3 +412,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing(__name__, name)

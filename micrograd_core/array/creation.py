@@ -33,7 +33,6 @@ def _finish(x: Tensor, requires_grad: bool) -> Tensor:
     return x
 
 
-@advising
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of `shape` in which every element is the number `fill_value`, which may be a 0-d tensor.
 
@@ -56,25 +55,21 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     return _finish(out, requires_grad)
 
 
-@advising
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros; float32 by default."""
     return full(shape, 0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
-@advising
 def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones; float32 by default."""
     return full(shape, 1, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
-@advising
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor to be written to. It holds zeros, so that a forgotten element is the same on every run."""
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@advising
 def full_like(
     x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -82,19 +77,16 @@ def full_like(
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
-@advising
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`zeros` of the shape, and by default the dtype and the device, of `x`."""
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@advising
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`ones` of the shape, and by default the dtype and the device, of `x`."""
     return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@advising
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`empty` of the shape, and by default the dtype and the device, of `x`."""
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -120,7 +112,6 @@ def _widest(kernels: Any, *numbers: Any) -> DType:
     return float64 if float64 in kernels._native else float32
 
 
-@advising
 def arange(
     start: float,
     /,
@@ -157,7 +148,6 @@ def arange(
     return _finish(out.astype(chosen), requires_grad)
 
 
-@advising
 def linspace(
     start: complex,
     stop: complex,
@@ -204,7 +194,6 @@ def _is_complex(x: Any) -> bool:
     return isinstance(x, complex)
 
 
-@advising
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -224,7 +213,6 @@ def eye(
     return _finish(on.astype(dtype or float32), requires_grad)
 
 
-@advising
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid from those along its axes: views, which record.
 
@@ -259,7 +247,6 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 # ── memory of other libraries ────────────────────────────────────────────────────────────────────────────────
 
 
-@advising
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of another library's array: what one writes, the other sees.
 
@@ -282,7 +269,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 CREATION: dict[str, Callable[..., Any]] = {
-    each.__name__: each
+    each.__name__: each if each is asarray else advising(each)  # here, so that they call each other without
     for each in (
         arange, asarray, empty, empty_like, eye, from_dlpack, full, full_like, linspace, meshgrid, ones, ones_like,
         zeros, zeros_like,

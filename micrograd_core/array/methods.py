@@ -1,17 +1,20 @@
 """Methods that those type who come from PyTorch or NumPy: another name for what a tensor has, or for a function.
 
-A name that a tensor cannot have, as it means two things or nothing here, says what to use in its place (`ELSEWHERE`).
+A name that a tensor cannot have, as it means two things or nothing here, says what to use in its place (`TENSORS`).
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from micrograd_core.array.elsewhere import ELSEWHERE
 from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
+from micrograd_core.elsewhere.tensors import TENSORS
 from micrograd_core.engine.apply import apply_single
+from micrograd_core.engine.array import refuse_leaf
+from micrograd_core.engine.write import write
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
@@ -53,11 +56,19 @@ def in_place(name: str) -> Method:
     """The method of that name, whose result is written into the tensor: PyTorch's methods that end in ``_``."""
 
     def method(x: Any, *args: Any, **kwargs: Any) -> Any:
-        x[...] = getattr(x.copy(), name)(*args, **kwargs)
-        return x
+        refuse_leaf(x)
+        found = getattr(x.copy(), name)(*args, **kwargs)
+        truth = found.dtype.kind == "bool"  # of comparisons
+        return _became(x, found.astype(x.dtype) if truth else found, *args[:1])
 
     method.__name__, method.__doc__ = f"{name}_", f"``x[...] = x.{name}(…)``, and `x`."
     return method
+
+
+def _became(x: Any, found: Any, operand: Any = 0) -> Any:
+    """`x`, once `found`, which nobody else has, is written into it, by the rules of ``x += operand``."""
+    write(x, ..., found, operand)
+    return x
 
 
 def converted(dtype: str) -> Method:
@@ -84,6 +95,11 @@ def _axes(axes: tuple[Any, ...]) -> Any:
     return axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
 
 
+def _drawn(x: Any, name: str, first: Any, second: Any, generator: Any) -> Tensor:
+    draw = getattr(x.__array_namespace__().random, name)
+    return draw(x.shape, first, second, dtype=x.dtype, device=x.device, generator=generator)
+
+
 class Methods(Operators):
     """What a tensor has beside the standard's operators, and beside its own methods."""
 
@@ -101,7 +117,7 @@ class Methods(Operators):
         )
 
     def __dir__(self) -> Any:
-        return [name for name in object.__dir__(self) if name not in ELSEWHERE]
+        return [name for name in object.__dir__(self) if name not in TENSORS]
 
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,6 +186,19 @@ class Methods(Operators):
         """``x.reshape(-1)``."""
         return self.reshape(-1)
 
+    def transpose(self: Any, *axes: Any, dim0: Any = None, dim1: Any = None) -> Tensor:
+        """Two axes exchanged: ``x.transpose(0, 1)``; without arguments, all axes reversed. A view.
+
+        Three or more axes, or a tuple of them, give the whole new order; `dim0` and `dim1` are PyTorch's words for two.
+        """
+        axes = tuple(axis for axis in (*axes, dim0, dim1) if axis is not None)
+        if len(axes) == 2:
+            order = list(range(self.ndim))
+            i, j = (resolve_axis("transpose", axis, self.ndim) for axis in axes)
+            order[i], order[j] = j, i
+            return self.permute_dims(tuple(order))
+        return self.permute_dims(*axes) if axes else self.permute_dims(tuple(range(self.ndim))[::-1])
+
     def t(self: Any) -> Tensor:
         """The transpose of a matrix; a vector as it is. A view."""
         return self.T if self.ndim > 1 else self
@@ -203,33 +232,53 @@ class Methods(Operators):
         """``mg.unstack(x, axis=dim)``."""
         return self.__array_namespace__().unstack(self, axis=dim)
 
-    squeeze = of_package("squeeze")
-    flip = of_package("flip")
-    moveaxis = of_package("moveaxis")
-    movedim = of_package("moveaxis")
-    roll = of_package("roll")
-    tile = of_package("tile")
-    rot90 = of_package("rot90")
-    split = of_package("split")
-    chunk = of_package("chunk")
-    repeat_interleave = of_package("repeat_interleave")
-    diag = of_package("diag")
-    diagonal = of_package("diagonal")
-    trace = of_package("trace")
-    tril = of_package("tril")
-    triu = of_package("triu")
-
     # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
 
-    def dim(self: Any) -> Any:
+    def dim(self: Any) -> builtins.int:
         """``x.ndim``."""
         return self.ndim
 
-    def numel(self: Any) -> Any:
+    def numel(self: Any) -> builtins.int:
         """``x.size``: the number of elements."""
         return self.size
 
     nelement = numel
+    ndimension = dim
+
+    @property
+    def itemsize(self: Any) -> builtins.int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self: Any) -> builtins.int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def element_size(self: Any) -> builtins.int:
+        """``x.itemsize``."""
+        return self.dtype.itemsize
+
+    @property
+    def real(self: Any) -> Tensor:
+        """``mg.real(x)``; of real numbers `x` itself."""
+        return self.__array_namespace__().real(self) if self.dtype.is_complex else self
+
+    @property
+    def imag(self: Any) -> Tensor:
+        """``mg.imag(x)``; of real numbers zeros."""
+        xp = self.__array_namespace__()
+        return xp.imag(self) if self.dtype.is_complex else xp.zeros_like(self)
+
+    @property
+    def mH(self: Any) -> Tensor:  # noqa: N802
+        """``x.mT.conj()``: the last two axes exchanged, of conjugates."""
+        return self.mT.conj()
+
+    @property
+    def H(self: Any) -> Tensor:  # noqa: N802
+        """``x.T.conj()``, of a matrix."""
+        return self.T.conj()
 
     def clone(self: Any) -> Tensor:
         """``x.copy()``, through which gradients flow."""
@@ -254,11 +303,19 @@ class Methods(Operators):
     int = converted("int32")
     long = converted("int64")
     short = converted("int16")
+    char = converted("int8")
+    byte = converted("uint8")
     bool = converted("bool")
+    cfloat = converted("complex64")
+    cdouble = converted("complex128")
 
-    def is_floating_point(self: Any) -> Any:
-        """``x.dtype.is_floating``."""
-        return self.dtype.is_floating
+    def is_floating_point(self: Any) -> builtins.bool:
+        """Whether the numbers are real floating: not of complex ones, as torch has it."""
+        return self.dtype.is_floating and not self.dtype.is_complex
+
+    def is_complex(self: Any) -> builtins.bool:
+        """``x.dtype.is_complex``."""
+        return self.dtype.is_complex
 
     def cpu(self: Any) -> Tensor:
         """``to("cpu")``."""
@@ -294,156 +351,42 @@ class Methods(Operators):
         """``mg.zeros`` of the dtype, and on the device, of this one."""
         return self.new_full(_axes(size), 0, dtype=dtype, device=device)
 
+    new_empty = new_zeros
+
     def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """``mg.ones`` of the dtype, and on the device, of this one."""
         return self.new_full(_axes(size), 1, dtype=dtype, device=device)
 
-    # ── selection and updates along an axis, PyTorch's way ───────────────────────────────────────────────────
-
-    gather = of_package("gather")
-    index_select = of_package("index_select")
-    masked_fill = of_package("masked_fill")
-    masked_select = of_package("masked_select")
-    scatter = of_package("scatter")
-    scatter_add = of_package("scatter_add")
-    scatter_reduce = of_package("scatter_reduce")
-    take_along_dim = of_package("take_along_axis")
-    nonzero = of_package("nonzero")
-    argwhere = of_package("argwhere")
+    # ── selection, reductions ────────────────────────────────────────────────────────────────────────────────
 
     def where(self: Any, condition: Any, other: Any) -> Tensor:
         """``mg.where(condition, x, other)``."""
         return self.__array_namespace__().where(condition, self, other)
 
-    # ── reductions, order, statistics ────────────────────────────────────────────────────────────────────────
-
     softmax = along("softmax")
     log_softmax = along("log_softmax")
-    argmin = of_package("argmin")
-    argsort = of_package("argsort")
-    amax = of_package("max")
-    amin = of_package("min")
-    prod = of_package("prod")
-    count_nonzero = of_package("count_nonzero")
-    cumsum = of_package("cumsum")
-    cumprod = of_package("cumprod")
-    cummax = of_package("cummax")
-    cummin = of_package("cummin")
-    logcumsumexp = of_package("logcumsumexp")
-    diff = of_package("diff")
-    topk = of_package("topk")
-    kthvalue = of_package("kthvalue")
-    median = of_package("median")
-    quantile = of_package("quantile")
-    cov = of_package("cov")
-    corrcoef = of_package("corrcoef")
-    norm = of_package("norm")
 
-    # ── element by element ───────────────────────────────────────────────────────────────────────────────────
-
-    add = of_package("add")
-    sub = of_package("subtract")
-    subtract = of_package("subtract")
-    mul = of_package("multiply")
-    multiply = of_package("multiply")
-    div = of_package("divide")
-    divide = of_package("divide")
-    true_divide = of_package("divide")
-    floor_divide = of_package("floor_divide")
-    remainder = of_package("remainder")
-    fmod = of_package("fmod")
-    pow = of_package("pow")
-    maximum = of_package("maximum")
-    minimum = of_package("minimum")
-    atan2 = of_package("atan2")
-    hypot = of_package("hypot")
-    logaddexp = of_package("logaddexp")
-    lerp = of_package("lerp")
-    eq = of_package("equal")
-    ne = of_package("not_equal")
-    lt = of_package("less")
-    le = of_package("less_equal")
-    gt = of_package("greater")
-    ge = of_package("greater_equal")
-    isclose = of_package("isclose")
-    allclose = of_package("allclose")
-    logical_and = of_package("logical_and")
-    logical_or = of_package("logical_or")
-    logical_xor = of_package("logical_xor")
-    logical_not = of_package("logical_not")
-    bitwise_and = of_package("bitwise_and")
-    bitwise_or = of_package("bitwise_or")
-    bitwise_xor = of_package("bitwise_xor")
-    bitwise_not = unary("bitwise_invert")
-    clip = of_package("clip")
-    clamp = of_package("clip")
-    nan_to_num = of_package("nan_to_num")
-    logit = of_package("logit")
-    rsqrt = of_package("rsqrt")
-    exp2 = of_package("exp2")
-    neg = unary("negative")
-    negative = unary("negative")
-    positive = unary("positive")
-    absolute = unary("abs")
-    reciprocal = unary("reciprocal")
-    round = unary("round")
-    trunc = unary("trunc")
-    log2 = unary("log2")
-    log10 = unary("log10")
-    tan = unary("tan")
-    asin = unary("asin")
-    acos = unary("acos")
-    atan = unary("atan")
-    sinh = unary("sinh")
-    cosh = unary("cosh")
-    asinh = unary("asinh")
-    acosh = unary("acosh")
-    atanh = unary("atanh")
-    erf = unary("erf")
-    erfc = unary("erfc")
-    erfinv = unary("erfinv")
-    lgamma = unary("lgamma")
-    digamma = unary("digamma")
-    i0 = unary("i0")
-    isinf = unary("isinf")
-    signbit = unary("signbit")
-    conj = unary("conj")
-    copysign = of_package("copysign")
-
-    # ── products ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    mm = of_package("matmul")
-    bmm = of_package("matmul")
-    mv = of_package("matmul")
-    outer = of_package("outer")
-    kron = of_package("kron")
-    cross = of_package("cross")
+    @both_spellings
+    def polygamma(self: Any, n: Any) -> Tensor:
+        """``mg.polygamma(x, n)``: the n-th derivative of `digamma`."""
+        return self.__array_namespace__().polygamma(self, n)
 
     # ── in place ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    add_ = in_place("add")
-    sub_ = in_place("sub")
-    mul_ = in_place("mul")
-    div_ = in_place("div")
-    pow_ = in_place("pow")
-    neg_ = in_place("neg")
-    abs_ = in_place("abs")
-    exp_ = in_place("exp")
-    log_ = in_place("log")
-    sqrt_ = in_place("sqrt")
-    relu_ = in_place("relu")
-    tanh_ = in_place("tanh")
-    sigmoid_ = in_place("sigmoid")
-    clamp_ = in_place("clamp")
-    clip_ = in_place("clip")
-    masked_fill_ = in_place("masked_fill")
-    scatter_ = in_place("scatter")
-    scatter_add_ = in_place("scatter_add")
-
     def fill_(self: Any, value: Any) -> Tensor:
         """``x[...] = value``, and `x`."""
-        self[...] = value
-        return self
+        refuse_leaf(self)
+        if isinstance(value, self.__class__):
+            return _became(self, value.broadcast_to(self.shape).copy())
+        return _became(self, self.__array_namespace__().full_like(self, value))
+
+    def normal_(self: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
+        """``x[...] = mg.random.normal(x.shape, mean, std)``, and `x`."""
+        return self.fill_(_drawn(self, "normal", mean, std, generator))
+
+    def uniform_(self: Any, low: Any = 0.0, high: Any = 1.0, *, generator: Any = None) -> Tensor:
+        """``x[...] = mg.random.uniform(x.shape, low, high)``, and `x`."""
+        return self.fill_(_drawn(self, "uniform", low, high, generator))
 
     def zero_(self: Any) -> Tensor:
         """``x[...] = 0``, and `x`."""
@@ -451,11 +394,10 @@ class Methods(Operators):
 
     def copy_(self: Any, other: Any) -> Tensor:
         """``x[...] = other``, of any dtype, and `x`."""
-        self[...] = other.astype(self.dtype) if hasattr(other, "astype") else other
-        return self
+        return self.fill_(self.__array_namespace__().asarray(other, device=self.device).astype(self.dtype))
 
     @property
-    def is_cuda(self: Any) -> Any:
+    def is_cuda(self: Any) -> builtins.bool:
         """Whether the tensor is on a device of CUDA."""
         return str(self.device).partition(":")[0] == "cuda"
 
@@ -477,5 +419,48 @@ NUMPY: Final = {
 }  # fmt: skip
 """NumPy's names of operations that the standard calls otherwise."""
 
-for _name, _instead in ELSEWHERE.items():
-    setattr(Methods, _name, Elsewhere(_name, _instead))
+OF_PACKAGE: Final = """
+squeeze flip moveaxis roll tile rot90 split chunk repeat_interleave diag diagonal trace tril triu gather
+index_select masked_fill masked_select scatter scatter_add scatter_reduce nonzero argwhere searchsorted argmin
+argsort prod count_nonzero cumsum cumprod cummax cummin logcumsumexp diff topk kthvalue median quantile cov corrcoef
+norm add subtract multiply divide floor_divide remainder fmod pow maximum minimum atan2 hypot logaddexp lerp
+nextafter isclose allclose greater greater_equal less less_equal not_equal logical_and logical_or logical_xor
+logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift clip nan_to_num logit rsqrt
+exp2 copysign outer kron cross
+""".split()
+"""Functions of the package that are methods, too."""
+
+OF_PACKAGE_ALSO: Final = {
+    "movedim": "moveaxis", "take_along_dim": "take_along_axis", "amax": "max", "amin": "min", "sub": "subtract",
+    "mul": "multiply", "div": "divide", "true_divide": "divide", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "clamp": "clip", "mm": "matmul", "bmm": "matmul",
+    "mv": "matmul",
+}  # fmt: skip
+"""Methods that are called otherwise than the function."""
+
+UNARY: Final = """
+negative positive reciprocal round trunc log2 log10 tan asin acos atan sinh cosh asinh acosh atanh erf erfc erfinv
+lgamma digamma i0 isinf signbit conj
+""".split()
+UNARY_ALSO: Final = {"bitwise_not": "bitwise_invert", "neg": "negative", "absolute": "abs"}
+
+IN_PLACE: Final = """
+add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow lerp atan2 hypot copysign neg
+negative abs absolute sign square sqrt rsqrt reciprocal exp exp2 expm1 log log1p log2 log10 logit sin cos tan asin
+acos atan sinh cosh tanh asinh acosh atanh sigmoid relu erf erfc erfinv lgamma digamma i0 floor ceil round trunc
+clamp clip nan_to_num eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or
+logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift cumsum
+cumprod tril triu masked_fill scatter scatter_add scatter_reduce
+""".split()
+"""Methods that PyTorch has with a ``_`` at the end, too."""
+
+_MADE: Final = {
+    **{name: of_package(name) for name in OF_PACKAGE},
+    **{name: of_package(target) for name, target in OF_PACKAGE_ALSO.items()},
+    **{name: unary(name) for name in UNARY},
+    **{name: unary(target) for name, target in UNARY_ALSO.items()},
+    **{f"{name}_": in_place(name) for name in IN_PLACE},
+    **{name: Elsewhere(name, instead) for name, instead in TENSORS.items()},
+}
+for _name, _value in _MADE.items():
+    setattr(Methods, _name, _value)

@@ -44,7 +44,7 @@ def unary(name: str) -> Callable[[Any], Tensor]:
     def method(x: Tensor) -> Tensor:
         return apply_single(op, x)
 
-    method.__doc__ = op.doc
+    method.__name__, method.__doc__ = name, op.doc
     return method
 
 

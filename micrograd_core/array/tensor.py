@@ -22,7 +22,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.engine.write import write
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
 from micrograd_core.ground.context import at_hand
-from micrograd_core.layout import Layout, resolve_axis
+from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
 PERMUTE_DIMS = TABLE["permute_dims"]
@@ -205,18 +205,6 @@ class Tensor(Methods):
     def permute_dims(self, *axes: Any) -> Tensor:
         """Axes in another order. A view."""
         return _call("permute_dims", self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
-
-    def transpose(self, *axes: Any) -> Tensor:
-        """Two axes exchanged: ``x.transpose(0, 1)``; without arguments, all axes reversed. A view.
-
-        Three or more axes, or a tuple of them, give the whole new order.
-        """
-        if len(axes) == 2:
-            order = list(range(self.ndim))
-            i, j = (resolve_axis("transpose", axis, self.ndim) for axis in axes)
-            order[i], order[j] = j, i
-            return _call("permute_dims", self, tuple(order))
-        return self.permute_dims(*axes) if axes else _call("permute_dims", self, tuple(range(self.ndim))[::-1])
 
     @property
     def T(self) -> Tensor:  # noqa: N802

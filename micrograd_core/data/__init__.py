@@ -5,6 +5,8 @@ The room needs no array library until a function asks for one; what is missing i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from micrograd_core.data import sets
 from micrograd_core.data.batches import Batches, batches
 from micrograd_core.data.dataset import Dataset
@@ -13,6 +15,7 @@ from micrograd_core.data.pictures import images
 from micrograd_core.data.preparation import Preparation
 from micrograd_core.data.reading import read
 from micrograd_core.data.splitting import split
+from micrograd_core.elsewhere import missing
 
 __all__ = [
     "Batches", "DataError", "DataWarning", "Dataset", "Preparation", "batches", "images", "read", "sets", "split",
@@ -21,3 +24,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing(__name__, name)

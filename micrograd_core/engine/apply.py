@@ -465,5 +465,5 @@ def reduction(name: str) -> Callable[..., Tensor]:
             return accumulated(op, x, **given)
         return apply_single(op, x, parameters(x, **given))
 
-    method.__doc__ = op.doc
+    method.__name__, method.__doc__ = name, op.doc
     return method

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.elsewhere import missing
 from micrograd_core.nn import functional, initialization
 from micrograd_core.nn.activations import (  # fmt: skip
     CELU,
@@ -316,3 +319,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing(__name__, name, [functional])

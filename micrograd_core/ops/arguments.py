@@ -85,11 +85,13 @@ def unbound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     return worded.with_traceback(None)
 
 
-def advising(function: Function) -> Function:
-    """The function, whose errors about its arguments say what to type."""
+def advising(function: Function, respelled: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> Function:
+    """The function, whose errors about its arguments say what to type; named ones may be `respelled` first."""
 
     @functools.wraps(function)
     def advised(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and respelled is not None:
+            kwargs = respelled(kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
-from micrograd_core.ops.arguments import ARGUMENTS, unbound
+from micrograd_core.ops.arguments import ARGUMENTS, advising
 from micrograd_core.ops.record import Array, Op, Sample
 from micrograd_core.ops.tangents import symmetric
 
@@ -166,18 +166,7 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 def both_spellings(function: Function) -> Function:
     """The function, which takes `dim` and `keepdim` for `axis` and `keepdims` too, or the other way round."""
     others = other_spellings(parameter_names(function))
-
-    def either(*args: Any, **kwargs: Any) -> Any:
-        kwargs = respelled(function.__name__, kwargs, others) if kwargs else kwargs
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            found = unbound(function, args, kwargs, error)
-            if found is error:
-                raise
-        raise found
-
-    return functools.wraps(function)(either)  # type: ignore[return-value]
+    return advising(function, lambda named: respelled(function.__name__, named, others))
 
 
 OF_REDUCTIONS = other_spellings(("axis", "keepdims"))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core.array.elsewhere import ELSEWHERE, PACKAGE
 from tests.against_torch import A, Call, N, compare, sampled, torch
 
 X, SQUARE, ROW = A(3, 4), A(4, 4), A(5)
@@ -212,20 +211,3 @@ def test_polygamma_is_torch_s_with_its_arguments_the_other_way_round() -> None:
     call = Call(A(8, low=-3.9, high=0.0), order=1, tolerance=1e-7)
     compare(call, lambda x: mg.polygamma(x, 1), lambda x: torch.polygamma(1, x))
     compare(call, mg.i1, torch.special.i1)
-
-
-def test_every_name_that_is_elsewhere_is_torch_s_or_numpy_s_and_says_what_to_use() -> None:
-    x = mg.Tensor([1.0])
-    for name, instead in ELSEWHERE.items():
-        assert hasattr(torch.Tensor, name) or hasattr(torch, name), name
-        with pytest.raises(AttributeError, match=f"Tensor has no {name}: .{{8}}") as info:
-            getattr(x, name)
-        assert str(info.value).endswith(instead)
-        assert not hasattr(x, name)
-        assert name not in dir(x)
-    for name, instead in PACKAGE.items():
-        assert any(hasattr(place, name) for place in (torch, torch.Tensor, np)), name
-        assert name not in mg.__all__
-        with pytest.raises(AttributeError) as info:
-            getattr(mg, name)
-        assert str(info.value).endswith(instead)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from micrograd_core.elsewhere.functional import ABSENT
 from micrograd_core.nn import functional as F  # noqa: N812
-from micrograd_core.nn.functional.absent import ABSENT
 from tests.against_torch import A, Call, N, compare, sampled, torch
 
 TF = torch.nn.functional
@@ -344,7 +344,7 @@ def test_every_name_of_torch_works_or_says_what_to_use() -> None:
     assert CALLS.keys() | RANDOM == set(F.__all__)
     assert not CALLS.keys() & RANDOM
     for name in ABSENT:
-        with pytest.raises(AttributeError, match=f"functional has no {name}: .{{9}}"):
+        with pytest.raises(AttributeError, match=f"functional' has no attribute '{name}': .{{9}}"):
             getattr(F, name)
     with pytest.raises(AttributeError, match="has no attribute 'rellu'"):
         _ = F.rellu

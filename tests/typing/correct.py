@@ -232,3 +232,13 @@ class Sine(nn.Call, operation="sin"): ...
 
 
 activation: Callable[[Tensor], Tensor] = Sine()
+
+
+def words_of_others(x: Tensor) -> Tensor:
+    size: int = x.element_size() * x.numel() + x.nbytes
+    real: bool = x.is_floating_point() and not x.is_complex()
+    x.data.normal_(0.0, 0.02)
+    x.copy_(x.transpose(dim0=0, dim1=1)).zero_()
+    x.eq_(1.0).logical_not_()
+    print(size, real)
+    return x.add_(1.0).mul_(2).clamp_(0, 1).H + x.real + x.new_empty(2, 3).fill_(1.0) + x.byte().double()

@@ -180,3 +180,21 @@ def scalars(v: Value) -> Any:
     Neuron(2).b.shape  # no
     MLP(2, [1])(Tensor([[1.0, 2.0]])).tolst()  # no
     return v.exp
+
+
+def words_of_others(x: Tensor) -> None:
+    x.size()  # no
+    x.nbytes()  # no
+    x.squeeze_()  # no
+    x.add_()  # no
+    x.normal_(mu=0.0)  # no
+    x.transpose(dim=0)  # no
+    x.clamp_(minimum=0)  # no
+    mg.cat([x, x])  # no
+    mg.randn(2, 3)  # no
+    mg.random.rand(3)  # no
+    mg.random.normal(size=3)  # no
+    nn.Parameter(x)  # no
+    mg.optim.lr_scheduler  # no
+    mg.linalg.norm(x)  # no
+    mg.fft.fft2(x)  # no

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.nn.functional.absent import ABSENT
+from micrograd_core.elsewhere import missing
 from micrograd_core.nn.functional.activations import (  # fmt: skip
     celu,
     celu_,
@@ -158,9 +158,7 @@ fractional_max_pool3d_with_indices = POOLINGS["fractional_max_pool3d_with_indice
 
 
 def __getattr__(name: str) -> Any:
-    if name in ABSENT:
-        raise AttributeError(f"micrograd_core.nn.functional has no {name}: {ABSENT[name]}")
-    raise AttributeError(f"module 'micrograd_core.nn.functional' has no attribute {name!r}")
+    raise missing(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,48 @@
+"""Words for dtypes that PyTorch and NumPy have, and what to write: some mean one thing there, and another here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WORDS: Final = {
+    "float": "'float32', PyTorch's float, or 'float64', NumPy's",
+    "int": "'int32', PyTorch's int, or 'int64', NumPy's",
+    "complex": "'complex64', or 'complex128', NumPy's",
+    "double": "'float64'",
+    "half": "'float16'",
+    "single": "'float32'",
+    "long": "'int64'",
+    "short": "'int16'",
+    "char": "'int8'",
+    "byte": "'uint8' of PyTorch, or 'int8' of NumPy",
+    "longlong": "'int64'",
+    "uint": "'uint64'",
+    "intp": "'int64'",
+    "cfloat": "'complex64', PyTorch's",
+    "cdouble": "'complex128'",
+    "chalf": "'complex64': there is no complex32",
+    "longdouble": "'float64': there is no float128",
+    "FloatTensor": "'float32'",
+    "DoubleTensor": "'float64'",
+    "HalfTensor": "'float16'",
+    "LongTensor": "'int64'",
+    "IntTensor": "'int32'",
+    "BoolTensor": "'bool'",
+    "f2": "'float16'",
+    "f4": "'float32'",
+    "f8": "'float64'",
+    "f": "'float32'",
+    "d": "'float64'",
+    "e": "'float16'",
+    "i1": "'int8'",
+    "i2": "'int16'",
+    "i4": "'int32'",
+    "i8": "'int64'",
+    "i": "'int32'",
+    "l": "'int64'",
+    "u1": "'uint8'",
+    "b1": "'bool'",
+    "?": "'bool'",
+    "c8": "'complex64'",
+    "c16": "'complex128'",
+}
