@@ -4,8 +4,8 @@
     python -m benchmarks.gpu.convolutions --small
 
 Of each shape the result (fwd), the image's gradient (data) and the weight's (filter): microseconds of kernels by a
-profiler, or between events where there is none, of cuDNN, of patches, and their ratio. Where cuDNN is not there, or does
-not take a shape, there is a dash in its place. It fails where the two ways have different numbers.
+profiler, or between events where there is none, of cuDNN, of patches, and their ratio. Where cuDNN is not there, or
+does not take a shape, there is a dash in its place. It fails where the two ways have different numbers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def microseconds(run: Callable[[], Any], way: str, device: Device) -> tuple[floa
     if way == "cuDNN" and library is None:
         return None
     before = library.runs if library else 0
-    with mock.patch.object(convolution, "patches_are_better", lambda *facts: way == "patches"):
+    with mock.patch.object(convolution, "patches_are_better", lambda *facts: way == "patches"):  # noqa: PT008
         found = np.asarray(device.kernels.astype(run(), dtype=device.kernels.backend.dtypes["float64"]).get())
         if way == "cuDNN" and library and library.runs == before:
             return None
