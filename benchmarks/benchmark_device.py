@@ -1,15 +1,19 @@
 """The same work on several devices of micrograd, side by side: basic operations, a network forward, and with gradients.
 
+It fails where a device gives other numbers than the first.
+
 python benchmarks/benchmark_device.py --devices cpu cuda
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +37,9 @@ def cases(device: Device, size: int) -> dict[str, Callable[[], Any]]:
     a, b = (
         Tensor(rng.normal(size=(side, side)).astype("float32"), device=device, requires_grad=False) for _ in range(2)
     )
-    model = Sequential(Linear(64, 256), ReLU(), Linear(256, 256), ReLU(), Linear(256, 10)).to(device)
+    draw = random.Random(0)
+    layers = [Linear(inputs, outputs, generator=draw) for inputs, outputs in pairwise((64, 256, 256, 10))]
+    model = Sequential(layers[0], ReLU(), layers[1], ReLU(), layers[2]).to(device)
     batch = Tensor(rng.normal(size=(256, 64)).astype("float32"), device=device, requires_grad=False)
     targets = Tensor(rng.integers(10, size=256), device=device)
 
@@ -73,8 +79,19 @@ def seconds(run: Callable[[], Any], device: Device, budget: float) -> float:
     return statistics.median(samples)
 
 
+def disagreements(devices: list[Device], size: int) -> list[str]:
+    """Cases whose numbers differ from the first device's by more than rounding; what is not finite does."""
+    wrong, expected = [], {name: run().numpy() for name, run in cases(devices[0], size).items()}
+    for device in devices:
+        for name, run in cases(device, size).items():
+            exact = expected[name]
+            if not np.abs(run().numpy() - exact).max() <= 1e-4 * np.abs(exact).max():  # so that NaN is wrong
+                wrong.append(f"{name}: on {device} it has other numbers than on {devices[0]}")
+    return wrong
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Time, print a table, and keep the figures."""
+    """Time, print a table, and keep the figures; how many cases have wrong numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"], help="default: %(default)s")
     parser.add_argument("--size", type=int, default=LARGE, help="elements of the large tensors; default: %(default)s")
@@ -82,6 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
     chosen = parser.parse_args(arguments)
     devices = [Device(name) for name in chosen.devices]
+    wrong = disagreements(devices, chosen.size)
     columns = [
         {name: seconds(run, device, chosen.seconds) for name, run in cases(device, chosen.size).items()}
         for device in devices
@@ -92,7 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
     figures = {str(device): column for device, column in zip(devices, columns, strict=True)}
     if chosen.out:
         print(f"written to {record.write('device', {'seconds': figures}, chosen.out)}")
-    return 0
+    print(*wrong, sep="\n", end="\n" * bool(wrong))
+    return len(wrong)
 
 
 if __name__ == "__main__":

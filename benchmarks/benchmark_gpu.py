@@ -14,8 +14,7 @@ import os
 import statistics
 import sys
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ if __package__ in (None, ""):  # run as a file
 
 import micrograd_core as mg
 from benchmarks.gpu import record
+from benchmarks.gpu.activity import activity, told
 from micrograd_core import Device, Tensor, nn, optim
 
 Run = Callable[[], Any]
@@ -236,50 +236,6 @@ class Jax:
 PEERS = {"micrograd": Micrograd, "torch": Torch, "jax": Jax}
 
 
-# ── what the device does ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def activity(run: Run, wait: Callable[[Any], None], calls: int = 5) -> dict[str, Any]:
-    """Of one call: kernels and copies on the device, the seconds they take, and those that take most.
-
-    CUPTI sees those of the whole process, through torch's profiler; without it, or without a GPU, nothing is known.
-    """
-    try:
-        import torch
-        from torch.profiler import ProfilerActivity, profile
-    except ImportError:
-        return {}
-    if not torch.cuda.is_available():
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            for _ in range(calls):
-                result = run()
-            wait(result)
-    spent: dict[str, list[float]] = {}
-    for event in seen.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            spent.setdefault(event.name, []).append(event.device_time_total * 1e-6)
-    return summary(spent, calls)
-
-
-def summary(spent: dict[str, list[float]], calls: int) -> dict[str, Any]:
-    """Of the seconds of each launch, by kernel: how many there were in one call, their sum, and the five longest.
-
-    >>> summary({"a": [1.0, 2.0], "b": [4.0, 4.0]}, 2)
-    {'launches': 2.0, 'device_seconds': 5.5, 'longest': {'b': [1.0, 4.0], 'a': [1.0, 1.5]}}
-    """
-    if not spent:
-        return {}
-    longest = sorted(spent, key=lambda name: -sum(spent[name]))[:5]
-    return {
-        "launches": sum(map(len, spent.values())) / calls,
-        "device_seconds": sum(map(sum, spent.values())) / calls,
-        "longest": {name[:80]: [len(spent[name]) / calls, sum(spent[name]) / calls] for name in longest},
-    }
-
-
 # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -299,25 +255,18 @@ def seconds(run: Run, wait: Callable[[Any], None], budget: float) -> float:
     return statistics.median(samples)
 
 
-def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
-    """All figures by case and peer, and the ceilings."""
+class Work(NamedTuple):
+    """What one peer does in one case."""
+
+    case: str
+    peer: str
+    run: Run
+    facts: dict[str, float]
+
+
+def work(peers: dict[str, Any], sizes: Sizes) -> Iterator[Work]:
+    """Every case of every peer that has it."""
     rng = np.random.default_rng(0)
-    left_out: dict[str, str] = {}
-    peers: dict[str, Any] = {}
-    for name, make in PEERS.items():
-        try:
-            peers[name] = make(device)
-        except Exception as error:  # not installed, or without this device
-            left_out[name] = f"{type(error).__name__}: {error}"
-    found: dict[str, dict[str, Any]] = {}
-    later: list[tuple[dict[str, Any], str, Run]] = []
-
-    def put(case: str, name: str, run: Run | None, **facts: float) -> None:
-        if run is not None:
-            row = found.setdefault(case, {"seconds": {}, "activity": {}, **facts})
-            row["seconds"][name] = seconds(run, peers[name].wait, budget)
-            later.append((row, name, run))
-
     shape = (sizes.elements // sizes.columns, sizes.columns)
     x, y = (rng.standard_normal(shape, "float32") for _ in range(2))
     bias = rng.standard_normal(sizes.columns, "float32")
@@ -331,8 +280,7 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
                 if small and dtype != "float32":
                     continue
                 moved = {"x + y": 3, "sum": 1, "sum over rows": 1}.get(case, 2) * itemsize * sizes.elements
-                put(f"{case}, {dtype}", name, run, **({} if small else {"bytes": moved}))
-    ceiling = _copy_ceiling(peers, x, budget)
+                yield Work(f"{case}, {dtype}", name, run, {} if small else {"bytes": moved})
     x, y = (rng.standard_normal((sizes.side, sizes.side), "float32") for _ in range(2))
     operations = 2 * sizes.side**3
     kinds = [("float32", "highest"), ("float32", "high"), ("float16", "highest"), ("bfloat16", "highest")]
@@ -342,7 +290,7 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
             if dtype == "bfloat16" and not peer.has_bfloat16:
                 continue
             run = peer.product(peer.array(x, dtype), peer.array(y, dtype), precision)
-            put(f"matmul {sizes.side}, {label}", name, run, operations=operations)
+            yield Work(f"matmul {sizes.side}, {label}", name, run, {"operations": operations})
     weights = [
         (rng.standard_normal((outputs, inputs)) * (2 / inputs) ** 0.5).astype("float32")
         for inputs, outputs in zip(sizes.layers[:-1], sizes.layers[1:], strict=True)
@@ -355,14 +303,55 @@ def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
             for name, peer in peers.items():
                 if half and not peer.has_bfloat16:
                     continue
-                put(case, name, peer.training(weights, x, targets, half))
+                trained = peer.training(weights, x, targets, half)
+                if trained is not None:
+                    yield Work(case, name, trained, {})
+
+
+def measure(device: str, sizes: Sizes, budget: float) -> dict[str, Any]:
+    """All figures by case and peer, and the ceilings."""
+    left_out: dict[str, str] = {}
+    peers: dict[str, Any] = {}
+    for name, make in PEERS.items():
+        try:
+            peers[name] = make(device)
+        except Exception as error:  # not installed, or without this device
+            if name == "micrograd":
+                raise
+            left_out[name] = f"{type(error).__name__}: {error}"
+    found: dict[str, dict[str, Any]] = {}
+    later: list[tuple[dict[str, Any], str, Run]] = []
+    for case, name, run, facts in work(peers, sizes):
+        row = found.setdefault(case, {"seconds": {}, "activity": {}, **facts})
+        row["seconds"][name] = seconds(run, peers[name].wait, budget)
+        later.append((row, name, run))
+    shape = (sizes.elements // sizes.columns, sizes.columns)
+    ceiling = _copy_ceiling(peers, np.random.default_rng(0).standard_normal(shape, "float32"), budget)
     # A profiler stays with its process, and each launch takes longer from then on: nothing is timed after it.
     for row, name, run in later:
         try:
-            row["activity"][name] = activity(run, peers[name].wait)
+            on = device if name == "micrograd" else "cpu"
+            row["activity"][name] = activity(run, peers[name].wait, on)
         except RuntimeError as error:  # the profiler's: the figures without it are still worth having
             row["activity"][name], left_out["the profiler"] = {}, str(error)
     return {"copy_bytes_per_second": ceiling, "left_out": left_out, "cases": found}
+
+
+FAR = {"bfloat16": 2e-2, "float16": 5e-3, "TF32": 5e-3}
+"""How far a number may be from the host's, as part of the largest one, by what is in a case's name; others: 1e-5."""
+
+
+def disagreements(device: str) -> list[str]:
+    """Cases whose numbers are others than the host's, in small sizes; what is not finite is."""
+    wrong = []
+    expected: dict[str, Any] = {}
+    for case, name, run, _ in work({"cpu": Micrograd("cpu"), device: Micrograd(device)}, SMALL):
+        found = np.asarray(run().detach().astype("float64").tolist())
+        exact = expected.setdefault(case, found)
+        allowed = next((far for word, far in FAR.items() if word in case), 1e-5) * np.abs(exact).max()
+        if found.shape != exact.shape or not np.abs(found - exact).max() <= allowed:  # so that NaN is wrong
+            wrong.append(f"{case}: on {name} it has other numbers than on the host")
+    return wrong
 
 
 def _copy_ceiling(peers: dict[str, Any], x: Any, budget: float) -> float:
@@ -389,27 +378,18 @@ def table(figures: dict[str, Any]) -> str:
         elif ours and "operations" in row:
             cells.append(f"{row['operations'] / ours / 1e12:8.0f} TF/s")
         lines.append(case.ljust(46) + "".join(cells))
-    lines += ["", "launches, and µs on the device".ljust(46) + "".join(name.rjust(20) for name in PEERS)]
+    lines += ["", "launches, and µs on the device"]
     for case, row in figures["cases"].items():
-        seen = {name: facts for name, facts in row["activity"].items() if facts}
-        cells = [
-            f"{seen[name]['launches']:8.0f}{seen[name]['device_seconds'] * 1e6:12,.1f}"
-            if name in seen
-            else "–".rjust(20)
-            for name in PEERS
-        ]
-        lines += [case.ljust(46) + "".join(cells)] if seen else []
-        if "MLP" in case:
-            lines += [
-                f"    {name}: {count:g} × {kernel}, {spent * 1e6:,.1f}"
-                for name in seen
-                for kernel, (count, spent) in seen[name]["longest"].items()
-            ]
+        for name, facts in row["activity"].items():
+            lines += [f"{case.ljust(46)}{name.rjust(12)}: {told(facts)}"] if facts else []
+            if "MLP" in case:
+                longest = facts.get("longest", {}).items()
+                lines += [f"    {count:g} × {kernel}, {spent * 1e6:,.1f}" for kernel, (count, spent) in longest]
     return "\n".join([*lines, *(f"{name} is left out: {why}" for name, why in figures["left_out"].items())])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Time, print a table, and keep the figures."""
+    """Time, print a table, and keep the figures; how many cases have wrong numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda:0", help="default: %(default)s")
     parser.add_argument("--small", action="store_true", help="small sizes, to see that the program works")
@@ -417,11 +397,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for the JSON; default: none is written")
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # jax would take most of the memory
+    wrong = disagreements(chosen.device)
     figures = measure(chosen.device, SMALL if chosen.small else FULL, chosen.seconds)
     print(table(figures))
     if chosen.out:
         print(f"written to {record.write('peers', figures, chosen.out)}")
-    return 0
+    print(*wrong, sep="\n", end="\n" * bool(wrong))
+    return len(wrong)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 
 import micrograd_core as mg
 from benchmarks import benchmark_gpu as gpu
+from benchmarks.gpu.activity import activity, told
 from micrograd_core.nn import functional as ours
 
 BANDWIDTH = 3e12
@@ -114,15 +115,13 @@ def main() -> int:
                 try:
                     step, numbers = prepared(case, library, chosen.device, half)
                     results[library] = numbers()
-                    spent, facts = gpu.seconds(step, wait, 0.1), gpu.activity(step, wait)
+                    on = chosen.device if library == "micrograd" else "cpu"
+                    spent, facts = gpu.seconds(step, wait, 0.1), activity(step, wait, on)
                 except Exception as error:
                     print(f"  {library}: {type(error).__name__}: {error}")
                     continue
-                told = f"  {library}: {spent * 1e6:.0f} µs"
-                if facts:
-                    told += f", {facts['launches']:.0f} launches, {facts['device_seconds'] * 1e6:.0f} µs of them"
-                print(told)
-                for kernel, (times, each) in (facts or {}).get("longest", {}).items():
+                print(f"  {library}: {', '.join(filter(None, [f'{spent * 1e6:.0f} µs', told(facts)]))}")
+                for kernel, (times, each) in facts.get("longest", {}).items():
                     print(f"      {times:.0f} x {each / times * 1e6:.1f} µs {kernel}")
             if len(results) == 2:
                 pairs = zip(*results.values(), strict=True)

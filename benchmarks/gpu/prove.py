@@ -16,8 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +24,7 @@ import numpy as np
 if __package__ in (None, ""):  # run as a file
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from benchmarks.gpu import record
+from benchmarks.gpu import activity, record
 from micrograd_core import Device, Tensor, jit, nn, optim, use_device
 from micrograd_core import random as random_numbers
 from micrograd_core.errors import OutOfMemory
@@ -55,31 +53,19 @@ def trainer(device: Device, sizes: tuple[int, int, int] = (64, 128, 10)) -> Call
 COPIES = ("HtoD", "DtoH", "host to device", "device to host")
 
 
-def listed_by_torch(run: Callable[[], Any]) -> list[str]:
-    """What happens on the GPU meanwhile, by name."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    torch.zeros(1, device="cuda")  # so that the profiler finds a context
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        run()
-    return [event.name for event in seen.events()]
-
-
 def no_transfers(device: Device, steps: int) -> str:
     """CUPTI, through torch's profiler, sees every copy of the process, CuPy's too; an emulated GPU lists them."""
     if not device.is_cuda():
         raise Skipped("copies to a device are counted on cuda")
-    step, events = trainer(device), listed_by_torch
-    if find_spec("emulated_cuda") is not None:
-        events = import_module("emulated_cuda.boot").recorded
+    step, lists = trainer(device), activity.lister()
+    if lists is None:
+        raise AssertionError("nobody sees copies: the proof wants PyTorch, and its profiler")
     for _ in range(3):
         step()
 
     def copies(run: Callable[[], Any]) -> list[str]:
         device.synchronize()
-        names = events(lambda: (run(), device.synchronize()))
+        names = [name for name, _ in lists(lambda: (run(), device.synchronize()))]
         if not any(name.startswith("micrograd_") for name in names):
             raise AssertionError("the profiler saw no kernel of ours, and so would see no copy")
         return [name for name in names if any(way in name for way in COPIES)]

@@ -3,13 +3,14 @@
 #
 # Needs Python with numpy, pytest, pluggy and CuPy; torch and jax are compared with where they are. What is missing may lie
 # as wheels in $WHEELS (default: .whl in the checkout): nothing is downloaded. array-api-compat has to be there one way or the
-# other; pytest-xdist and execnet let the suites use all cores; `tests`, the core's own, want what the group dev brings.
-# DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails.
-# CONFORMANCE chooses what runs of the conformance suite, as pytest's -k does; empty, all of it, which takes its time.
+# other; pytest-xdist and execnet let the suites use all cores; what the core's own `tests` lack of the group dev, they skip by name.
+# DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails, and so does the whole.
+# KERNELS and CONFORMANCE choose what runs of these, as pytest's -k does; empty, all of it, which takes its time.
+# SMALL=1 compares in small sizes, to see that the programs work: their times mean nothing then.
 # LEAK_STEPS is how many steps of training the proof that memory does not grow takes; TESTS, which of the core's tests run.
 # PATIENCE multiplies the time that each step may take, for what is slower than a GPU; LIMIT is that of all of them.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
-# STEPS names those to run; they keep their order, and the default is all: STEPS="devices kernels peers" bash benchmarks/gpu/run.sh
+# STEPS names those to run beside devices; they keep their order, and the default is all: STEPS="kernels peers" bash …/run.sh
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 device=${DEVICE:-cuda:0}
@@ -23,7 +24,7 @@ workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 export COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)} # of the figures
 end=$((SECONDS + ${LIMIT:-525}))
-steps=" ${STEPS:-devices kernels peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
+steps=" devices ${STEPS:-kernels peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
 [ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
 # One layout and one dtype of each sort; of all that has neither, all of it.
 kept="contiguous and (float32 or bfloat16 or int64 or int8 or complex64 or bool or not second_gradient)"
@@ -65,13 +66,14 @@ own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,pooling}.py)
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
   "$python" "$device"
-step kernels 120 "${pytest[@]}" "${own[@]}" "${parallel[@]}"
+step kernels 120 "${pytest[@]}" "${own[@]}" -k "${KERNELS:-}" "${parallel[@]}"
 small=()
-[ "$device" = cpu ] && small=(--small --seconds 0.01)
+compared=(--seconds 0.2)
+if [ "$device" = cpu ] || [ "${SMALL:-0}" = 1 ]; then small=(--small --seconds 0) compared=(--size 10000 --seconds 0); fi
 LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 LINES_SHOWN=120 step networks 110 "$python" benchmarks/benchmark_gpu_networks.py --device "$device" --out "$results" \
   "${small[@]}"
-step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" --seconds 0.2 --out "$results"
+step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu "$device" "${compared[@]}" --out "$results"
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results" \
   --steps "${LEAK_STEPS:-10000}"
 for tool in memcheck racecheck synccheck; do # of memory without a pool, where each array has bounds of its own
@@ -86,7 +88,7 @@ for tool in memcheck racecheck synccheck; do # of memory without a pool, where e
 done
 step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" \
   -k "$conformance" "${parallel[@]}"
-step tests 150 env PYTHONPATH="$without_cuda" "${pytest[@]}" ${TESTS:-tests} "${parallel[@]}"
+step tests 150 env PYTHONPATH="$without_cuda" MICROGRAD_TESTS_WITHOUT_DEV=1 "${pytest[@]}" -rs ${TESTS:-tests} "${parallel[@]}"
 
 printf '\n%-18s %s\n' step outcome
 for line in "${summary[@]}"; do printf '%-18s %s\n' "${line%%|*}" "${line#*|}"; done

@@ -356,7 +356,7 @@ def python(code: str, path: Path, **environment: str) -> str:
 
     completed = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(path), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), *sys.path]), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -399,7 +399,7 @@ def test_damaged_metadata_break_no_device(tmp_path: Path) -> None:
         code = "import micrograd_core as mg, micrograd_core.plugins as p; print(mg.Tensor([1.0]).device, p.names())"
         out = subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": str(folder)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
             capture_output=True,
             text=True,
             check=True,

@@ -28,12 +28,53 @@ def run(folder: Path, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(Device.is_cuda_available(), reason="there is a GPU")
-def test_without_a_gpu_the_kernels_fail_and_the_reason_is_said(tmp_path: Path) -> None:
-    status, told = run(tmp_path, STEPS="kernels")
+def outcomes(told: str) -> dict[str, str]:
+    """By step, as the table in the end has them."""
+    table = told[told.rindex("step               outcome") :]
+    return dict(re.findall("^([a-z-]+) +(holds|FAILS|left out|not started)", table, re.MULTILINE))
+
+
+without_a_gpu = pytest.mark.skipif(Device.is_cuda_available(), reason="there is a GPU")
+SANITIZER = """#!/bin/sh
+[ "$1 $3 $4" = "--tool --error-exitcode 9" ] || exit 3
+shift 4
+exec "$@"
+"""
+
+
+@without_a_gpu
+def test_without_a_gpu_every_step_fails_but_the_hosts_own_tests(tmp_path: Path) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(SANITIZER, encoding="utf-8")
+    tool.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    status, told = run(
+        tmp_path,
+        PATH=path,
+        SMALL="1",
+        LEAK_STEPS="1",
+        CONFORMANCE="test_level",
+        TESTS="tests/benchmarks/test_gpu_peers.py::test_what_the_device_did_is_counted_by_call_and_by_kernel",
+    )
     assert status == 1
-    assert "kernels            FAILS" in told
-    assert "CUDA device 'cuda:0' is unavailable" in told
+    steps = re.search(r'^steps=" (\S+) \$\{STEPS:-(.*)\} "$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert steps
+    assert outcomes(told) == {
+        each: "holds" if each == "tests" else "FAILS" for each in f"{steps[1]} {steps[2]}".split()
+    }
+    for step in ("kernels", "memcheck", "peers", "networks"):
+        assert "cuda:0' is unavailable" in (tmp_path / "out" / f"{step}.log").read_text(encoding="utf-8"), step
+
+
+@without_a_gpu
+@pytest.mark.parametrize(("step", "outcome"), [("tests", "holds"), ("racecheck", "left out")])
+def test_what_asks_no_gpu_does_not_hold_without_one(step: str, outcome: str, tmp_path: Path) -> None:
+    status, told = run(
+        tmp_path,
+        STEPS=step,
+        TESTS="tests/benchmarks/test_gpu_peers.py::test_what_the_device_did_is_counted_by_call_and_by_kernel",
+    )
+    assert (status, outcomes(told)) == (1, {"devices": "FAILS", step: outcome})
 
 
 def test_a_proof_whose_process_ends_badly_fails() -> None:
@@ -83,7 +124,7 @@ def test_plugins_that_warn_do_not_end_a_step(tmp_path: Path) -> None:
     )
     python_path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     status, told = run(
-        tmp_path, DEVICE="cpu", STEPS="kernels", PYTEST_ADDOPTS="-n0 -k test_older_cusolvers", PYTEST_PLUGINS="noisy",
+        tmp_path, DEVICE="cpu", STEPS="kernels", KERNELS="test_older_cusolvers", PYTEST_PLUGINS="noisy",
         PYTHONPATH=python_path,
     )  # fmt: skip
     assert status == 0, told
@@ -99,3 +140,49 @@ def test_on_the_emulated_gpu_each_sample_of_what_has_kernels_of_rows_runs() -> N
     assert "(test_value or test_first_gradient) and ($own)" in script
     for name in (*ROW_OPERATIONS, *FUNCTORS, "batch_norm", "embedding", "embedding_gradient", "index_add"):
         assert any(word in f"[{name}-0-float32-contiguous]" for word in words), name
+
+
+LACKING = {
+    "test_module.py": "import einops.layers\n",
+    "test_inside.py": """
+import pytest
+def test_lacks(): import array_api_strict
+def test_says_what_to_install():
+    try: import safetensors
+    except ModuleNotFoundError as error: raise RuntimeError("pip install it") from error
+@pytest.fixture
+def given(): import rich
+def test_is_given(given): pass
+def test_lacks_what_is_ours(): import micrograd_nothing
+def test_is_wrong(): assert 1 == 2
+""",
+}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_what_lacks_a_package_of_developers_is_skipped_by_name_where_that_is_said(
+    allowed: bool, tmp_path: Path
+) -> None:
+    names = ("einops", "array_api_strict", "safetensors", "rich")
+    hidden = f"import sys\nfor name in {names}: sys.modules[name] = None\n"
+    for name, text in {"hidden.py": hidden, **LACKING}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    python_path = os.pathsep.join([str(tmp_path), str(SCRIPT.parents[2])])
+    environment = {**os.environ, "MICROGRAD_TESTS_WITHOUT_DEV": str(int(allowed)), "PYTHONPATH": python_path}
+    options = (
+        "-q -rs -n0 -p hidden -p tests.conftest -p no:cacheprovider -p no:micrograd --continue-on-collection-errors"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options.split(), "-c", os.devnull, str(tmp_path)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("2 failed, 4 skipped" if allowed else "4 failed, 2 errors"), done.stdout
+    assert all((f"{name} is not installed" in done.stdout) == allowed for name in names[1:])
+    assert ("einops.layers is not installed" in done.stdout) == allowed
+
+
+def test_the_script_says_it_of_the_cores_own_tests() -> None:
+    (line,) = (each for each in SCRIPT.read_text(encoding="utf-8").splitlines() if each.startswith("step tests"))
+    assert "MICROGRAD_TESTS_WITHOUT_DEV=1" in line
+    assert "MICROGRAD_TESTS_WITHOUT_DEV" not in (SCRIPT.parents[2] / ".ci" / "run").read_text(encoding="utf-8")

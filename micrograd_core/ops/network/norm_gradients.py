@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.layout import Shape
@@ -69,18 +70,22 @@ def _batch_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, eps: f
     return by_x, by_weight, norms._weight_gradient_reference(np, g, 1)
 
 
+_gradients = partial(
+    Op,
+    operands=3,
+    accepts=norms.REAL_FLOATING,
+    parts=NormGradients,
+    result=(SAME, SAME, SAME),
+    observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
+    shape=_gradients_shape,
+)
+
 OPS = (
-    Op(
+    _gradients(
         "layer_norm_gradients",
         "The vector-Jacobian products of `layer_norm` of ``x2`` with weight ``x3`` by its input, weight and bias, "
         "with ``x1``.",
-        operands=3,
         parameters=_layer_norm_gradients_parameters,
-        accepts=norms.REAL_FLOATING,
-        parts=NormGradients,
-        result=(SAME, SAME, SAME),
-        observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
-        shape=_gradients_shape,
         compose=_layer_norm_gradients,
         samples=(
             Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
@@ -89,17 +94,11 @@ OPS = (
         ),
         reference=_layer_norm_gradients_reference,
     ),
-    Op(
+    _gradients(
         "batch_norm_gradients",
         "The vector-Jacobian products of `batch_norm` of ``x2`` in training with weight ``x3`` by its input, weight "
         "and bias, with ``x1``.",
-        operands=3,
         parameters=_batch_norm_gradients_parameters,
-        accepts=norms.REAL_FLOATING,
-        parts=NormGradients,
-        result=(SAME, SAME, SAME),
-        observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
-        shape=_gradients_shape,
         compose=_batch_norm_gradients,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
