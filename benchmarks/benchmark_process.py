@@ -64,6 +64,7 @@ MEMORIES = ("micrograd", "micrograd-jit", "torch", "jax-jit", "autograd", "numpy
 def run(program: str, cache: str) -> str:
     """What a Python program prints, in an interpreter of its own that compiles with this disk cache."""
     environment = {**os.environ, "MICROGRAD_CACHE": cache, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or all that is not installed is compiled anew each time
     command = [sys.executable, "-W", "ignore", "-c", program]
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 

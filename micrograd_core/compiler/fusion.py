@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.assembly import DRAWN, Assembly
+from micrograd_core.compiler.assembly import DEAR, DRAWN, Assembly
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
@@ -26,6 +26,9 @@ REACH: Final = 16
 """How many nests are looked at for one that a step may join: of those that make or read what it reads, the last."""
 MOST: Final = 256
 """Steps in one nest: compilers take more than linear time for long straight lines."""
+
+COUNTED: Final = 4
+"""Steps at most between counters and a value, such as a mask, that each nest computes again in place of a load."""
 
 
 class Node:
@@ -144,6 +147,7 @@ class Fusion:
         self.stored: set[int] = set()  # the numbers of values that must be in memory
         self.emitted: set[int] = set()  # of views and sources for which there is a call
         self.copied: set[int] = set()  # views that no strides can say
+        self.counted: dict[int, int] = {}  # steps to values that counters alone decide; no nest makes them
         self.users: dict[int, dict[int, None]] = {}  # by a value's number, the positions that make or read it
         self.next = len(program.types)
         for n, type in enumerate(program.types[: program.inputs]):
@@ -195,8 +199,42 @@ class Fusion:
         fusible = node.op in ELEMENTWISE or node.op in REDUCTIONS
         if len(nodes) > 1 or not real or not fusible or not self.covers(node.op, node.operands):
             self.call(nodes)
+        elif (steps := self.steps_from_counters(node)) <= COUNTED:
+            self.counted[node.number] = steps
         else:
             self.fuse(node)
+
+    def steps_from_counters(self, node: Node) -> int:
+        """How many steps compute a value from counters alone; more than `COUNTED` where there is more to it."""
+        if node.op not in ELEMENTWISE or node.op in DEAR or node.op == DRAWN:
+            return COUNTED + 1
+        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
+        return 1 + sum(0 if x.op in SOURCES else self.counted.get(x.number, COUNTED) for x in bases)
+
+    def recomputed(self, x: Any, shape: Shape) -> Any:
+        """An operand for a step of a shape; one that counters decide is a step of its own, of views of the counters."""
+        base, views = through(x) if isinstance(x, Node) else (None, [])
+        if base is None or base.number not in self.counted:
+            return x
+        shapes = [(view.op, view.params, view.shape) for view in views]
+        shapes = [("broadcast_to", {}, base.shape), *shapes, ("broadcast_to", {}, shape)]
+        operands = list[Any]()
+        for y in base.operands:
+            if isinstance(y, Node):
+                for op, params, each in shapes:
+                    y = self.new(op, (y,), params, Outline(each, y.dtype))
+                y = self.recomputed(y, shape)
+                source, through_views = through(y)
+                if source.op in SOURCES and composed(self.layout(source), through_views) is None:
+                    self.in_memory(base)
+                    return x
+            operands.append(y)
+        return self.new(base.op, tuple(operands), base.params, Outline(shape, base.dtype))
+
+    def new(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: Outline) -> Node:
+        """A value that the program does not have."""
+        self.next += 1
+        return Node(op, operands, params, type, self.next - 1)
 
     def call(self, nodes: Sequence[Node]) -> None:
         """A kernel call, after all there is."""
@@ -215,6 +253,8 @@ class Fusion:
 
     def in_memory(self, node: Node) -> None:
         """Whoever makes a value stores it; a view or a source becomes a call."""
+        if self.counted.pop(node.number, None):
+            self.fuse(node)
         if node.op != "input" and node.number not in self.emitted:
             if node.is_view or node.op in SOURCES:
                 base, views = through(node)
@@ -229,6 +269,7 @@ class Fusion:
         if node.op in REDUCTIONS and not _axes(node):
             node.op, node.params = "copy", {}
         shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
+        node.operands = tuple([self.recomputed(x, shape) for x in node.operands])
         for x in node.operands:
             if isinstance(x, Node):
                 self.readable(x)
@@ -301,7 +342,7 @@ class Fusion:
         """
         if node.op == DRAWN:
             return []
-        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
+        bases = [through(x)[0] for x in node.operands if isinstance(x, Node) and not self.is_loose(x)]
         size = math.prod(node.shape)
         if all(math.prod(base.shape) < size for base in bases):
             return list(range(max(ready, len(self.items) - REACH), len(self.items)))
@@ -322,12 +363,19 @@ class Fusion:
         return False
 
     def join(self, group: Group, position: int, node: Node, row: bool) -> bool:
-        """Make a step part of a nest."""
+        """Make a step part of a nest, and before it what is computed for it alone."""
+        for x in node.operands:
+            if self.is_loose(x):
+                self.join(group, position, x, row and node.op not in REDUCTIONS)
         group.nodes.append(node)
         self.belongs(node, position)
         if row:
             group.rows.add(id(node))
         return True
+
+    def is_loose(self, x: Any) -> bool:
+        """Whether an operand is a step that is in no nest yet."""
+        return isinstance(x, Node) and x.op in ELEMENTWISE and x.owner == -1
 
     def belongs(self, node: Node, position: int) -> None:
         """A step is part of the nest at a position, which others may join who read the same."""
@@ -356,13 +404,11 @@ class Fusion:
             each for each in group.nodes if each.op == node.op and each.operands == (x,) and id(each) in group.rows
         ]
         if not found:
-            found = [Node(node.op, (x,), {"axis": group.reduced, "keepdims": True}, Outline(kept, x.dtype), self.next)]
-            self.next += 1
+            found = [self.new(node.op, (x,), {"axis": group.reduced, "keepdims": True}, Outline(kept, x.dtype))]
             self.join(group, position, found[0], True)
         row = found[0]
         if row.shape != kept:
-            row = Node("reshape", (row,), {"shape": kept}, Outline(kept, x.dtype), self.next)
-            self.next += 1
+            row = self.new("reshape", (row,), {"shape": kept}, Outline(kept, x.dtype))
         node.operands = (row,)
         self.fuse(node)
         return True

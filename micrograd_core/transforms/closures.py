@@ -26,7 +26,7 @@ PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, DType, Device
 """What is compared by value, and leads nowhere."""
 OURS: Final = __name__.partition(".")[0]
 ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "tools", "transforms"})
-"""Of this package, where objects are that a function computes with."""
+"""Of this package, where objects and functions are that hold what users put there."""
 OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 """Libraries whose objects lead to no tensors."""
 HOLDERS: Final = frozenset({"builtins", "types", "collections", "argparse", "functools", "itertools", "operator"})
@@ -42,6 +42,12 @@ def is_library(name: str) -> bool:
         return False
     file = getattr(sys.modules.get(home), "__file__", None) or ""
     return home in OUTSIDE or home == OURS or "site-packages" in file or "dist-packages" in file
+
+
+def _leads_nowhere(module: str) -> bool:
+    """Whether objects and functions of a module of this package hold only what it gave them itself."""
+    home, *rooms = module.split(".", 2)
+    return home == OURS and bool(rooms) and rooms[0] not in ROOMS
 
 
 class Watch:
@@ -139,6 +145,8 @@ class Reach:
             yield from self._object(x)
 
     def _function(self, f: FunctionType) -> Iterator[Any]:
+        if _leads_nowhere(f.__module__ or ""):
+            return
         for cell in f.__closure__ or ():
             self.watches.append(_of_cell(cell, f.__name__))
             yield from _contents(cell)
@@ -183,7 +191,7 @@ class Reach:
         home = (kind.__module__ or "").partition(".")[0]
         if hasattr(kind, "changing"):
             self.changing[id(x)] = x
-        if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
+        if _leads_nowhere(kind.__module__ or ""):
             return
         if isinstance(x, (ContextVar, ReferenceType)):
             now = partial(_called, x if isinstance(x, ReferenceType) else partial(x.get, None))

@@ -140,6 +140,57 @@ def test_a_step_joins_the_nest_that_makes_what_it_reads_however_many_steps_lie_b
     assert len(nests(found)) == calls + 1
 
 
+COUNTERS = (
+    Step("arange", (), {"stop": 6, "dtype": int64}),
+    Step("reshape", (Ref(1),), {"shape": (6, 1)}),
+    Step("less_equal", (Ref(1), Ref(2)), {}),  # %3, (6, 6): the lower triangle
+)
+CHOSEN = Step("where", (Ref(4), Ref(0), 0.0), {})
+READERS: dict[str, tuple[Step, ...]] = {
+    "as it is": (Step("where", (Ref(3), Ref(0), 0.0), {}),),
+    "transposed": (Step("permute_dims", (Ref(3),), {"axes": (1, 0)}), CHOSEN),
+    "backwards": (Step("flip", (Ref(3),), {"axis": (0,)}), CHOSEN),
+    "one row of it": (Step("getitem", (Ref(3),), {"key": (3, slice(0, 6, 1))}), CHOSEN),
+    "negated": (Step("bitwise_invert", (Ref(3),), {}), CHOSEN),
+    "counted": (
+        Step("astype", (Ref(3),), {"dtype": float32}),
+        Step("sum", (Ref(4),), ROW),
+        Step("add", (Ref(5), Ref(0)), {}),
+    ),
+    "in another order": (
+        Step("reshape", (Ref(3),), {"shape": (36,)}),
+        Step("reshape", (Ref(0),), {"shape": (36,)}),
+        Step("where", (Ref(4), Ref(5), 0.0), {}),
+        Step("reshape", (Ref(6),), {"shape": (6, 6)}),
+    ),
+    "by a call": (Step("sort", (Ref(3),), {"axis": 1, "descending": True, "stable": True}), CHOSEN),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_mask_that_counters_decide_is_computed_where_it_is_read(name: str) -> None:
+    """No memory is written or read for it, unless a call takes it, or the counters have no strides in that order."""
+    steps = (*COUNTERS, *READERS[name])
+    last = len(steps)
+    later = Step("matmul", (Ref(last), Ref(last)), {}), Step("where", (Ref(3), Ref(last + 1), -1.0), {})
+    program = traced(*steps, *later, types=(Outline((6, 6), float32),))
+    found = planned(program)
+    stored = [x.dtype.name for step in found.steps if isinstance(step, Run) for x in step.types]
+    assert ("bool" in stored) == (name in ("in another order", "by a call")), found
+    kernels = Device("cpu").kernels
+    x = np.arange(36, dtype="float32").reshape(6, 6) - 9
+    (expected,) = straight_line(program, lambda op: getattr(kernels, op))(x)
+    np.testing.assert_array_equal(run(found, [x])[0], expected)
+
+
+def test_a_mask_that_is_wanted_itself_is_stored() -> None:
+    steps = (*COUNTERS, Step("where", (Ref(3), Ref(0), 0.0), {}))
+    program = traced(*steps, types=(Outline((6, 6), float32),), outputs=(3, 4))
+    mask, chosen = run(planned(program), [np.ones((6, 6), "float32")])
+    np.testing.assert_array_equal(mask, np.tri(6, dtype=bool))
+    np.testing.assert_array_equal(chosen, np.tri(6, dtype="float32"))
+
+
 # ── what may not be one ──────────────────────────────────────────────────────────────────────────────────────
 
 

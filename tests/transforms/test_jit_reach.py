@@ -23,6 +23,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, jit, nn, no_grad, optim, random
 from micrograd_core.errors import GraphError, TraceError
+from micrograd_core.transforms.closures import Reach
 from tests.engine.test_interrupts import at_line
 from tests.interrupts import EXHAUSTIVE, each_line
 
@@ -209,6 +210,15 @@ def test_what_a_function_counts_is_refused_and_put_back(name: str) -> None:
     with pytest.raises(TraceError, match="jit: the function"):
         jit(f)(fixed(1.0))
     assert name == "context" or read() == 2.0
+
+
+def test_functions_of_this_package_are_looked_into_where_they_hold_what_is_the_users() -> None:
+    """A call has nothing to look at for the sake of what functions of the op table close over."""
+    assert Reach([mg.gelu, mg.Tensor.sum, mg.layer_norm]).watches == []
+    scale = Tensor([2.0])
+    for wrapper in (mg.grad, no_grad(), jit, mg.vmap, mg.amp.autocast("float16"), mg.custom_gradient):
+        (found,) = Reach([wrapper(lambda x: (x * scale).sum())]).tensors.values()
+        assert found is scale
 
 
 def test_arrays_of_other_libraries_are_looked_at() -> None:

@@ -15,60 +15,57 @@ import sys
 import tempfile
 import threading
 from functools import cache
+from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-import llvmlite
-import llvmlite.binding as llvm
+from micrograd_cpu import linker
 
 LIMIT: Final = 256 << 20
 """Bytes on disk."""
-_LOCK: Final = threading.Lock()  # LLVM's objects here are shared
+_LOCK: Final = threading.Lock()  # LLVM's objects are shared
+_TOLD: Final = ("vendor_id", "cpu family", "model", "stepping", "flags")
+"""What Linux says of a processor that code depends on."""
 
 
 @cache
-def _machine(opt: int = 3) -> Any:
-    """The processor that runs this, with all it can."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    cpu, features = _processor()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=opt, reloc="pic", jit=True
-    )
+def _processor() -> str:
+    """What sets this processor apart, in words such as ``avx2``. LLVM is asked only where the system does not tell."""
+    if linker.KNOWN:
+        with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            told = [line for line in takewhile(str.strip, lines) if line.startswith(_TOLD)]
+            if any(line.startswith("flags") for line in told):
+                return "".join(told)
+    from micrograd_cpu.assembler import processor
 
-
-def _processor() -> tuple[str, str]:
-    try:
-        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    except RuntimeError:  # where LLVM cannot ask, code for any of the kind
-        return "", ""
+    return " ".join(processor()).replace(",+", " ")
 
 
 def vector_bytes() -> int:
     """How long a vector of this processor is."""
-    features = _processor()[1]
-    return 64 if "+avx512f" in features else 32 if "+avx," in features else 16
+    features = {each.lstrip("+") for each in _processor().split()}
+    return 64 if "avx512f" in features else 32 if "avx" in features else 16
 
 
 @cache
-def _linker() -> Any:
-    _machine()
-    return llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine(jit=True))
+def _versions() -> tuple[Any, ...]:
+    """Which LLVM makes code here: where its library is, and when it came there, which needs no import."""
+    folder = os.path.join(os.path.dirname(find_spec("llvmlite").origin), "binding")  # type: ignore[union-attr, arg-type]
+    facts = [(each.name, each.stat()) for each in os.scandir(folder) if "llvmlite" in each.name]
+    return folder, sorted((name, about.st_size, about.st_mtime_ns) for name, about in facts)
 
 
 class Library:
     """Functions in memory, for as long as it lives."""
 
-    def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+    def __init__(self, image: Any) -> None:
+        self._image = image
 
     def address(self, name: str) -> int:
         """Where a function is."""
-        found: int = self._tracker[name]
+        found: int = self._image[name]
         return found
-
-
-_COUNT: Final = iter(range(sys.maxsize))
 
 
 def library(ir: str, names: list[str], quickly: bool = False) -> Library:
@@ -79,27 +76,19 @@ def library(ir: str, names: list[str], quickly: bool = False) -> Library:
         if code is None:
             code = compiled(ir, quickly)
             _write(key, code)
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name in names:
-            builder.export_symbol(name)
-        return Library(builder.link(_linker(), f"micrograd{next(_COUNT)}"))
+        if linker.KNOWN:
+            with contextlib.suppress(linker.Unlinked):
+                return Library(linker.Image(code))
+        from micrograd_cpu.assembler import linked
+
+        return Library(linked(code, names))
 
 
 def compiled(ir: str, quickly: bool = False) -> bytes:
-    """Object code, optimised for this processor unless it is to be there `quickly`."""
-    machine = _machine(0 if quickly else 3)
-    module = llvm.parse_assembly(ir)
-    module.verify()
-    if quickly:
-        plain: bytes = machine.emit_object(module)
-        return plain
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization, options.slp_vectorization = True, False
-    options.loop_unrolling = False  # twice the code, and the time to make it, for little
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    code: bytes = machine.emit_object(module)
-    return code
+    """Object code for a module."""
+    from micrograd_cpu.assembler import compiled
+
+    return compiled(ir, quickly)
 
 
 # ── on disk ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +106,7 @@ def folder() -> Path | None:
 
 
 def _key(ir: str, quickly: bool = False) -> str:
-    about = (llvmlite.__version__, llvm.llvm_version_info, *_processor(), sys.platform, quickly, ir)
+    about = (_versions(), _processor(), sys.platform, quickly, ir)
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
