@@ -1,9 +1,8 @@
 """Sums, differences, products and quotients of two large arrays, by all threads.
 
-NumPy computes these by one thread. A test in Python whether arrays are large takes a small product an eighth of its
-time, so it is machine code here, in the time of which is a hundredth: a function of Python that calls NumPy's for small
-arrays, and `large` for others. It needs LLVM, which most programs need not wait for: `fronts` are made once there is
-other machine code.
+NumPy computes these by one thread. To ask in Python whether arrays are large takes an eighth of a small product's time,
+so that a function of machine code asks, in a hundredth of it, and calls NumPy's or `large`. It needs LLVM, which most
+programs need not wait for: `fronts` are made once there is other machine code.
 
 What NumPy warns of, an overflow say, sets flags of the processor. Where one is set NumPy computes again, and warns.
 """
@@ -18,8 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.ground.warning import WITHHELD
+from micrograd_cpu import entries
 from micrograd_cpu.compiled import _Threads, available, ranges_of, together
-from micrograd_cpu.entries import DATA, FASTCALL, FLOATS, NDIM, SHAPE, STRIDES, TYPE, function_of_share, share
+from micrograd_cpu.entries import DATA, FLOATS
+
+__warningregistry__ = WITHHELD
 
 PAIRS: Final = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 BYTES: Final = 1 << 20
@@ -70,9 +73,9 @@ define internal void @watched(i64 %begin, i64 %end, ptr %x, ptr %y, ptr %out) {{
   ret void
 }}
 
-{share("pair", "watched", 3)}"""
+{entries.share("pair", "watched", 3)}"""
     held = library(text, ["pair", "pair.part", "pair.job", "raised"])
-    return function_of_share(held, "pair", 3, ctypes.c_int64), ctypes.c_int.from_address(held.address("raised"))
+    return entries.function_of_share(held, "pair", 3, ctypes.c_int64), ctypes.c_int.from_address(held.address("raised"))
 
 
 def large(name: str, ufunc: Any) -> Callable[[Any, Any], Any]:
@@ -83,11 +86,9 @@ def large(name: str, ufunc: Any) -> Callable[[Any, Any], Any]:
         if x.shape != y.shape or x.dtype is not y.dtype or x.dtype not in dtypes:
             return ufunc(x, y)
         repeated = not any(x.strides), not any(y.strides)
-        if all(repeated) or not all(
-            each or (operand.flags.c_contiguous and operand.flags.aligned)
-            for each, operand in zip(repeated, (x, y), strict=True)
-        ):
-            return ufunc(x, y)
+        for each, operand in zip(repeated, (x, y), strict=True):
+            if not each and not (operand.flags.c_contiguous and operand.flags.aligned):
+                return ufunc(x, y)
         compute, raised = _function(name, x.dtype.name, repeated)
         out = np.empty(x.shape, x.dtype)
         together(compute, x.size, ranges_of(x.size), x, y, out)
@@ -101,7 +102,6 @@ def large(name: str, ufunc: Any) -> Callable[[Any, Any], Any]:
 
 def front(ufunc: Any, large: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A function of Python's that calls `large` where one of two operands is an array of so many bytes."""
-    from micrograd_cpu.entries import Addresses, Definition
     from micrograd_cpu.objects import library
 
     looks = "".join(_look(i) for i in range(2))
@@ -134,9 +134,9 @@ go:
 """
     machine = library(text.replace("label %look2", "label %size"), ["front"])
     vectorcall = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value or 0
-    held = np.array([id(ufunc), id(large), id(np.ndarray), vectorcall], "uint64").view(Addresses)
+    held = np.array([id(ufunc), id(large), id(np.ndarray), vectorcall], "uint64").view(entries.Addresses)
     held.library = machine, ufunc, large
-    held.definition = Definition(ufunc.__name__.encode(), machine.address("front"), FASTCALL, None)
+    held.definition = entries.Definition(ufunc.__name__.encode(), machine.address("front"), entries.FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     return make(ctypes.addressof(held.definition), held, None)  # type: ignore[no-any-return]
@@ -148,20 +148,20 @@ def _look(i: int) -> str:
 look{i}:
   %x{i}s = getelementptr ptr, ptr %arguments, i64 {i}
   %x{i} = load ptr, ptr %x{i}s
-  %type{i}s = getelementptr i8, ptr %x{i}, i64 {TYPE}
+  %type{i}s = getelementptr i8, ptr %x{i}, i64 {entries.TYPE}
   %type{i} = load ptr, ptr %type{i}s
   %plain{i} = icmp eq ptr %type{i}, %kind
   br i1 %plain{i}, label %axes{i}, label %small
 axes{i}:
-  %ndim{i}s = getelementptr i8, ptr %x{i}, i64 {NDIM}
+  %ndim{i}s = getelementptr i8, ptr %x{i}, i64 {entries.NDIM}
   %ndim{i} = load i32, ptr %ndim{i}s
   %some{i} = icmp ne i32 %ndim{i}, 0
   br i1 %some{i}, label %bytes{i}, label %small
 bytes{i}:
-  %shape{i}s = getelementptr i8, ptr %x{i}, i64 {SHAPE}
+  %shape{i}s = getelementptr i8, ptr %x{i}, i64 {entries.SHAPE}
   %shape{i} = load ptr, ptr %shape{i}s
   %length{i} = load i64, ptr %shape{i}
-  %strides{i}s = getelementptr i8, ptr %x{i}, i64 {STRIDES}
+  %strides{i}s = getelementptr i8, ptr %x{i}, i64 {entries.STRIDES}
   %strides{i} = load ptr, ptr %strides{i}s
   %stride{i} = load i64, ptr %strides{i}
   %size{i} = mul i64 %length{i}, %stride{i}

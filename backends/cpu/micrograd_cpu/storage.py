@@ -16,7 +16,7 @@ from micrograd_core.adapters.array_api import ALIASING, ArrayAPIBackend
 from micrograd_core.compiler.program import Program
 from micrograd_core.ground.warning import unless_withheld, withhold
 from micrograd_core.layout import Key, Layout
-from micrograd_core.tables.raw import Kernels
+from micrograd_core.tables.raw import renew
 from micrograd_cpu import eager, memory
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
@@ -70,12 +70,11 @@ class CPUBackend(ArrayAPIBackend):
             )
 
     def _pairs_by_threads(self) -> None:
-        """Kernels of two large arrays in the place of NumPy's; tables that have those ask again."""
+        """Kernels that share large arrays out, in the place of NumPy's."""
         from micrograd_cpu.pairs import fronts
 
         self.kernels = {**self.kernels, **fronts()}
-        for name in fronts():
-            vars(Kernels.of(self)).pop(name, None)
+        renew(self, fronts())
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)

@@ -21,8 +21,8 @@ WORDS: Final = 16
 
 A state is 0 idle, 1 called, 2 at work, 3 asleep, 4 at work for somebody who sleeps until it is done.
 """
-TURNS: Final = 400
-"""How often one looks before one sleeps: a tenth of a millisecond."""
+TURNS: Final = 1000
+"""How often one looks before one sleeps: some tenths of a millisecond, in which Python comes to the next loop."""
 HEAD: Final = 5
 """Words of a job before what each thread has taken: function, count, most of a thread, step, threads."""
 
@@ -169,15 +169,15 @@ class Team:
         self.allocate = api.PyThread_allocate_lock
         self.allocate.restype = pointer
         self.ways = [ctypes.cast(getattr(api, f"PyThread_{name}_lock"), pointer) for name in ("acquire", "release")]
-        self.ways.append(ctypes.cast(ctypes.CDLL(None).sched_yield, pointer))
+        windows: Any = getattr(ctypes, "windll", None)  # where the C library has no such function
+        offer = windows.kernel32.SwitchToThread if windows else ctypes.CDLL(None).sched_yield
+        self.ways.append(ctypes.cast(offer, pointer))
         self.seats = (ctypes.c_int64 * (SEATS * WORDS + WORDS))()
         self.first = -(-ctypes.addressof(self.seats) // (8 * WORDS)) * 8 * WORDS
         self.helpers = 0
         self.held = library(_IR, ["serve", "lead"])
         self.serve = ctypes.CFUNCTYPE(None, *[pointer] * 4)(self.held.address("serve"))
-        self.lead: Any = ctypes.CFUNCTYPE(None, *[pointer] * 4, ctypes.c_int64, pointer)(
-            self.held.address("lead")
-        )
+        self.lead: Any = ctypes.CFUNCTYPE(None, *[pointer] * 4, ctypes.c_int64, pointer)(self.held.address("lead"))
 
     def hire(self, count: int) -> None:
         """There are so many helpers, or more."""
@@ -193,11 +193,11 @@ class Team:
             threading.Thread(target=self.serve, args=(*self.ways, seat), name=name, daemon=True).start()
             self.helpers += 1
 
-    def do(self, job: Any, helpers: int) -> None:
-        """A job, by this thread and some helpers."""
+    def do(self, job: int, helpers: int) -> None:
+        """The job at an address, by this thread and some helpers."""
         if self.helpers < helpers:
             self.hire(helpers)
-        self.lead(*self.ways, self.first, helpers, ctypes.addressof(job))
+        self.lead(*self.ways, self.first, helpers, job)
 
 
 class _OfProcess:
@@ -215,8 +215,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_OfProcess.forget)
 
 
-def do(job: Any, threads: int, alone: Callable[[], None]) -> None:
-    """A job by so many threads; `alone`, where others are at work for somebody else."""
+def do(job: int, threads: int, alone: Callable[[], None]) -> None:
+    """The job at an address by so many threads; `alone`, where others are at work for somebody else."""
     free = _OfProcess.free
     if threads < 2 or not free.acquire(blocking=False):
         alone()
