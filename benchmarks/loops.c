@@ -119,3 +119,25 @@ void batch_norm(const float *restrict x, const float *restrict w, const float *r
     }
     sum(g, g2, dx, rows * n);
 }
+
+/* cross_entropy(x, targets): into value, and the gradient by x. A row's logarithm of its sum is kept for that. */
+void cross_entropy(const float *restrict x, const long long *restrict targets, float *restrict value,
+                   float *restrict dx, float *restrict log_sum, long rows, long n) {
+    double all = 0;
+    ADDED(omp parallel for schedule(static) reduction(+ : all))
+    for (long i = 0; i < rows; i++) {
+        const float *restrict r = x + i * n;
+        float m = r[0], s = 0;
+        ADDED(omp simd reduction(max : m))
+        for (long j = 0; j < n; j++) m = r[j] > m ? r[j] : m;
+        ADDED(omp simd reduction(+ : s))
+        for (long j = 0; j < n; j++) s += expf(r[j] - m);
+        log_sum[i] = m + logf(s);
+        all += log_sum[i] - r[targets[i]];
+    }
+    *value = all / rows;
+    SHARED for (long i = 0; i < rows; i++) {
+        for (long j = 0; j < n; j++) dx[i * n + j] = expf(x[i * n + j] - log_sum[i]) / rows;
+        dx[i * n + targets[i]] -= 1.0f / rows;
+    }
+}

@@ -353,8 +353,12 @@ class C(Peer):
         "operation": "cc -O3 -march=native, one thread, into the same memory each time",
         "network": "a loop for each operation, by all threads (OpenMP), into the same memory each time",
     }
-    layers: ClassVar[dict[str, str]] = {"layer-norm": "layer_norm", "batch-norm": "batch_norm"}
-    """Functions in `loops.c` by the name of the case."""
+    layers: ClassVar[dict[str, tuple[str, int, int]]] = {
+        "layer-norm": ("layer_norm", 4, 2),
+        "batch-norm": ("batch_norm", 4, 2),
+        "cross-entropy": ("cross_entropy", 0, 1),
+    }
+    """Functions in `loops.c` by the name of the case; how many arrays and how many rows they need between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -379,13 +383,14 @@ class C(Peer):
 
     def network(self, case: Case, arrays: Arrays) -> Prepared:
         """The value and gradients of a layer, and what is between them."""
-        x, value = arrays["x"], np.zeros((), "float32")
-        gradients = {name: np.zeros_like(array) for name, array in arrays.items()}
-        between = [np.zeros_like(x) for _ in range(4)] + [np.zeros(max(x.shape), "float32") for _ in range(2)]
-        function = getattr(self.functions, self.layers[case.name.removesuffix("-large")])
+        (x, *_), value = arrays.values(), np.zeros((), "float32")
+        gradients = {name: np.zeros_like(array) for name, array in arrays.items() if array.dtype.kind == "f"}
+        name, whole, rows = self.layers[case.name.removesuffix("-large")]
+        between = [np.zeros_like(x) for _ in range(whole)] + [np.zeros(max(x.shape), "float32") for _ in range(rows)]
+        function = getattr(self.functions, name)
         given = self.pointers(*arrays.values(), value, *gradients.values(), *between)
         run = partial(function, *given, *map(self.library.c_long, x.shape))
-        found = {"value": value, **named(arrays, [*gradients.values()])}
+        found = {"value": value, **named(gradients, [*gradients.values()])}
         return self.prepared(run, found, (arrays, between))
 
     @staticmethod

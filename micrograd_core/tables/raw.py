@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -60,6 +60,12 @@ def compose(name: str, backend: Any) -> Callable[..., Any]:
         return composition(kernels, *operands, **params)
 
     return composed
+
+
+def renew(backend: Any, names: Iterable[str]) -> None:
+    """Have a device asked for some of its kernels anew, which has better ones by now."""
+    for name in names:
+        vars(Kernels.of(backend)).pop(name, None)
 
 
 class Kernels:
@@ -194,11 +200,9 @@ class Kernels:
         UnsupportedDType
             When the device does not have it.
         """
-        native = self._met.get(dtype)
-        if native is not None:
-            return native
         if dtype in self._native:
-            self._meet(dtype)
+            if dtype not in self._met:
+                self._meet(dtype)
             return self._native[dtype]
         if isinstance(dtype, DType):
             raise UnsupportedDType(dtype.name, self.backend.device, self.backend.dtypes)
@@ -213,8 +217,7 @@ class Kernels:
         return self._cached(values, shape, dtype, str(values))  # the text keeps -0.0 apart from 0.0
 
     def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Any:
-        core = self.core(dtype)
-        return self.upload(pack(list(values), core), shape, core)
+        return self.upload(pack(list(values), core := self.core(dtype)), shape, core)
 
     def transfer(self, x: Any, *, source: Kernels, target: Kernels) -> Any:
         """Move a handle of `source` to `target`: the one operation that spans two devices."""

@@ -50,7 +50,7 @@ def test_who_leads_waits_for_those_who_have_begun() -> None:
     job = (ctypes.c_int64 * 1)(ctypes.cast(part, ctypes.c_void_p).value or 0)
     for _ in range(3):
         began.clear()
-        team.do(job, 2, lambda: None)
+        team.do(ctypes.addressof(job), 2, lambda: None)
         assert done == [1]
         done.clear()
 

@@ -12,10 +12,11 @@ import math
 import os
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -359,15 +360,19 @@ def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
 
 
 def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:
+    threads, begins = _division(count, ranges, most)
+    job = array("q", [share.job, *begins, *[x if x.__class__ is int else id(x) for x in arrays]])  # type: ignore[attr-defined]
+    address, _ = job.buffer_info()
+    team.do(address, threads, lambda: share(address + 8 * team.HEAD, count, count, *arrays))
+
+
+@lru_cache(maxsize=1024)
+def _division(count: int, ranges: int, most: int) -> tuple[int, tuple[int, ...]]:
+    """For how many threads, and what a job begins with."""
     threads = min(most, count, team.SEATS)
     most = _step(count, threads, 1)
     begins = range(0, count, most)
-    threads = len(begins)
-    given = [x if x.__class__ is int else id(x) for x in arrays]
-    words = team.HEAD + threads + len(given)
-    job = (ctypes.c_int64 * words)(share.job, count, most, -(-most // ranges), threads, *begins, *given)  # type: ignore[attr-defined]
-    taken = ctypes.addressof(job) + 8 * team.HEAD
-    team.do(job, threads, lambda: share(taken, count, count, *arrays))
+    return len(begins), (count, most, -(-most // ranges), len(begins), *begins)
 
 
 def shared(part: Callable[[int, int], Any], count: int) -> None:

@@ -39,6 +39,8 @@ TIERS: Final[tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]] = (
 )
 """Lengths up to a number, and primes for them, twice: rows that fit the nearest cache are computed in another way."""
 FLOATS: Final = ("float32", "float64")
+SHARED: Final = 250_000
+"""Elements, weighed as `compiled.work` does, from which on threads share a nest: helpers look for work between two."""
 ROWS_FROM: Final = 500_000
 """Elements from which on a reduction of everything goes by rows first: threads share rows."""
 ROWS: Final = 16
@@ -293,6 +295,8 @@ class Made(NamedTuple):
     """Of what the nests store."""
 
 
+AWAITED: Final[list[Callable[[], None]]] = []
+"""Who waits for the first nest: from then on there is a compiler."""
 _LOCK: Final = threading.Lock()
 _FUNCTIONS: Final[dict[str, Any]] = {}
 """By text, for as long as the process lives."""
@@ -328,8 +332,11 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
             return None
         if made.text not in _FUNCTIONS:
             _FUNCTIONS[made.text] = _functions(made)
-        actual = {prime: n for n, prime in first.items()}
-        return _run(made, _FUNCTIONS[made.text], actual, operands)
+        waiting = [AWAITED.pop() for _ in range(len(AWAITED))]
+    for tell in waiting:
+        tell()
+    actual = {prime: n for n, prime in first.items()}
+    return _run(made, _FUNCTIONS[made.text], actual, operands)
 
 
 def _of_primes(x: Any, primes: dict[int, int]) -> tuple[int, ...]:
@@ -427,7 +434,7 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
 
     It is printed, as in `compiled`: a loop over steps and operands would take as long as the calls themselves.
     """
-    from micrograd_cpu.compiled import LARGE, ranges_of, together, work
+    from micrograd_cpu.compiled import ranges_of, together, work
     from micrograd_cpu.llvm import units
 
     def length(value: int) -> int:
@@ -457,7 +464,7 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
             lines.append(f"v{n} = empty(s{n}, d{n})")
         given = ", ".join(value[n] for n in (*step.inputs, *step.outputs))
         count = units(nest, width)
-        if count > 1 and work(nest) >= LARGE:
+        if count > 1 and work(nest) >= SHARED:
             scope[f"f{i}"] = share
             lines.append(f"together(f{i}, {count}, {ranges_of(work(nest))}, where, {given})")
         else:

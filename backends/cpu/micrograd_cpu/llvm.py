@@ -19,10 +19,8 @@ from micrograd_cpu import philox
 from micrograd_cpu.mathematics import definition, number
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
-TILE: Final = 32
-"""Rows in a tile."""
-FLAT: Final = 256
-"""Numbers in a row up to which a tile is of twice as many: all of it stays in the nearest cache."""
+TILE: Final = 64
+"""Rows in a tile: of each line of columns, four vectors of the longest."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""
 ROUND: Final = 256
@@ -132,8 +130,7 @@ def tiles(nest: Nest) -> int:
     if votes <= 0:
         return 0
     row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
-    most = TILE * (1 + (math.prod(nest.reduced) <= FLAT))
-    return max(8, min(most, nest.kept[-1], STACK // row if row else most))
+    return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
 
 
 def units(nest: Nest, width: int | None = None) -> int:

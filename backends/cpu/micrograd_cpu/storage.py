@@ -18,7 +18,8 @@ from micrograd_core.adapters.array_api import ALIASING, ArrayAPIBackend
 from micrograd_core.compiler.program import Program
 from micrograd_core.ground.warning import WITHHELD, unless_withheld, withhold
 from micrograd_core.layout import Key, Layout
-from micrograd_cpu import memory
+from micrograd_core.tables.raw import renew
+from micrograd_cpu import eager, memory
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.transfer import from_host, to_host
 
@@ -71,11 +72,19 @@ class CPUBackend(ArrayAPIBackend):
         self.advice = ""
         if find_spec("llvmlite") is not None:
             self.capabilities |= {"jit"}
+            eager.AWAITED.append(self._pairs_by_threads)
         else:
             self.advice = (
                 "compiled programs run NumPy's kernels one by one; "
                 "pip install 'micrograd-cpu[jit]' makes loops of them, which do more at once"
             )
+
+    def _pairs_by_threads(self) -> None:
+        """Kernels that share large arrays out, in the place of NumPy's."""
+        from micrograd_cpu.pairs import fronts
+
+        self.kernels = {**self.kernels, **fronts()}
+        renew(self, fronts())
 
     from_host = staticmethod(from_host)
     to_host = staticmethod(to_host)

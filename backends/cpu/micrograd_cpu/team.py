@@ -1,7 +1,9 @@
 """Threads that wait for work in machine code: they start on a loop without Python, whose lock another may have.
 
 Each helper has a seat, some words of memory, and two locks. Who leads puts a job on the seats, opens the first lock
-of each, does its own part, takes back what nobody has begun, and waits for the others at their second lock.
+of those that sleep, does its own part, takes back what nobody has begun, and waits for the others. To sleep and to be
+woken takes as long as a loop over 100,000 numbers, so that both sides look at the seat for a while before they do, and
+offer their core to others each time.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from typing import Any, Final
 SEATS: Final = 256
 """Helpers at most."""
 WORDS: Final = 16
-"""Of a seat: two lines of cache. State, wake, done, job and number; a state is 0 idle, 1 called, 2 at work."""
+"""Of a seat: two lines of cache. State, wake, done, job and number.
+
+A state is 0 idle, 1 called, 2 at work, 3 asleep, 4 at work for somebody who sleeps until it is done.
+"""
+TURNS: Final = 1000
+"""How often one looks before one sleeps: some tenths of a millisecond, in which Python comes to the next loop."""
 HEAD: Final = 5
 """Words of a job before what each thread has taken: function, count, most of a thread, step, threads."""
 
 _IR: Final = """
-define void @serve(ptr %acquire, ptr %release, ptr %seat) {
+define void @serve(ptr %acquire, ptr %release, ptr %yield, ptr %seat) {
+entry:
   %wakes = getelementptr i64, ptr %seat, i64 1
   %dones = getelementptr i64, ptr %seat, i64 2
   %jobs = getelementptr i64, ptr %seat, i64 3
@@ -29,25 +37,42 @@ define void @serve(ptr %acquire, ptr %release, ptr %seat) {
   %done = load ptr, ptr %dones
   br label %wait
 wait:
-  %woken = call i32 %acquire(ptr %wake, i32 1)
+  %turn = phi i64 [ 0, %entry ], [ 0, %sleep ], [ 0, %work ], [ 0, %tell ], [ %turns, %idle ]
   %pair = cmpxchg ptr %seat, i64 1, i64 2 acq_rel acquire
   %called = extractvalue { i64, i1 } %pair, 1
-  br i1 %called, label %work, label %wait
+  br i1 %called, label %work, label %none
+none:
+  %patient = icmp slt i64 %turn, TURNS
+  br i1 %patient, label %idle, label %tired
+idle:
+  %turns = add i64 %turn, 1
+  %others = call i32 %yield()
+  br label %wait
+tired:
+  %bed = cmpxchg ptr %seat, i64 0, i64 3 acq_rel acquire
+  %asleep = extractvalue { i64, i1 } %bed, 1
+  br i1 %asleep, label %sleep, label %idle
+sleep:
+  %woken = call i32 %acquire(ptr %wake, i32 1)
+  br label %wait
 work:
   %job = load ptr, ptr %jobs
   %number = load i64, ptr %numbers
   %function = load ptr, ptr %job
   call void %function(ptr %job, i64 %number)
-  store atomic i64 0, ptr %seat release, align 8
+  %before = atomicrmw xchg ptr %seat, i64 0 acq_rel
+  %awaited = icmp eq i64 %before, 4
+  br i1 %awaited, label %tell, label %wait
+tell:
   call void %release(ptr %done)
   br label %wait
 }
 
-define void @lead(ptr %acquire, ptr %release, ptr %seats, i64 %helpers, ptr %job) {
+define void @lead(ptr %acquire, ptr %release, ptr %yield, ptr %seats, i64 %helpers, ptr %job) {
 entry:
   br label %call
 call:
-  %i = phi i64 [ 0, %entry ], [ %number, %called ]
+  %i = phi i64 [ 0, %entry ], [ %number, %called ], [ %number, %wake ]
   %some = icmp slt i64 %i, %helpers
   br i1 %some, label %called, label %own
 called:
@@ -59,16 +84,19 @@ called:
   %numbers = getelementptr i64, ptr %seat, i64 4
   store ptr %job, ptr %jobs
   store i64 %number, ptr %numbers
-  store atomic i64 1, ptr %seat release, align 8
-  %wake = load ptr, ptr %wakes
-  call void %release(ptr %wake)
+  %before = atomicrmw xchg ptr %seat, i64 1 acq_rel
+  %slept = icmp eq i64 %before, 3
+  br i1 %slept, label %wake, label %call
+wake:
+  %lock = load ptr, ptr %wakes
+  call void %release(ptr %lock)
   br label %call
 own:
   %function = load ptr, ptr %job
   call void %function(ptr %job, i64 0)
   br label %back
 back:
-  %j = phi i64 [ 0, %own ], [ %after, %alone ], [ %after, %finish ]
+  %j = phi i64 [ 0, %own ], [ %after, %take ], [ %after, %look ], [ %after, %sleep ], [ %after, %tired ]
   %left = icmp slt i64 %j, %helpers
   br i1 %left, label %take, label %end
 take:
@@ -76,11 +104,25 @@ take:
   %at = mul i64 %j, WORDS
   %its = getelementptr i64, ptr %seats, i64 %at
   %pair = cmpxchg ptr %its, i64 1, i64 0 acq_rel acquire
-  %idle = extractvalue { i64, i1 } %pair, 1
-  br i1 %idle, label %alone, label %finish
-alone:
-  br label %back
-finish:
+  %unbegun = extractvalue { i64, i1 } %pair, 1
+  br i1 %unbegun, label %back, label %look
+look:
+  %turn = phi i64 [ 0, %take ], [ %turns, %wait ]
+  %state = load atomic i64, ptr %its acquire, align 8
+  %working = icmp eq i64 %state, 2
+  br i1 %working, label %busy, label %back
+busy:
+  %patient = icmp slt i64 %turn, TURNS
+  br i1 %patient, label %wait, label %tired
+wait:
+  %turns = add i64 %turn, 1
+  %others = call i32 %yield()
+  br label %look
+tired:
+  %bed = cmpxchg ptr %its, i64 2, i64 4 acq_rel acquire
+  %told = extractvalue { i64, i1 } %bed, 1
+  br i1 %told, label %sleep, label %back
+sleep:
   %dones = getelementptr i64, ptr %its, i64 2
   %done = load ptr, ptr %dones
   %finished = call i32 %acquire(ptr %done, i32 1)
@@ -88,7 +130,7 @@ finish:
 end:
   ret void
 }
-""".replace("WORDS", str(WORDS))
+""".replace("WORDS", str(WORDS)).replace("TURNS", str(TURNS))
 
 
 def job(name: str, count: int, more: bool) -> str:
@@ -126,15 +168,16 @@ class Team:
         api, pointer = ctypes.pythonapi, ctypes.c_void_p
         self.allocate = api.PyThread_allocate_lock
         self.allocate.restype = pointer
-        self.locks = [ctypes.cast(getattr(api, f"PyThread_{name}_lock"), pointer) for name in ("acquire", "release")]
+        self.ways = [ctypes.cast(getattr(api, f"PyThread_{name}_lock"), pointer) for name in ("acquire", "release")]
+        windows: Any = getattr(ctypes, "windll", None)  # where the C library has no such function
+        offer = windows.kernel32.SwitchToThread if windows else ctypes.CDLL(None).sched_yield
+        self.ways.append(ctypes.cast(offer, pointer))
         self.seats = (ctypes.c_int64 * (SEATS * WORDS + WORDS))()
         self.first = -(-ctypes.addressof(self.seats) // (8 * WORDS)) * 8 * WORDS
         self.helpers = 0
         self.held = library(_IR, ["serve", "lead"])
-        self.serve = ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(self.held.address("serve"))
-        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64, pointer)(
-            self.held.address("lead")
-        )
+        self.serve = ctypes.CFUNCTYPE(None, *[pointer] * 4)(self.held.address("serve"))
+        self.lead: Any = ctypes.CFUNCTYPE(None, *[pointer] * 4, ctypes.c_int64, pointer)(self.held.address("lead"))
 
     def hire(self, count: int) -> None:
         """There are so many helpers, or more."""
@@ -147,14 +190,14 @@ class Team:
                 acquire(each, 0)
             (ctypes.c_int64 * WORDS).from_address(seat)[1:3] = [wake, done]
             name = f"micrograd_{self.helpers + 1}"
-            threading.Thread(target=self.serve, args=(*self.locks, seat), name=name, daemon=True).start()
+            threading.Thread(target=self.serve, args=(*self.ways, seat), name=name, daemon=True).start()
             self.helpers += 1
 
-    def do(self, job: Any, helpers: int) -> None:
-        """A job, by this thread and some helpers."""
+    def do(self, job: int, helpers: int) -> None:
+        """The job at an address, by this thread and some helpers."""
         if self.helpers < helpers:
             self.hire(helpers)
-        self.lead(*self.locks, self.first, helpers, ctypes.addressof(job))
+        self.lead(*self.ways, self.first, helpers, job)
 
 
 class _OfProcess:
@@ -172,8 +215,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_OfProcess.forget)
 
 
-def do(job: Any, threads: int, alone: Callable[[], None]) -> None:
-    """A job by so many threads; `alone`, where others are at work for somebody else."""
+def do(job: int, threads: int, alone: Callable[[], None]) -> None:
+    """The job at an address by so many threads; `alone`, where others are at work for somebody else."""
     free = _OfProcess.free
     if threads < 2 or not free.acquire(blocking=False):
         alone()
