@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from micrograd_core.backend import member
@@ -13,6 +13,7 @@ from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import operation
 from micrograd_core.dtypes import DTYPES, DType, pack
 from micrograd_core.errors import UnsupportedDType, UnsupportedOp
+from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Shape
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 from micrograd_core.ops.core.movement import requested
@@ -20,10 +21,6 @@ from micrograd_core.tables.guards import QUIET, Guard
 
 if TYPE_CHECKING:
     from micrograd_core.device import Device
-
-
-PACKS: Final = 0x04 | 0x08
-"""The flags of code that takes ``*args`` or ``**kwargs``."""
 
 
 def in_python(function: Any) -> bool:
@@ -135,17 +132,12 @@ class Kernels:
             result = kernel(*operands, **params)
             return compose(self, *operands, **params) if result is NotImplemented else result
 
-        code = kernel.__code__ if isinstance(kernel, FunctionType) else None
-        if code is None or code.co_flags & PACKS or kernel.__defaults__ or kernel.__kwdefaults__:
+        parameters = Parameters.of(kernel)
+        if parameters is None:
             return either
-        # The same with the kernel's own parameters, which takes a quarter of the time that packing them does.
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        given = ", ".join(name if i < op.operands else f"{name}={name}" for i, name in enumerate(names))
-        call = f"_compose(_k, {given}) if (_result := _kernel({given})) is NotImplemented else _result"
-        exact: Callable[..., Any] = eval(
-            f"lambda {', '.join(names)}: {call}", {"_kernel": kernel, "_compose": compose, "_k": self}
-        )
-        return exact
+        given = parameters.given(op.operands)
+        lines = f"_r = _kernel({given})", f"return _compose(_k, {given}) if _r is NotImplemented else _r"
+        return parameters.function(lines, {"_kernel": kernel, "_compose": compose, "_k": self})
 
     def settle(self, guard: Guard) -> None:
         """Call a kernel without its guard from now on."""

@@ -18,6 +18,7 @@ WORKSPACE: Final = 32 << 20
 MOST_PLANS: Final = 8192
 """They are kept for good: of more shapes than so many the rest is cuBLAS's."""
 FLOAT32: Final = 0  # cudaDataType_t of the factors of product and bias
+ADDRESS: Final = ctypes.sizeof(ctypes.c_void_p)
 BIAS: Final = 4  # CUBLASLT_EPILOGUE_BIAS: to each row of the product as cuBLAS stores it, which is a column of ours
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 MOST_WORKSPACE, REDUCTIONS = 1, 3  # cublasLtMatmulPreferenceAttributes_t, as are those of alignments
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     description: ctypes.c_void_p
     matrices: tuple[ctypes.c_void_p, ...]  # A, B, and the result
     found: Found
+    algorithm: Any  # in it, as an argument
 
 
 class BiasedProducts:
@@ -51,7 +53,14 @@ class BiasedProducts:
         self._library, self._lock = library, threading.Lock()
         self._plans: dict[Any, Plan | None] = {}
         self._factors = (ctypes.c_float * 2)(1, 0)
+        self._one, self._zero = ctypes.byref(self._factors), ctypes.byref(self._factors, 4)
         self._handle = self._made("cublasLtCreate")
+        # With the types told, numbers are handed on as they are.
+        self._multiply, self._describe = library.cublasLtMatmul, library.cublasLtMatmulDescSetAttribute
+        self._multiply.argtypes = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]
+        self._describe.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+        self._bias = ctypes.c_void_p()
+        self._bias_at = ctypes.byref(self._bias)
 
     @classmethod
     def of(cls, version: int, device: int) -> BiasedProducts | None:
@@ -120,16 +129,18 @@ class BiasedProducts:
             )  # fmt: skip
         finally:
             self._call("cublasLtMatmulPreferenceDestroy", wanted)
-        return Plan(description, (a, b, to), found) if count.value and not found.state else None
+        if not count.value or found.state:
+            return None
+        return Plan(description, (a, b, to), found, ctypes.byref(found.algorithm))
 
     def run(self, plan: Plan, addresses: tuple[int, int, int, int], workspace: int, stream: int) -> bool:
         """The product and its bias, on a stream; False where that was refused."""
-        pointer, (a, b, to, bias) = ctypes.c_void_p, addresses
+        (a, b, to, bias), (first, second, result) = addresses, plan.matrices
         with self._lock:  # the description is the plan's, and calls leave the interpreter's
-            self._set("MatmulDesc", plan.description, BIAS_POINTER, pointer(bias))
-            return not self._library.cublasLtMatmul(
-                self._handle, plan.description, ctypes.byref(self._factors), pointer(a),
-                plan.matrices[0], pointer(b), plan.matrices[1], ctypes.byref(self._factors, 4), pointer(to),
-                plan.matrices[2], pointer(to), plan.matrices[2], ctypes.byref(plan.found.algorithm),
-                pointer(workspace), ctypes.c_size_t(plan.found.workspace), pointer(stream),
+            self._bias.value = bias
+            if self._describe(plan.description, BIAS_POINTER, self._bias_at, ADDRESS):
+                return False
+            return not self._multiply(
+                self._handle, plan.description, self._one, a, first, b, second, self._zero, to, result, to, result,
+                plan.algorithm, workspace, plan.found.workspace, stream,
             )  # fmt: skip

@@ -9,6 +9,7 @@ from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import ChannelLaunch, Channels, ceil_div
 from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements
+from micrograd_cuda.plans import planned
 from micrograd_cuda.rows import FUNCTORS, Reductions, Rows
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, Unit
@@ -24,7 +25,7 @@ class Norms:
         self.xp, self.runtime, self.reductions, self.rows = xp, runtime, reductions, rows
         self.astype, self.divide, self.sqrt = found["astype"], found["divide"], found["sqrt"]
         self.single = xp.empty(0, dtype=xp.float32).dtype
-        self.otherwise = {name: found[name] for name in (*FUNCTORS, "var", "std")}
+        self.otherwise = {name: found[name] for name in ("var", "std")}
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
@@ -33,7 +34,7 @@ class Norms:
         names = (
             "standardize", "standardize_gradient", "batch_norm", "batch_norm_gradient", "batch_norm_weight_gradient",
         )  # fmt: skip
-        return found | {name: of_elements(getattr(self, name)) for name in names}
+        return found | {name: getattr(self, name) for name in names}
 
     def _wide(self, dtype: Any) -> Any:
         """In which elements are added up."""
@@ -65,18 +66,23 @@ class Norms:
         remembered, axes = self.runtime.remembered, tuple(sorted(axes))
         found = remembered.take((x,), ("moments", axes))
         if found is None:
-            given, dtype = contiguous(x), self._wide(x.dtype)
-            launch, numbers = self._launch(of, given)
-            partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
-            self._run("channel_moments", of, launch, given, partial, given, *numbers)
-            found = partial[0]
-            if launch.parts > 1:
-                found = self.runtime.empty((2, of.number), dtype)
-                piece = launch.piece * (launch.pack if of.planes else 1)
-                element = ELEMENT[name_of(dtype)]
-                merge = self.runtime.bind(Unit("merge_moments", (element,), MERGED, element))
-                merge((ceil_div(of.number, 32), 1), (found, partial, of.length, piece, of.number))
+            found = self._taken_moments(x, of)
         remembered.keep((x,), ("moments", axes), found, made=False)
+        return found
+
+    @planned
+    def _taken_moments(self, x: Any, of: Channels) -> Any:
+        given, dtype = contiguous(x, self.runtime), self._wide(x.dtype)
+        launch, numbers = self._launch(of, given)
+        partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
+        self._run("channel_moments", of, launch, given, partial, given, *numbers)
+        if launch.parts == 1:
+            return partial[0]
+        found = self.runtime.empty((2, of.number), dtype)
+        piece = launch.piece * (launch.pack if of.planes else 1)
+        element = ELEMENT[name_of(dtype)]
+        merge = self.runtime.bind(Unit("merge_moments", (element,), MERGED, element))
+        merge((ceil_div(of.number, 32), 1), (found, partial, of.length, piece, of.number))
         return found
 
     def _sums(self, g: Any, x: Any, axes: Shape, of: Channels, eps: float) -> tuple[Any, Any]:
@@ -85,20 +91,23 @@ class Norms:
         moments, facts = self._moments(x, axes, of), ("sums", axes, eps)
         found = remembered.take((g, x), facts)
         if found is None:
-            cotangent, given, dtype = contiguous(g), contiguous(x), self._wide(x.dtype)
-            launch, numbers = self._launch(of, given, cotangent)
-            partial = self.runtime.empty((2, launch.parts, of.number), dtype)
-            known = moments[0], moments[1], 1 / of.length, eps
-            self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
-            if launch.parts > 1:
-                found = self.reductions.matrices(partial, 2, launch.parts, of.number, dtype)
-            else:
-                found = partial.reshape(2, of.number)
-            if g.dtype == x.dtype:
-                plain = found[0]
-                remembered.keep((g,), axes, lambda: self._narrow(plain, x.dtype), made=False)
+            found, dtype = self._taken_sums(g, x, moments, of, eps), x.dtype
+            if g.dtype == dtype:
+                sums = found
+                remembered.keep((g,), axes, lambda: self._narrow(sums[0], dtype), made=False)
         remembered.keep((g, x), facts, found, made=False)
         return moments, found
+
+    @planned
+    def _taken_sums(self, g: Any, x: Any, moments: Any, of: Channels, eps: float) -> Any:
+        cotangent, given, dtype = contiguous(g, self.runtime), contiguous(x, self.runtime), self._wide(x.dtype)
+        launch, numbers = self._launch(of, given, cotangent)
+        partial = self.runtime.empty((2, launch.parts, of.number), dtype)
+        known = moments[0], moments[1], 1 / of.length, eps
+        self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
+        if launch.parts > 1:
+            return self.reductions.matrices(partial, 2, launch.parts, of.number, dtype)
+        return partial.reshape(2, of.number)
 
     def _narrow(self, x: Any, dtype: Any) -> Any:
         return x if x.dtype == dtype else self.astype(x, dtype=dtype)
@@ -107,62 +116,81 @@ class Norms:
         """One for each channel; a null pointer for the number that changes nothing."""
         if is_number(parameter):
             return 0 if parameter == neutral else self.xp.full((count,), parameter, dtype=dtype)
-        return contiguous(self.xp.broadcast_to(self._narrow(parameter, dtype), (count,)))
+        narrow = self._narrow(parameter, dtype)
+        return contiguous(narrow if narrow.shape == (count,) else self.xp.broadcast_to(narrow, (count,)), self.runtime)
 
     # forward
 
-    def _norm(self, x: Any, of: Channels, means: Any, squares: Any, share: float, eps: float, *parameters: Any) -> Any:
-        given, out = contiguous(x), self.runtime.empty(x.shape, x.dtype)
+    @planned
+    def _norm(self, x: Any, of: Channels, moments: Any, eps: float, weight: Any, bias: Any) -> Any:
+        return self._normed(x, of, moments[0], moments[1], 1 / of.length, eps, weight, bias)
+
+    @planned
+    def _norm_by(self, x: Any, of: Channels, mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> Any:
+        means, squares = (self._parameter(each, math.nan, of.columns, self._wide(x.dtype)) for each in (mean, var))
+        return self._normed(x, of, means, squares, 1.0, eps, weight, bias)
+
+    def _normed(
+        self, x: Any, of: Channels, means: Any, squares: Any, share: float, eps: float, weight: Any, bias: Any
+    ) -> Any:
+        parameters = tuple(self._parameter(*each, of.columns, x.dtype) for each in ((weight, 1), (bias, 0)))
+        given, out = contiguous(x, self.runtime), self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given)
         self._run("channel_norm", of, launch, x, out, given, means, squares, *parameters, share, eps, *numbers)
         return out
 
+    @of_elements
     def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
         """Two reads, one write."""
         of = self._channels(x, axis)
         if of is None:
             return self.rows.standardize(x, axis=axis, eps=eps)
-        moments = self._moments(x, axis, of)
-        return self._norm(x, of, moments[0], moments[1], 1 / of.length, eps, 0, 0)
+        return self._norm(x, of, self._moments(x, axis, of), eps, 1.0, 0.0)
 
+    @of_elements
     def batch_norm(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
         """Two reads, one write; of given statistics one."""
         axes = (0, *range(2, len(x.shape)))
         of = self._channels(x, axes)
         if of is None:
             return NotImplemented
-        parameters = tuple(self._parameter(*each, of.columns, x.dtype) for each in ((weight, 1), (bias, 0)))
         if training:
-            moments = self._moments(x, axes, of)
-            return self._norm(x, of, moments[0], moments[1], 1 / of.length, eps, *parameters)
-        given = (self._parameter(each, math.nan, of.columns, self._wide(x.dtype)) for each in (mean, var))
-        return self._norm(x, of, *given, 1.0, eps, *parameters)
+            return self._norm(x, of, self._moments(x, axes, of), eps, weight, bias)
+        return self._norm_by(x, of, mean, var, eps, weight, bias)
 
     # gradients
 
     def _gradient(self, g: Any, x: Any, weight: Any, axes: Shape, of: Channels, eps: float) -> Any:
-        moments, sums = self._sums(g, x, axes, of, eps)
-        cotangent, given, out = contiguous(g), contiguous(x), self.runtime.empty(x.shape, x.dtype)
+        return self._taken_gradient(g, x, weight, *self._sums(g, x, axes, of, eps), of, eps)
+
+    @planned
+    def _taken_gradient(self, g: Any, x: Any, weight: Any, moments: Any, sums: Any, of: Channels, eps: float) -> Any:
+        weight = self._parameter(weight, 1, of.columns, x.dtype)
+        cotangent, given = contiguous(g, self.runtime), contiguous(x, self.runtime)
+        out = self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given, cotangent)
         arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, 1 / of.length, eps
         self._run("channel_norm_gradient", of, launch, x, *arguments, *numbers)
         return out
 
+    @of_elements
     def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """Two reads of both, one write."""
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
             return self.rows.standardize_gradient(g, x, weight, axis=axis, eps=eps)
-        return self._gradient(g, x, 0, axis, of, eps)
+        return self._gradient(g, x, 1.0, axis, of, eps)
 
+    @of_elements
     def batch_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, eps: float) -> Any:
         """Two reads of both, one write; the sums are those of weight and bias, too."""
         axes = (0, *range(2, len(x.shape)))
         of = self._channels(x, axes)
         if of is None:
             return NotImplemented
-        return self._gradient(g, x, self._parameter(weight, 1, of.columns, x.dtype), axes, of, eps)
+        return self._gradient(g, x, weight, axes, of, eps)
 
+    @of_elements
     def batch_norm_weight_gradient(self, g: Any, x: Any, *, eps: float) -> Any:
         """What `batch_norm_gradient` has found on its way; else a read of both."""
         axes = (0, *range(2, len(x.shape)))
@@ -176,28 +204,35 @@ class Norms:
 
     def reduction(self, name: str) -> Kernel:
         """Of planes without a copy; a mean is also what `var` has found before."""
-        otherwise, functor, remembered = self.otherwise[name], FUNCTORS[name], self.runtime.remembered
+        remembered = self.runtime.remembered
 
         def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-            if axis is None or len(axis) == len(x.shape) or not axis or name_of(x.dtype) not in ELEMENT:
-                return otherwise(x, axis=axis, keepdims=keepdims)
-            of = geometry.channels(x.shape, tuple(sorted(axis))) if x.size and x.flags.c_contiguous else None
-            if of is None:
-                return otherwise(x, axis=axis, keepdims=keepdims)
-            shape = reduced_shape(x.shape, axis, keepdims)
-            if name == "mean" and len(remembered):
-                facts = "moments", tuple(sorted(axis))
-                found = remembered.take((x,), facts)
+            if name in ("sum", "mean") and len(remembered):
+                found = self._known(name, x, tuple(range(len(x.shape))) if axis is None else axis)
                 if found is not None:
-                    remembered.keep((x,), facts, found, made=False)
-                    return self._narrow(found[0], x.dtype).reshape(shape)
-            if name == "sum" and (known := remembered.take((x,), axis)) is not None:
-                return known().reshape(shape)
-            if not of.planes:
-                return otherwise(x, axis=axis, keepdims=keepdims)
-            return self._planes(x, of, functor, float(of.length) if name == "mean" else 1.0).reshape(shape)
+                    return found.reshape(reduced_shape(x.shape, axis, keepdims))
+            return self._reduced(name, x, axis, keepdims)
 
         return kernel
+
+    def _known(self, name: str, x: Any, axes: Shape) -> Any:
+        """What others have found on their way."""
+        remembered, facts = self.runtime.remembered, ("moments", tuple(sorted(axes)))
+        found = remembered.take((x,), axes if name == "sum" else facts)
+        if found is None or name == "sum":
+            return found and found()
+        remembered.keep((x,), facts, found, made=False)
+        return self._narrow(found[0], x.dtype)
+
+    @planned
+    def _reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
+        axes = tuple(sorted(axis or ()))
+        inside = 0 < len(axes) < len(x.shape) and name_of(x.dtype) in ELEMENT and x.size and x.flags.c_contiguous
+        of = geometry.channels(x.shape, axes) if inside else None
+        if of is None or not of.planes:
+            return self.reductions.reduced(name, x, axis, keepdims)
+        found = self._planes(x, of, FUNCTORS[name], float(of.length) if name == "mean" else 1.0)
+        return found.reshape(reduced_shape(x.shape, axis, keepdims))
 
     def _planes(self, x: Any, of: Channels, functor: str, divisor: float) -> Any:
         """In one launch or two."""

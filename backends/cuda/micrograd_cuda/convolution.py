@@ -10,7 +10,8 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
-from micrograd_cuda.operands import Kernel, contiguous, is_number, name_of, of_elements
+from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, of_elements
+from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
 
@@ -64,16 +65,21 @@ class Convolution:
         """By operation."""
         found: dict[str, Kernel] = {"patches": self.patches, "patches_gradient": self.patches_gradient}
         for rank in (1, 2, 3):
-            found[f"conv{rank}d"] = of_elements(self.forward)
-            found[f"conv_transpose{rank}d"] = of_elements(self.transpose)
-            found[f"conv{rank}d_weight_gradient"] = of_elements(self.weight_gradient)
+            found[f"conv{rank}d"] = self.forward
+            found[f"conv_transpose{rank}d"] = self.transpose
+            found[f"conv{rank}d_weight_gradient"] = self.weight_gradient
         return found
 
-    def forward(self, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Any) -> Any:
+    @planned
+    @of_elements
+    def forward(
+        self, x: Any, weight: Any, bias: Any, *, groups: int, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
         """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
         outputs, kernel = weight.shape[0], weight.shape[2:]
+        windows = {"stride": stride, "padding": padding, "dilation": dilation}
         if one_by_one(kernel, **windows):  # a pixel is its own patch
-            patches = contiguous(x)
+            patches = contiguous(x, self.runtime)
         else:
             x, weight = self._laid(x), self._laid(weight)
             shapes = x.shape, weight.shape, (x.shape[0], outputs, *_positions(x, kernel, windows))
@@ -88,20 +94,18 @@ class Convolution:
         product = self.matmul(matrix, self._rows(patches, groups, math.prod(positions)))
         return self._with_bias(product.reshape(x.shape[0], outputs, *positions), bias)
 
-    def transpose(self, x: Any, weight: Any, bias: Any, *, groups: int, output_padding: Shape, **windows: Any) -> Any:
+    @planned
+    @of_elements
+    def transpose(
+        self, x: Any, weight: Any, bias: Any, *,
+        groups: int, output_padding: Shape, stride: Shape, padding: Shape, dilation: Shape,
+    ) -> Any:  # fmt: skip
         """Each group's transposed weight times its input gives patches, which are added up."""
         kernel, positions = weight.shape[2:], x.shape[2:]
+        windows = {"stride": stride, "padding": padding, "dilation": dilation}
         size = tuple(
             (n - 1) * s - 2 * p + d * (each - 1) + 1 + more
-            for n, each, s, p, d, more in zip(
-                positions,
-                kernel,
-                windows["stride"],
-                windows["padding"],
-                windows["dilation"],
-                output_padding,
-                strict=True,
-            )
+            for n, each, s, p, d, more in zip(positions, kernel, stride, padding, dilation, output_padding, strict=True)
         )
         whole = one_by_one(kernel, **windows) and size == positions
         if not whole:
@@ -113,14 +117,19 @@ class Convolution:
             if len(kernel) > MOST_AXES:
                 return NotImplemented
         matrix = self._matrices(weight, groups, x.shape[0]).swapaxes(-1, -2)
-        product = self.matmul(matrix, self._rows(contiguous(x), groups, math.prod(positions)))
+        product = self.matmul(matrix, self._rows(contiguous(x, self.runtime), groups, math.prod(positions)))
         patches = product.reshape(x.shape[0], weight.shape[1] * groups, *kernel, *positions)
         if whole:
             return self._with_bias(patches.reshape(*patches.shape[:2], *size), bias)
         return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
 
-    def weight_gradient(self, g: Any, x: Any, *, groups: int, kernel_size: Shape, **windows: Any) -> Any:
+    @planned
+    @of_elements
+    def weight_gradient(
+        self, g: Any, x: Any, *, groups: int, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
         """One product for each group, over all images: its sums are never rounded in between."""
+        windows = {"stride": stride, "padding": padding, "dilation": dilation}
         g, x = self._laid(g), self._laid(x)
         shapes = x.shape, (g.shape[1], x.shape[1] // groups, *kernel_size), g.shape
         out = self._direct("BackwardFilter", shapes, x, g, groups, windows)
@@ -128,7 +137,7 @@ class Convolution:
             return NotImplemented if out is None else out
         patches = self._patches(x, 0.0, kernel_size, windows, images_inside=True)
         count = math.prod(g.shape[:1] + g.shape[2:])
-        rows = contiguous(g.swapaxes(0, 1)).reshape(groups, g.shape[1] // groups, count)
+        rows = contiguous(g.swapaxes(0, 1), self.runtime).reshape(groups, g.shape[1] // groups, count)
         columns = patches.reshape(groups, math.prod((x.shape[1], *kernel_size)) // groups, count)
         product = self.matmul(rows, columns.swapaxes(-1, -2))
         return product.reshape(g.shape[1], x.shape[1] // groups, *kernel_size)
@@ -137,7 +146,7 @@ class Convolution:
 
     def _laid(self, x: Any) -> Any:
         """As cuDNN reads it."""
-        return x if x.flags.c_contiguous and not self.runtime.address(x) % 16 else x.copy()
+        return x if x.flags.c_contiguous and not self.runtime.address(x) % 16 else copied(self.runtime, x)
 
     def _direct(
         self, made: str, shapes: tuple[Shape, ...], x: Any, y: Any, groups: int, windows: dict[str, Shape]
@@ -148,17 +157,20 @@ class Convolution:
         kind = math_type(dtype, self.precision())
         if len(image) - 2 <= MOST_AXES and patches_are_better(made, weight, result, groups, dtype, kind):
             return None
-        return self.runtime.convolve(Convolved(made, image, weight, result, *steps, groups, dtype, kind), x, y)
+        call = Convolved(made, image, weight, result, *steps, groups, dtype, kind)
+        run = self.runtime.convolve(call)
+        out = None if run is None else self.runtime.empty(call.shape, x.dtype)
+        return out if run is not None and run(x, y, out) else None
 
     # products
 
     def _matrices(self, weight: Any, groups: int, images: int) -> Any:
         """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
         rows = weight.shape[0] // groups
-        matrices = contiguous(weight).reshape(groups, rows, math.prod(weight.shape[1:]))
+        matrices = contiguous(weight, self.runtime).reshape(groups, rows, math.prod(weight.shape[1:]))
         if groups == 1:
             return matrices
-        return self.xp.ascontiguousarray(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
+        return contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)), self.runtime)
 
     def _rows(self, x: Any, groups: int, positions: int) -> Any:
         """(batch, channels, …, positions) as (batch, groups, rows of a group, positions)."""
@@ -191,11 +203,14 @@ class Convolution:
             run((geometry.blocks(threads), 1), (out, x, *more, self.runtime.struct(windows, index)))
         return out
 
-    def patches(self, x: Any, *, kernel_size: Shape, fill: float, **windows: Any) -> Any:
+    @planned
+    def patches(
+        self, x: Any, *, kernel_size: Shape, fill: float, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
         """(batch, channels, *kernel, *positions)."""
         if name_of(x.dtype) not in ELEMENT or len(kernel_size) > MOST_AXES:
             return NotImplemented
-        return self._patches(x, fill, kernel_size, windows)
+        return self._patches(x, fill, kernel_size, {"stride": stride, "padding": padding, "dilation": dilation})
 
     def _patches(
         self, x: Any, fill: float, kernel: Shape, windows: dict[str, Shape], *, images_inside: bool = False
@@ -208,8 +223,9 @@ class Convolution:
         shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
         out = self.runtime.empty(shape, x.dtype)
         threads = out.size // max(math.prod(kernel), 1)
-        return self._launch("im2col", out, contiguous(x), numbers, threads, fill, int(images_inside))
+        return self._launch("im2col", out, contiguous(x, self.runtime), numbers, threads, fill, int(images_inside))
 
+    @planned
     def patches_gradient(
         self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
@@ -219,4 +235,4 @@ class Convolution:
         lengths = g.shape[2 + len(kernel_size) :]
         numbers = self._windows(g.shape[:2], size, lengths, kernel_size, stride, padding, dilation)
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
-        return self._launch("col2im", out, contiguous(g), numbers, out.size)
+        return self._launch("col2im", out, contiguous(g, self.runtime), numbers, out.size)

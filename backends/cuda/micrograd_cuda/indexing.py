@@ -12,6 +12,7 @@ from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import BLOCK
 from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, place, wide
+from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -26,11 +27,12 @@ class Indexing:
         """By operation."""
         return {
             "embedding": self.embedding,
-            "embedding_gradient": of_elements(self.embedding_gradient),
-            "index_add": of_elements(self.index_add),
-            "getitem_gradient": of_elements(self.getitem_gradient),
+            "embedding_gradient": self.embedding_gradient,
+            "index_add": self.index_add,
+            "getitem_gradient": self.getitem_gradient,
         }
 
+    @planned
     def embedding(self, indices: Any, weight: Any) -> Any:
         """Rows of the weight, a pack at a time."""
         dtype, (rows, columns) = weight.dtype, weight.shape
@@ -38,7 +40,7 @@ class Indexing:
             return NotImplemented
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
-            weight, indices = contiguous(weight, self.runtime), contiguous(indices)
+            weight, indices = contiguous(weight, self.runtime), contiguous(indices, self.runtime)
             start = alignment(self.runtime, weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
@@ -46,21 +48,29 @@ class Indexing:
             run((geometry.blocks(out.size // pack), 1), (out, weight, indices, indices.size, rows, columns))
         return out
 
+    @of_elements
     def embedding_gradient(self, g: Any, indices: Any, *, num_embeddings: int) -> Any:
         """The sum of the rows of `g` for each row of the weight."""
         columns = g.shape[-1]
         return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
 
+    @of_elements
     def getitem_gradient(self, g: Any, *, shape: Shape, key: Any) -> Any:
         """One write of all, zeros among them, in one launch."""
-        runtime, hashable = self.runtime, tuple((e.start, e.stop, e.step) if isinstance(e, slice) else e for e in key)
-        found = geometry.placed(name_of(g.dtype), shape, hashable, place(runtime, g))
+        hashable = tuple([(e.start, e.stop, e.step) if e.__class__ is slice else e for e in key])
+        return self._placed(g, shape, hashable)
+
+    @planned
+    def _placed(self, g: Any, shape: Shape, key: Any) -> Any:
+        runtime = self.runtime
+        found = geometry.placed(name_of(g.dtype), shape, key, place(runtime, g))
         if found is None or not g.size:
             return NotImplemented
         out = runtime.empty(shape, g.dtype)
         runtime.bind(found.unit)(found.grid, (out, g, runtime.struct(found.numbers, found.counter)))
         return out
 
+    @of_elements
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
         """Slices of `x` as rows: one copy of each operand that does not lie so."""
         xp, length = self.xp, x.shape[axis]
@@ -78,23 +88,33 @@ class Indexing:
 
         With `negative`, negative indices count from the end.
         """
-        dtype, shape, runtime = values.dtype, (rows, columns), self.runtime
+        dtype, shape = values.dtype, (rows, columns)
         if not rows * columns or not indices.size:
             return self.xp.zeros(shape, dtype=dtype) if base is None else base.copy()
-        key = geometry.counter(rows)
+        keys, key = self._keys(indices, rows, negative), geometry.counter(rows)
+        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values, self.runtime), shape)
+
+    @planned
+    def _keys(self, indices: Any, rows: int, negative: bool) -> Any:
+        """Row numbers; of what names no row one beyond them."""
+        runtime, key = self.runtime, geometry.counter(rows)
         keys = runtime.empty((indices.size,), self.xp.int32 if key == "int" else self.xp.int64)
         index = INDEX[name_of(indices.dtype)]
         run = runtime.bind(Unit("row_keys", (key, index), BLOCK, "", index, (("Key", key),)))
         run((geometry.blocks(indices.size), 1), (keys, contiguous(indices), int(negative), indices.size, rows))
-        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values, self.runtime), shape)
+        return keys
 
     def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
         """Each element of the result is added up by one thread, in the order of the indices.
 
         Long sequences of one index are cut: other threads add up segments of them first.
         """
+        order = self.xp.argsort(keys, stable=True).astype(self.xp.int64, copy=False)
+        return self._in_order(base, keys, key, values, shape, order)
+
+    @planned
+    def _in_order(self, base: Any, keys: Any, key: str, values: Any, shape: Shape, order: Any) -> Any:
         xp, runtime, (rows, columns), dtype = self.xp, self.runtime, shape, values.dtype
-        order = xp.argsort(keys, stable=True).astype(xp.int64, copy=False)
         named, count = (("Key", key),), keys.size
         first = runtime.empty((rows + 1,), xp.int64)
         run = runtime.bind(Unit("row_starts", (key,), BLOCK, "", "", named))

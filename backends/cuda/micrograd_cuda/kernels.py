@@ -20,7 +20,8 @@ from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.geometry import BLOCK, Place
 from micrograd_cuda.indexing import Indexing
-from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, of_elements, place
+from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, place
+from micrograd_cuda.plans import Watched, planned
 from micrograd_cuda.pooling import Pooling
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
@@ -80,26 +81,30 @@ def table(
     slopes = {"none": elementwise.binary("GeluGradient"), "tanh": elementwise.binary("GeluTanhGradient")}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
-    found["matmul"], found["linear"] = multiply_matrices, linear(multiply_matrices, found["add"])
-    # With relu a launch is there anyway, and cuBLASLt's takes NaN for 0.
-    found["linear_relu"] = linear(multiply_matrices, elementwise.binary("AddRelu"), on_the_way=False)
+    found["matmul"], found["linear"] = multiply_matrices, Linear(multiply_matrices, found["add"])
+    found["linear_relu"] = LinearRelu(multiply_matrices, elementwise.binary("AddRelu"))
     found["relu_gradient"] = reductions.relu_gradient(found["relu_gradient"])
     found["relu_gradient_sum"] = reductions.relu_gradient_sum
-    found |= reductions.table()
     double = xp.empty(0, dtype=xp.float64).dtype
     found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
     found["complex"] = complex_(xp)
+    copy = found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
     # Methods, without what the namespace's functions of these names add to each call.
-    found["reshape"], found["permute_dims"] = reshape(runtime), lambda x, *, axes: x.transpose(axes)
-    found["copy"] = found["positive"] = lambda x: copied(runtime, x)
+    found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
     found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
-    found |= {name: of_elements(getattr(rows, name)) for name in ROW_OPERATIONS}
-    found |= Norms(xp, runtime, reductions, rows, found).table()
-    found |= Random(xp, runtime).table() | Indexing(xp, runtime, atomic).table()
-    found |= Convolution(xp, runtime, multiply_matrices, found["add"], precision).table()
-    found |= Pooling(runtime, found["patches_gradient"]).table()
+    found |= {name: getattr(rows, name) for name in ROW_OPERATIONS}
+    norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime, atomic)
+    convolution = Convolution(xp, runtime, multiply_matrices, found["add"], precision)
+    found |= norms.table() | Random(xp, runtime).table() | indexing.table() | convolution.table()
+    pooling = Pooling(runtime, found["patches_gradient"])
+    found |= pooling.table()
     found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
+    owners = reductions, rows, multiply_matrices, norms, indexing, convolution, pooling
+    runtime.owners = {type(each): each for each in (*owners, found["linear"], found["linear_relu"])}
+    if runtime.plans is not None:
+        runtime.plans.precision = precision
+        runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision, atomic=atomic)
     return found
 
 
@@ -300,7 +305,7 @@ def fresh(xp: Any) -> dict[str, Kernel]:
     return {name: copied(getattr(xp, name)) for name in ("floor", "ceil", "trunc", "round")}
 
 
-def reshape(runtime: Runtime) -> Kernel:
+def reshape(copy: Kernel) -> Kernel:
     """A view where strides allow it; else of a copy by an own kernel, not the array library's."""
 
     @lru_cache(maxsize=4096)
@@ -309,7 +314,7 @@ def reshape(runtime: Runtime) -> Kernel:
 
     def kernel(x: Any, *, shape: Any) -> Any:
         if not x.flags.c_contiguous and takes_a_copy(x.shape, x.strides, shape):
-            x = copied(runtime, x)
+            x = copy(x)
         return x.reshape(shape)
 
     return kernel
@@ -323,35 +328,28 @@ class Matmul:
 
     def __init__(self, xp: Any, runtime: Runtime, precision: Callable[[], str]) -> None:
         self.xp, self.runtime, self.precision = xp, runtime, precision
-        self._kept: dict[Any, gemm.Product] = {}  # by shapes and strides
 
+    @planned
     def __call__(self, x: Any, y: Any) -> Any:
         """Any shapes that the standard allows."""
         return self.with_bias(x, y, None)[0]
 
     def with_bias(self, x: Any, y: Any, bias: Any) -> tuple[Any, bool]:
         """The same, and whether `bias`, one number for each column, was added on the way."""
-        runtime, dtype = self.runtime, x.dtype
-        name, key = name_of(dtype), (dtype, x.shape, x.strides, y.shape, y.strides)
-        call: Any = self._kept.get(key)
+        runtime, dtype, name = self.runtime, x.dtype, name_of(x.dtype)
+        call = gemm.product(_place(x), _place(y)) if name in gemm.TYPE else None
+        if isinstance(call, int):
+            copy = packed(runtime, y if call else x)
+            return self.with_bias(x if call else copy, copy if call else y, bias)
         if call is None:
-            if name not in gemm.TYPE:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
-            call = gemm.product(_place(x), _place(y))
-            if isinstance(call, int):
-                copy = packed(runtime, y if call else x)
-                return self.with_bias(x if call else copy, copy if call else y, bias)
-            if call is None:
-                return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
-            if len(self._kept) >= MOST_CACHED:
-                self._kept.clear()
-            self._kept[key] = call
+            return self.xp.matmul(x, y).astype(x.dtype, copy=False), False
         if not call.k:
             return self.xp.zeros(call.shape, dtype=dtype), False
         out, compute = runtime.empty(call.shape, dtype), gemm.compute_type(name, self.precision())
-        if out.size and bias is not None and runtime.biased_gemm(call, name, compute, x, y, bias, out):
+        biased = runtime.biased_gemm(call, name, compute) if out.size and bias is not None else None
+        if biased is not None and biased(x, y, bias, out):
             return out, True
-        runtime.gemm(call, name, compute, x, y, out)
+        runtime.gemm(call, name, compute)(x, y, out)
         return out, False
 
 
@@ -367,23 +365,34 @@ def _place(x: Any) -> Place:
     return Place(x.shape, tuple(stride // itemsize for stride in x.strides), 16)
 
 
-def linear(matmul: Matmul, add: Kernel, *, on_the_way: bool = True) -> Kernel:
+class Linear:
     """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory by `add`."""
 
-    def kernel(x: Any, weight: Any, bias: Any) -> Any:
+    on_the_way = True
+
+    def __init__(self, matmul: Matmul, add: Kernel) -> None:
+        self.runtime, self.matmul, self.add = matmul.runtime, matmul, add
+
+    @planned
+    def __call__(self, x: Any, weight: Any, bias: Any) -> Any:
+        """Leading axes of `x` are those of the result."""
         rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
-        fits = on_the_way and not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
+        fits = self.on_the_way and not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
         if fits and len(rows.shape) == 2 and bias.flags.c_contiguous:
-            product, added = matmul.with_bias(rows, weight.T, bias)
+            product, added = self.matmul.with_bias(rows, weight.T, bias)
         else:
-            product, added = matmul(rows, weight.T), False
+            product, added = self.matmul(rows, weight.T), False
         if not added and not is_number(bias):
-            product = add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
+            product = self.add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
         elif not added and bias != 0:
-            product = add(product, bias)
+            product = self.add(product, bias)
         return product.reshape(*x.shape[:-1], weight.shape[0])
 
-    return kernel
+
+class LinearRelu(Linear):
+    """With relu, by `add`: a launch is there anyway, and cuBLASLt's takes NaN for 0."""
+
+    on_the_way = False
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
+from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Shape
 from micrograd_cuda.geometry import Place, elementwise, power_of_two
 from micrograd_cuda.runtime import Runtime
@@ -21,12 +22,12 @@ def name_of(dtype: Any) -> str:
 
 
 def of_elements(kernel: Kernel) -> Kernel:
-    """A kernel for the dtypes of `ELEMENT`; ``NotImplemented`` for others, which the op table composes."""
-
-    def checked(x: Any, *others: Any, **params: Any) -> Any:
-        return kernel(x, *others, **params) if name_of(x.dtype) in ELEMENT else NotImplemented
-
-    return checked
+    """A method for the dtypes of `ELEMENT`; ``NotImplemented`` for others, which the op table composes."""
+    parameters = Parameters.of(kernel)
+    assert parameters is not None, kernel
+    line = f"return _kernel({parameters.given()}) if _name_of({parameters.positional[1]}.dtype) in _known else _not"
+    known = {"_kernel": kernel, "_name_of": name_of, "_known": ELEMENT, "_not": NotImplemented}
+    return wraps(kernel)(parameters.function([line], known))
 
 
 def place(runtime: Runtime, x: Any) -> Place:

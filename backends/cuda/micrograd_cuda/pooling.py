@@ -9,6 +9,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.operands import Kernel, alignment, contiguous, name_of, of_elements
+from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT
 
@@ -26,17 +27,21 @@ class Pooling:
         """By operation."""
         found: dict[str, Kernel] = {"patches_gradient": self.patches_gradient}
         for rank in (1, 2, 3):
-            found[f"max_pool{rank}d"] = of_elements(self.maximum)
-            found[f"max_pool{rank}d_gradient"] = of_elements(self.maximum_gradient)
-            found[f"avg_pool{rank}d"] = of_elements(self.mean)
+            found[f"max_pool{rank}d"] = self.maximum
+            found[f"max_pool{rank}d_gradient"] = self.maximum_gradient
+            found[f"avg_pool{rank}d"] = self.mean
         return found
 
+    @planned
+    @of_elements
     def maximum(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
         """One read, one write."""
         lengths = lengths_of("max_pool", x.shape[2:], kernel_size, stride, padding, dilation)
         out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
         return self._launch("pool", "true", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
 
+    @planned
+    @of_elements
     def mean(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
         """One read, one write."""
         dilation = (1,) * len(kernel_size)
@@ -44,6 +49,8 @@ class Pooling:
         out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
         return self._launch("pool", "false", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
 
+    @planned
+    @of_elements
     def maximum_gradient(
         self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
@@ -55,17 +62,21 @@ class Pooling:
         out = self.runtime.empty(x.shape, x.dtype)
         return self._launch("pool_gradient", "true", out, (g, x), x.shape, g.shape[2:], windows)
 
-    def patches_gradient(self, g: Any, *, size: Shape, **windows: Any) -> Any:
+    @planned
+    def patches_gradient(
+        self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+    ) -> Any:
         """Of what is the same for all elements of a window, as in the gradient of a mean: not written out before."""
-        kernel = windows["kernel_size"]
-        rank = len(kernel)
+        kernel, rank = kernel_size, len(kernel_size)
         alike = all(n == 1 or not s for n, s in zip(kernel, g.strides[2 : 2 + rank], strict=True))
         if name_of(g.dtype) not in ELEMENT or not alike or math.prod(kernel) == 1:
-            return self._patches_gradient(g, size=size, **windows)
+            return self._patches_gradient(
+                g, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation
+            )
         shares = g[(slice(None), slice(None), *(0,) * rank)]
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
-        rest = tuple(windows[name] for name in ("kernel_size", "stride", "padding", "dilation"))
-        return self._launch("pool_gradient", "false", out, (shares,), out.shape, shares.shape[2:], rest)
+        windows = kernel_size, stride, padding, dilation
+        return self._launch("pool_gradient", "false", out, (shares,), out.shape, shares.shape[2:], windows)
 
     def _launch(
         self, family: str, maximum: str, out: Any, operands: tuple[Any, ...], shape: Shape, lengths: Shape,
@@ -73,7 +84,7 @@ class Pooling:
     ) -> Any:  # fmt: skip
         if not out.size:
             return out
-        operands = tuple(map(contiguous, operands))
+        operands = tuple(contiguous(x, self.runtime) for x in operands)
         start = alignment(self.runtime, out, *operands)
         name, itemsize = ELEMENT[name_of(out.dtype)], out.dtype.itemsize
         unit, numbers, threads = geometry.pooling(family, maximum, name, itemsize, start, shape, lengths, windows)

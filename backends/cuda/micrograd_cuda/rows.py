@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import alignment, contiguous, copied, is_number, last, name_of, wide
+from micrograd_cuda.operands import alignment, contiguous, copied, is_number, last, name_of, of_elements, wide
+from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import Runtime
 from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
@@ -30,34 +30,23 @@ class Reductions:
     def __init__(self, xp: Any, runtime: Runtime) -> None:
         self.xp, self.runtime = xp, runtime
 
-    def table(self) -> dict[str, Any]:
-        """By operation."""
-        return {name: self.kernel(name) for name in FUNCTORS}
-
-    def kernel(self, name: str) -> Any:
+    def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
         """As the standard's function; a result has the dtype of the operand."""
-        otherwise, functor = getattr(self.xp, name), FUNCTORS[name]
-
-        def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-            axes = tuple(range(len(x.shape))) if axis is None else axis
-            if not axes:
-                return x.copy()
-            if name == "sum" and (known := self.runtime.remembered.take((x,), axes)) is not None:
-                return known().reshape(reduced_shape(x.shape, axis, keepdims))
-            if name_of(x.dtype) not in ELEMENT or not x.size:
-                options = {"dtype": x.dtype} if name in ("sum", "prod") else {}  # else small integers grow
-                if name == "prod" and name_of(x.dtype) == "complex64":
-                    options["dtype"] = self.xp.complex128  # parts of a long product overflow where all of it does not
-                return otherwise(x, axis=axis, keepdims=keepdims, **options).astype(x.dtype, copy=False)
-            length = math.prod(x.shape[each] for each in axes)
-            others, divisor = x.size // length, float(length) if name == "mean" else 1.0
-            if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:
-                out = self.columns(x, length, others, x.dtype, functor, divisor)
-            else:
-                out = self.rows(last(x, axes, self.runtime), others, length, x.dtype, functor, divisor)
-            return out.reshape(reduced_shape(x.shape, axis, keepdims))
-
-        return kernel
+        axes, functor = tuple(range(len(x.shape))) if axis is None else axis, FUNCTORS[name]
+        if not axes:
+            return x.copy()
+        if name_of(x.dtype) not in ELEMENT or not x.size:
+            options = {"dtype": x.dtype} if name in ("sum", "prod") else {}  # else small integers grow
+            if name == "prod" and name_of(x.dtype) == "complex64":
+                options["dtype"] = self.xp.complex128  # parts of a long product overflow where all of it does not
+            return getattr(self.xp, name)(x, axis=axis, keepdims=keepdims, **options).astype(x.dtype, copy=False)
+        length = math.prod(x.shape[each] for each in axes)
+        others, divisor = x.size // length, float(length) if name == "mean" else 1.0
+        if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:
+            out = self.columns(x, length, others, x.dtype, functor, divisor)
+        else:
+            out = self.rows(last(x, axes, self.runtime), others, length, x.dtype, functor, divisor)
+        return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
     def columns(self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0) -> Any:
         """Of the columns of a (rows, columns) matrix, in one launch or two."""
@@ -91,10 +80,10 @@ class Reductions:
         def kernel(g: Any, out: Any) -> Any:
             shape: Shape = getattr(out, "shape", ())
             if len(shape) == 2 and (shape[1] >= MANY or out.size <= SMALL) and shape == getattr(g, "shape", ()):
-                found = self._relu_gradient(g, out)
-                if found is not None:
-                    kept, total = found
-                    self.runtime.remembered.keep((kept,), (0,), total, made=True)
+                kept, sums = self._relu_gradient(g, out)
+                if kept is not None:
+                    dtype = kept.dtype  # what is remembered must not keep the array itself
+                    self.runtime.remembered.keep((kept,), (0,), lambda: self._total(sums, dtype), made=True)
                     return kept
             return elementwise(g, out)
 
@@ -102,22 +91,26 @@ class Reductions:
 
     def relu_gradient_sum(self, g: Any, out: Any) -> Any:
         """Of a matrix: the gradient of relu, and the sums of its columns, which are that of a bias."""
-        found = self._relu_gradient(g, out)
-        return NotImplemented if found is None else (found[0], found[1]())
+        kept, sums = self._relu_gradient(g, out)
+        return NotImplemented if kept is None else (kept, self._total(sums, kept.dtype))
 
-    def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Callable[[], Any]] | None:
-        """The gradient, and what gives the sums."""
+    @planned
+    def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Any]:
+        """The gradient, and sums of its columns, as many as there are bands of rows; of others ``None``."""
         if g.shape != out.shape or len(g.shape) != 2 or g.dtype != out.dtype or not g.size:
-            return None
+            return None, None
         if name_of(g.dtype) not in ELEMENT or not (g.flags.c_contiguous and out.flags.c_contiguous):
-            return None
+            return None, None
         (rows, columns), empty, dtype = g.shape, self.runtime.empty, g.dtype
         launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
         kept, several = empty(g.shape, dtype), launch.bands > 1
         to = empty((launch.bands, columns), wide(self.xp, dtype)) if several else empty((columns,), dtype)
         unit = geometry.relu_gradient_unit(launch, ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)])
         self.runtime.bind(unit)(launch.grid, (to, kept, g, out, rows, columns, launch.band))
-        return kept, lambda: self.columns(to, launch.bands, columns, dtype) if several else to
+        return kept, to
+
+    def _total(self, sums: Any, dtype: Any) -> Any:
+        return self.columns(sums, sums.shape[0], sums.shape[1], dtype) if len(sums.shape) > 1 else sums
 
     def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
         """Of the rows of a (rows, columns) matrix, in one launch or two."""
@@ -195,22 +188,32 @@ class Rows:
         self._run(family, out, (*lasts, *more), columns, resident=len(operands), arguments=("", *arguments))
         return self._back(out, axes)
 
+    @planned
+    @of_elements
     def softmax(self, x: Any, *, axis: int) -> Any:
         """One read, one write."""
         return self._along("softmax", (x,), (axis,))
 
+    @planned
+    @of_elements
     def log_softmax(self, x: Any, *, axis: int) -> Any:
         """One read, one write."""
         return self._along("log_softmax", (x,), (axis,))
 
+    @planned
+    @of_elements
     def softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
         """Two reads, one write."""
         return self._along("softmax_gradient", (g, out), (axis,))
 
+    @planned
+    @of_elements
     def log_softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
         """Two reads, one write."""
         return self._along("log_softmax_gradient", (g, out), (axis,))
 
+    @planned
+    @of_elements
     def logsumexp(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
         """One read; over all axes in the order of memory."""
         axes = tuple(range(len(x.shape))) if axis is None else axis
@@ -220,6 +223,8 @@ class Rows:
 
     # attention
 
+    @planned
+    @of_elements
     def attention_weights(self, scores: Any, mask: Any = 0.0, *, is_causal: bool) -> Any:
         """One read, one write; causal rows are read up to the diagonal. ``NotImplemented`` for other masks."""
         masked, dtype, shape = hasattr(mask, "shape"), scores.dtype, scores.shape
@@ -255,6 +260,8 @@ class Rows:
         fits = whole >= 4 and not runtime.address(mask) % whole and not any(step % pack for step in steps)
         return mask, [*lengths[1:], *steps], pack if fits else 1
 
+    @planned
+    @of_elements
     def attention_weights_gradient(self, g: Any, out: Any, *, is_causal: bool) -> Any:
         """Two reads, one write; the same."""
         if not out.size:
@@ -273,13 +280,14 @@ class Rows:
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
         axis = 1 if len(x.shape) > 1 else 0
-        return last(x, (axis,), self.runtime), self.xp.ascontiguousarray(targets), INDEX[name_of(targets.dtype)]
+        return last(x, (axis,), self.runtime), contiguous(targets), INDEX[name_of(targets.dtype)]
 
-    def _losses(
-        self, x: Any, rows: Any, numbers: Any, index: str, ignored: int, mean: bool, losses: Any = 0
-    ) -> tuple[Any, Any]:
-        """The sum of the losses or their mean, in one launch, and what the gradient needs of the rows."""
+    @planned
+    def _losses(self, x: Any, targets: Any, ignored: int, reduction: str) -> tuple[Any, Any]:
+        """The losses, their sum or their mean, in one launch, and what the gradient needs of the rows."""
+        (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
         dtype, columns, runtime = rows.dtype, rows.shape[-1], self.runtime
+        losses = runtime.empty(targets.shape, dtype) if reduction == "none" else 0
         count, total = rows.size // columns, wide(self.xp, dtype)
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, rows), peel=True)
         grid = min(launch.grid[0], MOST_PARTS), 1
@@ -288,72 +296,92 @@ class Rows:
         run = runtime.bind(geometry.row_unit(launch, "cross_entropy", ELEMENT[name_of(dtype)], index))
         arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
         run(grid, (*arguments, count, columns))
-        return out, statistics
+        return losses if reduction == "none" else out, statistics
 
+    @of_elements
     def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                       label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
         """Plain class indices: one read. ``NotImplemented`` for what has to be composed."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
-        rows, numbers, index = self._classes(x, targets)
-        losses = self.runtime.empty(targets.shape, x.dtype) if reduction == "none" else 0
-        out, statistics = self._losses(x, rows, numbers, index, ignore_index, reduction == "mean", losses)
+        out, statistics = self._losses(x, targets, ignore_index, reduction)
         self.runtime.remembered.keep((x, targets), ignore_index, statistics, made=False)
-        return losses if reduction == "none" else out
+        return out
 
+    @of_elements
     def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
                                label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
         """One read, one write, the first time after `cross_entropy`; else a read more. ``NotImplemented`` as above."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
-        (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
-        runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
-        statistics = runtime.remembered.take((x, targets), ignore_index)
+        mean, statistics = reduction == "mean", self.runtime.remembered.take((x, targets), ignore_index)
         if statistics is None:
-            _, statistics = self._losses(x, rows, numbers, index, ignore_index, mean)
+            _, statistics = self._losses(x, targets, ignore_index, "mean" if mean else "sum")
+        return self._losses_gradient(g, x, targets, statistics, ignore_index, mean)
+
+    @planned
+    def _losses_gradient(self, g: Any, x: Any, targets: Any, statistics: Any, ignored: int, mean: bool) -> Any:
+        rows, numbers, index = self._classes(x, targets)
+        runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
         g, out, count = contiguous(g, runtime), runtime.empty(rows.shape, dtype), rows.size // columns
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
         run = runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(dtype)], index))
-        facts = int(g.size > 1), int(mean), ignore_index
+        facts = int(g.size > 1), int(mean), ignored
         run(launch.grid, (out, g, statistics, rows, numbers, *facts, count, columns))
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
 
     # normalisation: layers are centered, root mean squares are not
 
+    @planned
+    @of_elements
     def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
         """One read, one write."""
         return self._norm("true", x, 1.0, 0.0, axis, eps)
 
+    @planned
+    @of_elements
     def layer_norm(self, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float) -> Any:
         """One read, one write, weight and bias on the way."""
         return self._norm("true", x, weight, bias, axis, eps)
 
+    @planned
+    @of_elements
     def rms_norm(self, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """The same."""
         return self._norm("false", x, weight, 0.0, axis, eps)
 
+    @planned
+    @of_elements
     def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """Two reads, one write."""
         return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "true")
 
+    @planned
+    @of_elements
     def rms_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """Two reads, one write."""
         return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "false")
 
+    @of_elements
     def layer_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
-        """Two reads."""
-        return self._weight_gradient("true", g, x, axis, eps)
+        """Two reads. The gradient of the bias is found on the way."""
+        found, bias = self._weight_gradient("true", g, x, axis, eps)
+        others = tuple(each for each in range(len(x.shape)) if each not in axis)
+        if others and g.dtype == x.dtype and x.size:
+            self.runtime.remembered.keep((g,), others, lambda: bias, made=False)
+        return found
 
+    @of_elements
     def rms_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
         """Two reads."""
-        return self._weight_gradient("false", g, x, axis, eps)
+        return self._weight_gradient("false", g, x, axis, eps)[0]
 
     def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
         """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
         shape = tuple(x.shape[each] for each in axis)
         if is_number(weight):
             return 0 if weight == neutral else self.xp.full(shape, weight, dtype=x.dtype)
-        return self.xp.ascontiguousarray(self.xp.broadcast_to(weight, shape))
+        return contiguous(weight if weight.shape == shape else self.xp.broadcast_to(weight, shape), self.runtime)
 
     def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float) -> Any:
         if not x.size:
@@ -364,12 +392,13 @@ class Rows:
         self._run("norm", out, operands, columns, (eps,), arguments=("", centered))
         return self._back(out, axis)
 
-    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> Any:
+    @planned
+    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
         """A sum of some rows for each block, then the sum of those. What is centered has a bias: its gradient, too."""
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
-            return self.xp.zeros(shape, dtype=x.dtype)
-        cotangent, g, rows = g, last(g, axis, self.runtime), last(x, axis, self.runtime)
+            return self.xp.zeros(shape, dtype=x.dtype), None
+        g, rows = last(g, axis, self.runtime), last(x, axis, self.runtime)
         columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
         start = alignment(runtime, g, rows)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
@@ -377,7 +406,4 @@ class Rows:
         run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
         run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
         found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
-        others = tuple(each for each in range(len(x.shape)) if each not in axis)
-        if sums == 2 and others and cotangent.dtype == x.dtype:
-            runtime.remembered.keep((cotangent,), others, lambda: found[1], made=False)
-        return found[0].reshape(shape)
+        return found[0].reshape(shape), found[1] if sums == 2 else None

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 from weakref import ref
@@ -21,6 +22,7 @@ from micrograd_core.layout import Shape
 from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
+from micrograd_cuda.plans import Plans
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
 Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
@@ -53,24 +55,40 @@ class Runtime(Protocol):
         """A struct of numbers of one type, ``"int"`` or ``"Long"``, to be passed by value."""
         ...
 
-    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
-        """cublasGemmStridedBatchedEx: ``out = x @ y``."""
+    def view(self, x: Any, offset: int, shape: Shape, strides: Shape) -> Any:
+        """An array in the memory of another one, so many bytes from its first element; strides are in bytes."""
         ...
 
-    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
-        """cublasLtMatmul: ``out = x @ y + bias``, of a single product; False where it has none, and did nothing."""
+    def gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any], None]:
+        """cublasGemmStridedBatchedEx: ``out = x @ y`` as a function of ``x``, ``y`` and ``out``, or their addresses."""
         ...
 
-    def convolve(self, call: Convolved, x: Any, y: Any) -> Any:
-        """A convolution by cuDNN, of arrays in C order at multiples of 16 bytes; ``None`` where it has none."""
+    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any, Any], bool] | None:
+        """cublasLtMatmul: ``out = x @ y + bias`` of ``x``, ``y``, ``bias`` and ``out``; ``None`` of what it never has.
+
+        The function says False where there is nothing for arrays that lie so, and did nothing.
+        """
+        ...
+
+    def convolve(self, call: Convolved) -> Callable[[Any, Any, Any], bool] | None:
+        """A convolution by cuDNN of arrays in C order at multiples of 16 bytes, into the third; the same."""
         ...
 
     def counter(self) -> Any:
         """An unsigned 0 on the device that launches of this stream count with, and leave at 0."""
         ...
 
-    remembered: Remembered
-    """What kernels found on their way, for those that come next."""
+    remembered: Any
+    """What kernels found on their way, for those that come next: `Remembered`."""
+
+    array: type
+    """The class of arrays."""
+
+    owners: dict[type, Any]
+    """The objects whose methods are kernels, by their class."""
+
+    plans: Any
+    """What calls launch: `Plans`; ``None`` where one is being recorded."""
 
 
 class Remembered:
@@ -218,7 +236,9 @@ class CuPyRuntime:
         from cupy_backends.cuda.libs import cublas
 
         self.cupy, self.cublas = cupy, cublas
-        self.empty = cupy.ndarray  # the constructor: what `cupy.empty` adds is parsing
+        self.address = attrgetter("data.ptr")
+        self.array = self.empty = cupy.ndarray  # the constructor: what `cupy.empty` adds is parsing
+        self.plans, self.owners = Plans(self), dict[type, Any]()
         self._struct = pointer_class(cupy)
         self._units: dict[Unit, Launch] = {}
         self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
@@ -240,11 +260,6 @@ class CuPyRuntime:
         if found is None:
             found = self._counters[key] = self.cupy.zeros(1, "uint32")
         return found
-
-    @staticmethod
-    def address(x: Any) -> int:
-        """Of the first element."""
-        return x.data.ptr  # type: ignore[no-any-return]
 
     def bind(self, unit: Unit) -> Launch:
         """Compiled for the current device, which is that of all its launches."""
@@ -302,62 +317,85 @@ class CuPyRuntime:
         address: int = numbers.ctypes.data
         return address, address + numbers.itemsize, numbers  # which keeps them alive
 
-    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
+    def view(self, x: Any, offset: int, shape: Shape, strides: Shape) -> Any:
+        """In its memory."""
+        return self.array(shape, x.dtype, x.data + offset, strides)
+
+    def gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any], None]:
         """On the current stream. With `call.batches` of 1 as plain products."""
         factors = self._factors.get(dtype)
         if factors is None:
             factors = self._factors[dtype] = self._one_and_zero(dtype)
         one, zero, _ = factors
-        kind, a, b = TYPE[dtype], call.first, call.second
-        products = self._captured.get(threading.get_ident()) if self._captured else None
-        library, handle = products or (self.cublas, self.cupy.cuda.device.get_cublas_handle())
-        if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
-            library.setMathMode(handle, FULL_SUMS)
-        head = (handle, int(a.transposed), int(b.transposed), call.m, call.n, call.k, one)
-        addresses, itemsize = (self.address(y), self.address(x), self.address(out)), out.dtype.itemsize
-        for starts in call.starts:
-            first, second, to = (address + start * itemsize for address, start in zip(addresses, starts, strict=True))
-            if call.batches == 1:
-                library.gemmEx(
-                    *head, first, kind, a.leading, second, kind, b.leading,
-                    zero, to, kind, call.m, compute, DEFAULT_ALGORITHM,
-                )  # fmt: skip
-            else:
-                library.gemmStridedBatchedEx(
-                    *head, first, kind, a.leading, a.batch, second, kind, b.leading, b.batch,
-                    zero, to, kind, call.m, call.apart, call.batches, compute, DEFAULT_ALGORITHM,
-                )  # fmt: skip
+        address, kind, a, b, itemsize = self.address, TYPE[dtype], call.first, call.second, ITEMSIZE[dtype]
+        turned, other, (m, n, k) = int(a.transposed), int(b.transposed), call[:3]
+        captured, cublas, handle_of = self._captured, self.cublas, self.cupy.cuda.device.get_cublas_handle
+        starts = [tuple(start * itemsize for start in each) for each in call.starts]
 
-    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+        def run(x: Any, y: Any, out: Any) -> None:
+            library, handle = (captured and captured.get(threading.get_ident())) or (cublas, handle_of())
+            if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
+                library.setMathMode(handle, FULL_SUMS)
+            if x.__class__ is not int:
+                x, y, out = map(address, (x, y, out))
+            for first, second, to in starts:
+                if call.batches == 1:
+                    library.gemmEx(
+                        handle, turned, other, m, n, k, one, y + first, kind, a.leading, x + second, kind, b.leading,
+                        zero, out + to, kind, m, compute, DEFAULT_ALGORITHM,
+                    )  # fmt: skip
+                else:
+                    library.gemmStridedBatchedEx(
+                        handle, turned, other, m, n, k, one, y + first, kind, a.leading, a.batch,
+                        x + second, kind, b.leading, b.batch,
+                        zero, out + to, kind, m, call.apart, call.batches, compute, DEFAULT_ALGORITHM,
+                    )  # fmt: skip
+
+        return run
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any, Any], bool] | None:
         """On the current stream, also while it is captured. Two matrices of one batch have no bias each."""
         if dtype not in TYPES or call.batches != 1:
-            return False
+            return None
         if self._version is None:
             self._version = int(self.cublas.getVersion(self.cupy.cuda.device.get_cublas_handle()))
-        products = BiasedProducts.of(self._version, self.cupy.cuda.runtime.getDevice())
-        if products is None:
-            return False
-        addresses = self.address(y), self.address(x), self.address(out), self.address(bias)
-        plan = products.plan(call, dtype, compute, addresses)
-        if plan is None:
-            return False
-        workspace = self.empty((plan.found.workspace,), "uint8") if plan.found.workspace else None
-        where = 0 if workspace is None else self.address(workspace)
-        return products.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
+        found = BiasedProducts.of(self._version, self.cupy.cuda.runtime.getDevice())
+        if found is None:
+            return None
+        products, stream, address = found, self.cupy.cuda.get_current_stream, self.address
 
-    def convolve(self, call: Convolved, x: Any, y: Any) -> Any:
+        def run(x: Any, y: Any, bias: Any, out: Any) -> bool:
+            if x.__class__ is not int:
+                x, y, bias, out = map(address, (x, y, bias, out))
+            plan = products.plan(call, dtype, compute, (y, x, out, bias))
+            if plan is None:
+                return False
+            size = plan.found.workspace
+            workspace = self.empty((size,), "uint8") if size else None
+            where = 0 if workspace is None else address(workspace)
+            return products.run(plan, (y, x, out, bias), where, stream().ptr)
+
+        return run
+
+    def convolve(self, call: Convolved) -> Callable[[Any, Any, Any], bool] | None:
         """On the current stream, also while it is captured."""
         library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
         plan = None if library is None else library.plan(call)
         if library is None or plan is None:
             return None
-        out = self.empty(call.shape, x.dtype)
-        workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None
-        addresses = self.address(x), self.address(y), self.address(out)
-        where = 0 if workspace is None else self.address(workspace)
-        return out if library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr) else None
+        stream, size, address = self.cupy.cuda.get_current_stream, plan.workspace, self.address
+
+        def run(x: Any, y: Any, out: Any) -> bool:
+            if x.__class__ is not int:
+                x, y, out = map(address, (x, y, out))
+            workspace = self.empty((size,), "uint8") if size else None
+            where = 0 if workspace is None else address(workspace)
+            return library.run(plan, (x, y, out), where, stream().ptr)
+
+        return run
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT
 FULL_SUMS: Final = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are not rounded to halves
 HALVES: Final = (TYPE["float16"], TYPE["bfloat16"])
+ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from micrograd_core.adapters.array_api import ArrayAPIBackend, put
 from micrograd_core.backend import matmul_precision
 from micrograd_core.compiler.program import Program
 from micrograd_core.errors import OutOfMemory
+from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_cuda import linalg, transfer
 from micrograd_cuda.fused import Executor
@@ -50,14 +52,34 @@ class Guarded(ArrayAPIBackend):
     holding: Mapping[int, Any] = {}
     """Threads for which `hold` is to be called after each kernel."""
 
+    @cached_property
+    def _guarded(self) -> dict[str, tuple[Any, Any]]:
+        """What is guarded, and how, by operation."""
+        return {}
+
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of the kernels, or the namespace's function."""
         found = super().kernel(op)
-        return None if found is None else self.guarded(found)
+        if found is None:
+            return None
+        kept = self._guarded.get(op)  # optimisers ask for theirs at each step
+        if kept is None or kept[0] is not found:
+            kept = self._guarded[op] = found, self.guarded(found)
+        return kept[1]
 
     def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """`kernel`, and our words for a lack of memory."""
         exhausted, holding = self.exhausted, self.holding
+        parameters = Parameters.of(kernel)
+        if parameters is not None:
+            known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": holding, "_backend": self}
+            lines = (
+                f"try: _result = _kernel({parameters.given()})",
+                "except _exhausted as _error: raise _backend.out_of_memory(_error) from _error",
+                f"if _holding: _backend.hold(({', '.join([*parameters.positional, ''])}))",
+                "return _result",
+            )
+            return parameters.function(lines, known)
 
         def guarded(*operands: Any, **params: Any) -> Any:
             try:

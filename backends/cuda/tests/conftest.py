@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # what the tests share lies beside them
 collect_ignore_glob = [] if find_spec("micrograd_cuda") else ["test_*.py"]  # uv sync --group cuda
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is decided once more, and not kept: for tests that change what is decided by."""
+    from micrograd_core import Device
+    from micrograd_cuda import gemm
+
+    monkeypatch.setattr(gemm, "product", lru_cache(gemm.product.__wrapped__))
+    for name in ("cuda", "played"):
+        if Device.is_cuda_available() if name == "cuda" else _played():
+            monkeypatch.setattr(Device(name).kernels.backend.runtime.plans, "kept", {})
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 from micrograd_cuda import biased, kernels, units
 from micrograd_cuda.cudnn import Convolved
 from micrograd_cuda.gemm import Product
+from micrograd_cuda.plans import Plans
 from micrograd_cuda.runtime import Remembered
 from micrograd_cuda.units import FAMILIES, Unit
 
@@ -77,10 +80,26 @@ def siblings(unit: Unit) -> list[Unit]:
     elif unit.family == "binary" and truth:
         functors = {*kernels.RELATIONS.values()}
     elif unit.family == "binary":
-        functors = {*kernels.BINARY.values(), "Pow", "GeluGradient", "GeluTanhGradient", "GeluGradientOfHalves"}
+        functors = {
+            *kernels.BINARY.values(),
+            "Pow",
+            "AddRelu",
+            "GeluGradient",
+            "GeluTanhGradient",
+            "GeluGradientOfHalves",
+        }
     else:
         return [unit]
     return [unit._replace(arguments=(each, *unit.arguments[1:])) for each in sorted(functors)]
+
+
+def native(dtype: str) -> Any:
+    """NumPy's dtype of a core dtype's name."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
 
 
 class Struct(bytes):
@@ -97,6 +116,9 @@ class HostRuntime:
         self.remembered = Remembered()
         self._counter = np.zeros(1, np.uint32)
         self.products: list[Product] = []
+        self.array, self.owners = np.ndarray, {}
+        self.address = attrgetter("ctypes.data")
+        self.plans = Plans(self)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Aligned to 16 bytes, and filled with what no kernel should leave; so is what lies beyond its end."""
@@ -106,9 +128,6 @@ class HostRuntime:
         start = -memory.ctypes.data % 16
         self._recent.append((memory, start + size))
         return memory[start : start + size].view(dtype).reshape(shape)
-
-    def address(self, x: Any) -> int:
-        return int(x.ctypes.data)
 
     def counter(self) -> Any:
         assert not self._counter.any(), "a launch has left its counter as it was"
@@ -156,47 +175,68 @@ class HostRuntime:
             assert kind == "double", f"{x!r} where {kind} is expected"
             return ctypes.c_double(x)
         assert x.__class__ is int, f"{x!r} where {kind} is expected"
-        assert kind == "Long" or (kind.endswith("*") and x == 0), f"{x!r} where {kind} is expected"
+        assert kind == "Long" or kind.endswith("*"), f"{x!r} where {kind} is expected"  # a pointer, of a plan
         return ctypes.c_longlong(x)
 
-    def gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, out: Any) -> None:
+    def view(self, x: Any, offset: int, shape: Any, strides: Any) -> Any:
+        flat = np.lib.stride_tricks.as_strided(x, (x.nbytes // x.itemsize,), (x.itemsize,)).view(np.uint8)[offset:]
+        return np.lib.stride_tricks.as_strided(flat[: x.itemsize].view(x.dtype), shape, strides)
+
+    def gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any], None]:
+        return lambda x, y, out: self._multiply(call, *map(self._address_of, (x, y, out)), *[native(dtype)] * 2)
+
+    def _address_of(self, x: Any) -> int:
+        return x if x.__class__ is int else self.address(x)
+
+    def _multiply(self, call: Product, x: int, y: int, out: int, dtype: Any, result: Any) -> None:
         """By cublasGemmStridedBatchedEx's definition: column-major matrices by address and leading dimension."""
         self.products.append(call)
-        accumulate = np.result_type(out.dtype, np.float32)
+        accumulate = np.result_type(dtype, np.float32)
 
-        def seen(array: Any, operand: Any, start: int, rows: int, columns: int) -> Any:
+        def memory(address: int, dtype: Any, start: int, needed: int) -> Any:
+            place = (ctypes.c_char * (needed * dtype.itemsize)).from_address(address + start * dtype.itemsize)
+            return np.ndarray((needed,), dtype, place)
+
+        def seen(address: int, operand: Any, start: int, rows: int, columns: int) -> Any:
             stored = (columns, rows) if operand.transposed else (rows, columns)
             strides = (operand.batch, 1, operand.leading)
             needed = (call.batches - 1) * operand.batch + (stored[1] - 1) * operand.leading + stored[0]
-            memory = (ctypes.c_char * (needed * array.itemsize)).from_address(
-                self.address(array) + start * array.itemsize
-            )
-            flat = np.ndarray((needed,), array.dtype, memory)
+            flat = memory(address, dtype, start, needed)
             found = np.lib.stride_tricks.as_strided(
-                flat, (call.batches, *stored), tuple(stride * array.itemsize for stride in strides)
+                flat, (call.batches, *stored), tuple(stride * dtype.itemsize for stride in strides)
             )
             return (found.swapaxes(1, 2) if operand.transposed else found).astype(accumulate)
 
         for first, second, to in call.starts:
             product = seen(y, call.first, first, call.m, call.k) @ seen(x, call.second, second, call.k, call.n)
             written = np.lib.stride_tricks.as_strided(
-                out.reshape(-1)[to:], (call.batches, call.n, call.m),
-                tuple(stride * out.itemsize for stride in (call.apart, call.m, 1)),
-            )  # fmt: skip
+                memory(out, result, to, (call.batches - 1) * call.apart + call.n * call.m),
+                (call.batches, call.n, call.m),
+                tuple(stride * result.itemsize for stride in (call.apart, call.m, 1)),
+            )
             written[...] = product.swapaxes(1, 2)
 
-    def biased_gemm(self, call: Product, dtype: str, compute: int, x: Any, y: Any, bias: Any, out: Any) -> bool:
+    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[..., bool] | None:
         """By cublasLtMatmul's definition, in the wide type: a bias for each row of the matrix that cuBLAS stores."""
         if dtype not in biased.TYPES or call.batches != 1:
-            return False
-        wide = np.empty(out.shape, np.result_type(out.dtype, np.float32))
-        self.gemm(call, dtype, compute, x, y, wide)
-        assert bias.shape == (call.m,)
-        assert bias.dtype == out.dtype
-        out[...] = (wide.reshape(call.n, call.m) + bias.astype(wide.dtype)).reshape(out.shape)
-        return True
+            return None
+        narrow = native(dtype)
+        wide = np.result_type(narrow, np.float32)
 
-    def convolve(self, call: Convolved, x: Any, y: Any) -> None:
+        def run(*arrays: Any) -> bool:
+            x, y, bias, out = map(self._address_of, arrays)
+            total = np.empty((call.n, call.m), wide)
+            self._multiply(call, x, y, self.address(total), narrow, wide)
+            added, to = (
+                np.ndarray(shape, narrow, (ctypes.c_char * (math.prod(shape) * narrow.itemsize)).from_address(at))
+                for at, shape in ((bias, (call.m,)), (out, (call.n, call.m)))
+            )
+            to[...] = total + added.astype(wide)
+            return True
+
+        return run
+
+    def convolve(self, call: Convolved) -> None:
         """There is no cuDNN here: patches are what is played."""
 
 

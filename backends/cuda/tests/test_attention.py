@@ -123,11 +123,10 @@ def laid(rng: np.random.Generator, batch: tuple[int, ...], rows: int, columns: i
 
 
 @pytest.mark.parametrize("seed", range(400 if ALL else 60))
-def test_batches_are_multiplied_whichever_way_they_lie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_multiplied_whichever_way_they_lie(seed: int, anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """By copies, and by several calls."""
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     monkeypatch.setattr(gemm, "COPIED", pick.choice([0, gemm.COPIED]))
-    gemm.product.cache_clear()
     dtype = pick.choice(["float16", "bfloat16", "float32", "float64"])
     batch = tuple(pick.choice([1, 2, 3]) for _ in range(pick.randrange(4)))
     n, k, m = (pick.choice([1, 2, 5]) for _ in range(3))
@@ -141,7 +140,6 @@ def test_batches_are_multiplied_whichever_way_they_lie(seed: int, monkeypatch: p
     (x, a), (y, b) = sides
     found = (x @ y).astype("float64")
     np.testing.assert_array_equal(np.asarray(found.tolist()).reshape(found.shape), a @ b)
-    gemm.product.cache_clear()
 
 
 # ── gradients of what is selected ────────────────────────────────────────────────────────────────────────────

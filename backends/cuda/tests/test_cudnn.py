@@ -41,7 +41,7 @@ def gpu() -> Device:
 
 
 @pytest.fixture(autouse=True)
-def _never_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _never_patches(anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is faster: shapes here are small."""
     monkeypatch.setattr(convolution, "patches_are_better", lambda *facts: False)
 

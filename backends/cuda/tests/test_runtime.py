@@ -113,7 +113,7 @@ def test_a_folder_that_nobody_can_write_to_is_no_obstacle(
 def test_sums_of_halves_are_never_rounded_on_the_way(dtype: str, modes: list[Any], asked: SimpleNamespace) -> None:
     call = gemm.product(Place((5, 7), (7, 1), 16), Place((7, 3), (3, 1), 16))
     assert isinstance(call, gemm.Product)
-    asked.runtime.gemm(call, dtype, gemm.COMPUTE_32F, handle(100), handle(200), handle(300))
+    asked.runtime.gemm(call, dtype, gemm.COMPUTE_32F)(handle(100), handle(200), handle(300))
     assert asked.modes == modes
 
 
@@ -127,7 +127,7 @@ def test_a_kernel_is_named_by_its_family_and_what_it_is_an_instance_of() -> None
 def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None:
     call = gemm.product(Place((5, 7), (7, 1), 16), Place((7, 3), (1, 7), 16))
     assert isinstance(call, gemm.Product)
-    asked.runtime.gemm(call, "bfloat16", gemm.COMPUTE_32F, handle(100), handle(200), handle(300))
+    asked.runtime.gemm(call, "bfloat16", gemm.COMPUTE_32F)(handle(100), handle(200), handle(300))
     (found,) = asked.products
     one, zero = (ctypes.c_float.from_address(found[name]).value for name in ("alpha", "beta"))
     assert (one, zero) == (1.0, 0.0)
@@ -139,7 +139,7 @@ def test_a_product_is_asked_for_as_cublas_counts(asked: SimpleNamespace) -> None
 def test_a_batch_of_products_has_strides(asked: SimpleNamespace) -> None:
     call = gemm.product(Place((4, 5, 7), (40, 7, 1), 16), Place((7, 3), (3, 1), 16))
     assert isinstance(call, gemm.Product)
-    asked.runtime.gemm(call, "float64", gemm.COMPUTE_64F, handle(100), handle(200), handle(300))
+    asked.runtime.gemm(call, "float64", gemm.COMPUTE_64F)(handle(100), handle(200), handle(300))
     (found,) = asked.products
     assert ctypes.c_double.from_address(found["alpha"]).value == 1.0
     expected = {"A": 200, "strideA": 0, "B": 100, "strideB": 40, "C": 300, "strideC": 15, "batchCount": 4, "ldc": 3}
@@ -150,7 +150,7 @@ def test_a_batch_of_two_strides_is_several_calls(asked: SimpleNamespace) -> None
     """Heads of 8 features, next to each other at each of 1000 positions."""
     call = gemm.product(Place((2, 99, 1000, 8), (99 * 8000, 8, 792, 1), 16), Place((8, 3), (3, 1), 16))
     assert isinstance(call, gemm.Product)
-    asked.runtime.gemm(call, "float32", gemm.COMPUTE_TF32, handle(100), handle(200), handle(300))
+    asked.runtime.gemm(call, "float32", gemm.COMPUTE_TF32)(handle(100), handle(200), handle(300))
     where = [(each["A"], each["B"], each["C"], each["strideB"], each["strideC"]) for each in asked.products]
     assert where == [(200, 100 + 4 * 99 * 8000 * i, 300 + 4 * 99 * 3000 * i, 8, 3000) for i in range(2)]
 

@@ -73,6 +73,16 @@ def late() -> Iterator[None]:
         device.emulated_late(0)
 
 
+@contextmanager
+def idle() -> Iterator[None]:
+    """Meanwhile no work is done, and arrays hold nothing of worth: what a call costs then is the host's alone."""
+    device.emulated_idle(1)
+    try:
+        yield
+    finally:
+        device.emulated_idle(0)
+
+
 def recorded(work: Callable[[], Any]) -> list[str]:
     """What was asked of the device meanwhile: launches, copies, products, allocations, each with all its arguments."""
     device.emulated_record(1)

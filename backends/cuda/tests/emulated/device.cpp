@@ -55,6 +55,7 @@ bool guarded() {
     return on;
 }
 bool late = getenv("EMULATED_LATE");
+bool idle = false;
 
 struct Block { size_t size; int device; bool host; char* base; size_t mapped; };
 struct Stream;
@@ -167,6 +168,7 @@ cudaError_t waited() {
 }
 // Work for a stream, after another stream's up to a ticket. Null, or what went wrong, if it was done now.
 const char* give(Stream& stream, Work work, Stream* other = nullptr, long until = 0) {
+    if (idle) return nullptr;
     if (stream.graph) {
         stream.graph->works.push_back(std::move(work));
         return nullptr;
@@ -356,6 +358,7 @@ int attribute(int number) {
 
 void emulated_choose(void* stream) { chosen = stream; }
 void* emulated_chosen() { return chosen; }
+bool emulated_idles() { return idle; }
 void emulated_now() {
     Locked locked(access_to_all);
     Stream& stream = stream_of(chosen);
@@ -390,6 +393,11 @@ void emulated_late(int on) {
     Locked locked(access_to_all);
     late = on;
     for (int device = 0; !on && device < devices(); ++device) advance_device(device);
+}
+// From here on, or no more, no work is done at all.
+void emulated_idle(int on) {
+    Locked locked(access_to_all);
+    idle = on;
 }
 // From here on, or no more: what is launched, copied, filled, multiplied and allocated, one a line with all arguments.
 void emulated_record(int on) {
@@ -735,6 +743,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                 grid_z, block_x, block_y, block_z, shared);
     Stream& stream = stream_of(handle);
     if (stream.device != current) return refused(CUDA_ERROR_INVALID_HANDLE, "a launch in a stream of another device");
+    if (idle) return CUDA_SUCCESS;
     // What the arguments are is copied: whoever launches may change or free it.
     std::vector<std::string> arguments;
     for (unsigned i = 0; i < kernel.parameters[0]; ++i)

@@ -9,6 +9,9 @@ typedef std::function<const char*()> Work; // gives null, or what went wrong
 void emulated_choose(void* stream);
 void* emulated_chosen();
 
+// Whether no work is done.
+bool emulated_idles();
+
 // Work for that stream, with a line for the record. False where it was done, and failed.
 bool emulated_give(const std::string& line, Work work);
 

@@ -1,0 +1,283 @@
+"""Plans: what a function of arrays allocates and launches, kept, so that the next call does that and decides nothing.
+
+The second call that is alike is recorded: the same code runs over a `Recorder`, a runtime that notes what it is asked
+for. A plan is those notes as a function of the operands. Calls are alike where all is that kernels may decide by: the
+function, numbers and other parameters with their classes, matmul's precision, and of each array dtype, shape, strides
+and the address modulo 16. Nothing else is in a plan, and everything else is asked anew: memory, the stream, whether it
+captures, cuBLAS's handle, what memory a counter has.
+
+What cannot be told so is not kept, and is decided at each call: where a function of the array library computes, or two
+operands are one array, or memory is used of which it is not known whose it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import unwrap
+from typing import Any, Final
+
+from micrograd_core.ground.parameters import Parameters
+from micrograd_core.layout import Shape
+from micrograd_cuda.gemm import Product
+
+MOST_PLANS: Final = 8192
+"""Beyond that they are forgotten, all at once."""
+VIEWS: Final = ("broadcast_to",)
+"""Functions of the array library that compute nothing."""
+
+
+def planned(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a class of kernels, that is a function of its operands and launches: called by plan."""
+    parameters = Parameters.of(unwrap(method))
+    assert parameters is not None, method
+    _, *operands = parameters.positional
+    every, params = [*operands, *parameters.keyword], ", ".join(f"{name!r}: {name}" for name in parameters.keyword)
+    facts = ", ".join(
+        f"({x}.dtype, {x}.shape, {x}.strides, _address({x}) & 15) if {x}.__class__ is _plans.array "
+        f"else ({x}.__class__, {x} or str({x}))"  # -0.0 is not 0.0
+        for x in every
+    )
+    given, called = parameters.given(), ", ".join(operands)
+    lines = (
+        "_plans = self.runtime.plans",
+        f"if _plans is None: return _method({given})",  # it is being recorded, as part of another
+        "_address = _plans.address",
+        f"_key = (_method, self.__class__, _plans.precision(), {facts})",
+        "_plan = _plans.kept.get(_key)",
+        f"if _plan is not None: return _plan({called})",
+        f"return _plans.without(self, _method, _key, ({called}{',' * (len(operands) == 1)}), {{{params}}})",
+    )
+    return wraps(method)(parameters.function(lines, {"_method": method}))
+
+
+class Plans:
+    """Those of one device."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.runtime, self.array, self.address = runtime, runtime.array, runtime.address
+        self.kept: dict[Any, Callable[..., Any]] = {}
+        self.precision: Callable[[], str] = lambda: "highest"
+        self.kernels: Callable[[Recorder], Any] = lambda recorder: None
+        """Makes all kernels once more, over a recorder."""
+        self._seen: dict[Any, bool] = {}  # calls without a plan; whether one may be made
+        self._lock = threading.Lock()
+        self._recorder: Recorder | None = None
+
+    def forget(self) -> None:
+        """All."""
+        self.kept.clear()
+        self._seen.clear()
+
+    def without(self, owner: Any, method: Any, key: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The result of a call for which there is no plan; the second time one is made, if that can be."""
+        seen, arrays = self._seen.get(key), [x for x in operands if x.__class__ is self.array]
+        if seen is None:
+            if len(self.kept) + len(self._seen) >= MOST_PLANS:
+                self.forget()
+            self._seen[key] = True
+        alike = len({*map(id, arrays)}) < len(arrays)  # which of them an address is of nobody could tell
+        if not seen or alike or not self._lock.acquire(blocking=False):
+            return method(owner, *operands, **params)
+        try:
+            result, plan = self._recorded(owner, method, operands, params)
+        finally:
+            self._lock.release()
+        if plan is None:
+            self._seen[key] = False
+        else:
+            self.kept[key] = plan
+            self._seen.pop(key, None)
+        return result
+
+    def _recorded(
+        self, owner: Any, method: Any, operands: tuple[Any, ...], params: dict[str, Any]
+    ) -> tuple[Any, Callable[..., Any] | None]:
+        """The result and the plan, by the method of an object of the same class that knows the recorder only."""
+        if self._recorder is None:
+            recorder = Recorder(self.runtime)
+            self.kernels(recorder)
+            self._recorder = recorder
+        recorder = self._recorder
+        recorder.start(operands)
+        try:
+            result = method(recorder.owners[type(owner)], *operands, **params)
+            return result, recorder.finished(result, lambda *operands: method(owner, *operands, **params))
+        finally:
+            recorder.start(())  # nothing is kept alive
+
+
+class Recorder:
+    """A runtime that does what it is asked for, and notes it: as lines of a function of ``x0``, ``x1``."""
+
+    plans = None
+    remembered = None  # it is of arrays, not of how they lie
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime, self.array = runtime, runtime.array
+        self.address, self.struct, self.view = runtime.address, runtime.struct, runtime.view
+        self.owners: dict[type, Any] = {}
+        self.start(())
+
+    def start(self, operands: Sequence[Any]) -> None:
+        """Of a call: nothing is noted yet."""
+        self.fit, self._count = True, len(operands)
+        self._arrays = [(f"x{i}", x) for i, x in enumerate(operands) if x.__class__ is self.array]
+        self._lines: list[str] = []
+        self._shapes: dict[str, str] = {}  # of arrays made here, under which name they are known
+        self._known: dict[str, Any] = {
+            "empty": self._runtime.empty,
+            "address": self.address,
+            "view": self._runtime.view,
+        }
+
+    def _constant(self, x: Any) -> str:
+        if x.__class__ is int:
+            return repr(x)
+        name = f"c{len(self._known)}"
+        self._known[name] = x
+        return name
+
+    def _place(self, x: Any) -> tuple[str, int]:
+        """Whose memory the array is in, and how many bytes from the first element."""
+        for name, known in self._arrays:
+            if known is x:
+                return name, 0
+        at = self.address(x)
+        found = [
+            (name, at - self.address(known))
+            for name, known in self._arrays
+            if x.size and within(at, known, self.address)
+        ]
+        if len(found) != 1:
+            self.fit = False
+            return "x0", 0
+        return found[0]
+
+    def _at(self, x: Any) -> str:
+        """The address of an array, of a plan's call."""
+        name, offset = self._place(x)
+        return f"address({name})" + (f" + {offset}" if offset else "")
+
+    def _argument(self, x: Any) -> str:
+        """Of a launch."""
+        if x.__class__ is not self.array:
+            return self._constant(x)
+        name, offset = self._place(x)
+        return self._at(x) if offset else name
+
+    # what kernels ask for
+
+    def empty(self, shape: Shape, dtype: Any) -> Any:
+        """As the runtime, which it asks."""
+        made, name = self._runtime.empty(shape, dtype), f"o{len(self._arrays)}"
+        self._arrays.append((name, made))
+        self._shapes[name] = self._constant(made.shape)
+        self._lines.append(f"{name} = empty({self._shapes[name]}, {self._constant(made.dtype)})")
+        return made
+
+    def bind(self, unit: Any) -> Any:
+        """A launch, noted."""
+        launch = self._runtime.bind(unit)
+
+        def noted(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
+            given = ", ".join(map(self._argument, arguments))
+            self._lines.append(f"{self._constant(launch)}({self._constant(grid)}, ({given},))")
+            launch(grid, arguments)
+
+        return noted
+
+    def counter(self) -> Any:
+        """Asked for anew by each call."""
+        made, name = self._runtime.counter(), f"o{len(self._arrays)}"
+        self._arrays.append((name, made))
+        self._known["counter"] = self._runtime.counter
+        self._lines.append(f"{name} = counter()")
+        return made
+
+    def gemm(self, call: Product, dtype: str, compute: int) -> Any:
+        """A product, noted."""
+        return self._noted(self._runtime.gemm(call, dtype, compute))
+
+    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Any:
+        """The same, which may refuse."""
+        return self._noted(self._runtime.biased_gemm(call, dtype, compute), "if not {}: return plain({})")
+
+    def convolve(self, call: Any) -> Any:
+        """The same."""
+        return self._noted(self._runtime.convolve(call), "if not {}: return plain({})")
+
+    def _noted(self, function: Any, line: str = "{}") -> Any:
+        """A function of arrays; where it may refuse, and does, all is decided again."""
+
+        def noted(*arrays: Any) -> Any:
+            given = ", ".join(map(self._at, arrays))
+            operands = ", ".join(f"x{i}" for i in range(self._count))
+            self._lines.append(line.format(f"{self._constant(function)}({given})", operands))
+            done = function(*arrays)
+            self.fit &= done is not False
+            return done
+
+        return None if function is None else noted
+
+    # the plan
+
+    def finished(self, result: Any, plain: Callable[..., Any]) -> Any:
+        """The function; ``None`` where there is none. `plain` decides."""
+        several = result.__class__ is tuple
+        results = list[str]()
+        for x in result if several else (result,):
+            results.append(self._result(x, results))
+        if not self.fit:
+            return None
+        operands = ", ".join(f"x{i}" for i in range(self._count))
+        given = f"({', '.join(results)},)" if several else results[0]
+        text = "\n    ".join([f"def plan({operands}):", *self._lines, f"return {given}\n"])
+        known = {**self._known, "plain": plain}
+        exec(text, known)
+        return known["plan"]
+
+    def _result(self, x: Any, before: Sequence[str]) -> str:
+        """What gives it; `before` are those that come before it."""
+        if x is None or x.__class__ in (int, float):
+            return self._constant(x)
+        if x.__class__ is not self.array:
+            self.fit = False
+            return ""
+        name, offset = self._place(x)
+        made = next((known for other, known in self._arrays if other == name), None)
+        if made is x:
+            return name
+        if name.startswith("x") or made is None:
+            self.fit = False
+            return ""
+        if name not in before and not offset and made.nbytes == x.nbytes and x.flags.c_contiguous:
+            self._known[self._shapes[name]] = x.shape  # it is made like that: only addresses have been told
+            return name
+        return f"view({name}, {offset}, {self._constant(x.shape)}, {self._constant(x.strides)})"
+
+
+def within(at: int, x: Any, address: Callable[[Any], int]) -> bool:
+    """Whether an address is among those of the elements of an array, or between them."""
+    reach = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    first, last = (sum(bound(r, 0) for r in reach) for bound in (min, max))
+    return bool(x.size and first <= at - address(x) < last + x.itemsize)
+
+
+class Watched:
+    """The array library; whoever has it compute cannot be recorded."""
+
+    def __init__(self, xp: Any, recorder: Recorder) -> None:
+        self._xp, self._recorder = xp, recorder
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        if not callable(found) or isinstance(found, type) or name in VIEWS:
+            return found
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            self._recorder.fit = False
+            return found(*args, **kwargs)
+
+        return function
