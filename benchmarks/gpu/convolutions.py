@@ -64,6 +64,7 @@ def computed(case: Shape, dtype: str, device: Device) -> dict[str, Callable[[], 
 def microseconds(run: Callable[[], Any], way: str, device: Device) -> tuple[float, Any] | None:
     """Of the kernels of one call, and its numbers; ``None`` where it is not computed in that way."""
     library = library_of(device)
+    device.kernels.backend.runtime.plans.forget()  # the other way's
     if way == "cuDNN" and library is None:
         return None
     before = library.runs if library else 0

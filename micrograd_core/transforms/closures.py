@@ -26,7 +26,9 @@ PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, DType, Device
 """What is compared by value, and leads nowhere."""
 OURS: Final = __name__.partition(".")[0]
 ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "tools", "transforms"})
-"""Of this package, where objects and functions are that hold what users put there."""
+"""Of this package, where objects are that a function computes with."""
+OPERATIONS: Final = (f"{OURS}.array.", f"{OURS}.ops.", f"{OURS}.engine.apply")
+"""Of this package, where functions close over nothing that is a user's."""
 OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 """Libraries whose objects lead to no tensors."""
 HOLDERS: Final = frozenset({"builtins", "types", "collections", "argparse", "functools", "itertools", "operator"})
@@ -42,12 +44,6 @@ def is_library(name: str) -> bool:
         return False
     file = getattr(sys.modules.get(home), "__file__", None) or ""
     return home in OUTSIDE or home == OURS or "site-packages" in file or "dist-packages" in file
-
-
-def _leads_nowhere(module: str) -> bool:
-    """Whether objects and functions of a module of this package hold only what it gave them itself."""
-    home, *rooms = module.split(".", 2)
-    return home == OURS and bool(rooms) and rooms[0] not in ROOMS
 
 
 class Watch:
@@ -145,7 +141,7 @@ class Reach:
             yield from self._object(x)
 
     def _function(self, f: FunctionType) -> Iterator[Any]:
-        if _leads_nowhere(f.__module__ or ""):
+        if (f.__module__ or "").startswith(OPERATIONS):
             return
         for cell in f.__closure__ or ():
             self.watches.append(_of_cell(cell, f.__name__))
@@ -191,7 +187,7 @@ class Reach:
         home = (kind.__module__ or "").partition(".")[0]
         if hasattr(kind, "changing"):
             self.changing[id(x)] = x
-        if _leads_nowhere(kind.__module__ or ""):
+        if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
             return
         if isinstance(x, (ContextVar, ReferenceType)):
             now = partial(_called, x if isinstance(x, ReferenceType) else partial(x.get, None))

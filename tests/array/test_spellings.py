@@ -127,7 +127,7 @@ def test_the_functions_are_all_that_have_an_axis() -> None:
         if ("dim" in each or "axi" in each or "axe" in each) and each not in SPELLINGS
     ]
     assert {each for _, _, each in alike} <= {
-        "start_dim", "end_dim", "in_axes", "out_axes", "embed_dim_to_check", "dims",
+        "start_dim", "end_dim", "in_axes", "out_axes", "embed_dim_to_check", "dim0", "dim1", "dims",
     }, alike  # fmt: skip
 
 

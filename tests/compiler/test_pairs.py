@@ -125,6 +125,15 @@ def test_a_table_has_them_once_something_was_compiled(monkeypatch: pytest.Monkey
     pairs.fronts.cache_clear()
 
 
+def test_kernels_of_a_backend_made_of_this_one_stay(kernels: Any) -> None:
+    backend = CPUBackend()
+    own = lambda x, y: x  # noqa: E731
+    backend.kernels = {**backend.kernels, "add": own}
+    backend._pairs_by_threads()
+    assert backend.kernel("add") is own
+    assert backend.kernel("multiply") is pairs.fronts()["multiply"]
+
+
 def test_one_thread_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled._Threads, "count", 1)
     pairs.fronts.cache_clear()

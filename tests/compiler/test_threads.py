@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -53,6 +55,22 @@ def test_who_leads_waits_for_those_who_have_begun() -> None:
         team.do(ctypes.addressof(job), 2, lambda: None)
         assert done == [1]
         done.clear()
+
+
+def test_a_process_ends_while_helpers_look_for_work() -> None:
+    """Python frees what it has; neither their code nor what they look at."""
+    script = """
+import numpy as np
+from micrograd_cpu import compiled, eager, team
+
+compiled.LARGE, compiled._Threads.count = 1, 4
+team._IR = team._IR.replace(str(team.TURNS), str(1 << 40))
+kernel = eager.compiled(lambda k, x: k.softmax(x, axis=1), lambda x: None)
+kernel(np.ones((257, 300), "float32"))
+print(team._OfProcess.team.helpers > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

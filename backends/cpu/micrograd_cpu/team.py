@@ -178,6 +178,9 @@ class Team:
         self.held = library(_IR, ["serve", "lead"])
         self.serve = ctypes.CFUNCTYPE(None, *[pointer] * 4)(self.held.address("serve"))
         self.lead: Any = ctypes.CFUNCTYPE(None, *[pointer] * 4, ctypes.c_int64, pointer)(self.held.address("lead"))
+        api.Py_IncRef(
+            ctypes.py_object(self)
+        )  # helpers look at their seats, in code of `held`, until the process is gone
 
     def hire(self, count: int) -> None:
         """There are so many helpers, or more."""
