@@ -50,7 +50,7 @@ class Finder:
                 getattr(sys.modules[package], last)
             except AttributeError as error:
                 if str(error) != unknown(package, last):
-                    raise ImportError(str(error), name=package) from None
+                    raise ModuleNotFoundError(str(error), name=package) from None  # of `name` Python would say less
         return None
 
 

@@ -239,13 +239,21 @@ def _draw(
 def _shape(name: str, shape: Any, *numbers: Any) -> tuple[int, ...]:
     """The shape, which comes first; NumPy's users give the numbers first, and 0 would be a shape without elements."""
     last = next((x for x in numbers if isinstance(x, (tuple, list))), None)
-    if last is not None or isinstance(shape, float) or (numbers and isinstance(shape, int) and shape <= 0):
+    if last is not None or isinstance(shape, float) or _seems_numpys(shape, *numbers):
         given = [x for x in (shape, *numbers) if not isinstance(x, (tuple, list))]
         call = ", ".join(map(repr, (tuple(last or ()), *given[:2])))
         raise TypeError(
             f"{name}: the shape comes first, such as {name}({call}); got {shape!r}. Of no elements it is (0,)"
         )
     return as_shape(name, shape)
+
+
+def _seems_numpys(shape: Any, *numbers: Any) -> bool:
+    """Whether it would be ``low, high, size`` or ``mean, std, size``; else 0 is a count that happens to be 0."""
+    if not numbers or not isinstance(shape, int) or shape > 0:
+        return False
+    second, size = numbers
+    return bool(second > shape) and (isinstance(size, int) or (isinstance(second, int) and size == 1.0))
 
 
 def _floating(name: str, dtype: Any) -> DType:

@@ -30,10 +30,10 @@ LINALG: Final = {
 _TWO: Final = "use fft.{name}n(x, axes=(-2, -1))"
 FFT: Final = {
     **{f"{name}2": _TWO.format(name=name) for name in ("fft", "ifft", "rfft", "irfft")},
-    "hfft2": "use fft.hfft along one axis, and fft.fft along the other",
-    "hfftn": "use fft.hfft along the last axis, and fft.fftn along the others",
-    "ihfft2": "use fft.ihfft along one axis, and fft.ifft along the other",
-    "ihfftn": "use fft.ihfft along the last axis, and fft.ifftn along the others",
+    "hfft2": "use fft.fft along the first axis, then fft.hfft along the last",
+    "hfftn": "use fft.fftn along the other axes, then fft.hfft along the last",
+    "ihfft2": "use fft.ihfft along the last axis, then fft.ifft along the first",
+    "ihfftn": "use fft.ihfft along the last axis, then fft.ifftn along the others",
 }
 
 _SHAPED: Final = "write {call}, with a shape in place of size"
@@ -75,7 +75,7 @@ RANDOM: Final = {
     "rayleigh": "write scale * mg.sqrt(-2 * mg.log(1 - random.uniform(shape)))",
     "multivariate_normal": "write mean + random.normal((n, len(mean))) @ mg.linalg.cholesky(cov).mT",
     "categorical": "write (logits + gumbel).argmax(-1), with gumbel = -mg.log(-mg.log(random.uniform(logits.shape)))",
-    "truncated_normal": "write random.normal(shape), and mg.clip",
+    "truncated_normal": "write mg.erfinv(random.uniform(shape, math.erf(a / 2**0.5), math.erf(b / 2**0.5))) * 2**0.5",
     "rademacher": "write random.bernoulli(shape).astype('float32') * 2 - 1",
     "split": "use random.Generator(seed).split(count)",
     "fold_in": "use random.Generator(seed).split(count)",

@@ -262,7 +262,7 @@ TENSORS: Final = {
     "svd": "use mg.linalg.svd(x)",
     "symeig": "use mg.linalg.eigh(x)",
     "take": "use mg.take(x.reshape(-1), indices), or mg.take(x, indices, axis=axis)",
-    "tensor_split": "use mg.chunk(x, pieces, axis), or slices",
+    "tensor_split": "use mg.split(x, sizes, axis), with the pieces' sizes",
     "to_mkldnn": "leave it out",
     "to_padded_tensor": "there are no nested tensors; use mg.pad(x, width)",
     "tobytes": "use x.numpy().tobytes()",

@@ -70,7 +70,7 @@ def write(x: Tensor, key: Any, value: Any, operand: Any = None) -> None:
             why = f"{x.device} cannot write into memory, nor can a function under jit"
         raise GraphError(
             "this tensor shares memory with another tensor (a view, or a detached one) that could not see the write, "
-            f"because {why}; write into x.copy(), or delete the other one first"
+            f"because {why}; write into x.copy(), or under no_grad(), or delete the other one first"
         )
     _replace(chain, top, value if whole else apply(SCATTER, (x, value), params), followers, records)
 

@@ -29,6 +29,10 @@ class Parameters(NamedTuple):
         defaults = dict(zip(positional[count - len(last) :], last, strict=True)) | (plain.__kwdefaults__ or {})
         return cls(positional[bound:], code.co_varnames[count : count + code.co_kwonlyargcount], defaults)
 
+    def named(self, operands: int) -> tuple[str, ...]:
+        """Those that are no operands."""
+        return (*self.positional[operands:], *self.keyword)
+
     def given(self, operands: int | None = None) -> str:
         """All, as they are handed on: by name those that are keywords, and others after so many `operands`."""
         names = (*self.positional, *self.keyword)

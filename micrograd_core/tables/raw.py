@@ -61,8 +61,10 @@ def compose(name: str, backend: Any) -> Callable[..., Any]:
 
 def renew(backend: Any, names: Iterable[str]) -> None:
     """Have a device asked for some of its kernels anew, which has better ones by now."""
+    kernels = Kernels.of(backend)
     for name in names:
-        vars(Kernels.of(backend)).pop(name, None)
+        kernels._settled.pop(name, None)
+        vars(kernels).pop(name, None)
 
 
 class Kernels:
@@ -132,17 +134,18 @@ class Kernels:
             result = kernel(*operands, **params)
             return compose(self, *operands, **params) if result is NotImplemented else result
 
-        parameters = Parameters.of(kernel)
-        if parameters is None:
-            return either
+        parameters, wanted = Parameters.of(kernel), Parameters.of(compose)
+        if parameters is None or wanted is None or {*parameters.named(op.operands)} - {*wanted.named(op.operands + 1)}:
+            return either  # the kernel takes more, such as ``out``
         given = parameters.given(op.operands)
         lines = f"_r = _kernel({given})", f"return _compose(_k, {given}) if _r is NotImplemented else _r"
         return parameters.function(lines, {"_kernel": kernel, "_compose": compose, "_k": self})
 
     def settle(self, guard: Guard) -> None:
         """Call a kernel without its guard from now on."""
-        self._settled[guard.op.name] = guard
-        setattr(self, guard.op.name, guard.settled)
+        if vars(self).get(guard.op.name) is guard:  # no other has come in its place
+            self._settled[guard.op.name] = guard
+            setattr(self, guard.op.name, guard.settled)
 
     def _meet(self, dtype: DType) -> None:
         """A dtype is there for the first time: kernels may not know it, so all are looked at again."""

@@ -141,14 +141,15 @@ class Reach:
             yield from self._object(x)
 
     def _function(self, f: FunctionType) -> Iterator[Any]:
-        if (f.__module__ or "").startswith(OPERATIONS):
+        home = f.__globals__.get("__name__") or ""  # `functools.wraps` gives ``__module__`` another's
+        if home.startswith(OPERATIONS):
             return
         for cell in f.__closure__ or ():
             self.watches.append(_of_cell(cell, f.__name__))
             yield from _contents(cell)
         yield from f.__defaults__ or ()
         yield from (f.__kwdefaults__ or {}).values()
-        if is_library(f.__module__ or ""):
+        if is_library(home):
             yield from (x for name, x in vars(f).items() if name == "__wrapped__")
             return
         self.watches.append(_of_function(f))

@@ -47,6 +47,9 @@ def test_axes_of_a_transposition_have_torch_s_names() -> None:
         (lambda: random.uniform(-1.0, 1.0, (2, 2)), "such as uniform((2, 2), -1.0, 1.0)"),
         (lambda: random.uniform(2, 3), "The shape comes first: uniform(2, low, high)"),
         (lambda: random.normal(0, 1), "such as normal((), 0, 1)"),
+        (lambda: random.normal(0, 1, 100), "such as normal((), 0, 1)"),
+        (lambda: random.uniform(0, 1, 5), "such as uniform((), 0, 1)"),
+        (lambda: random.randint(0, 2, 100), "such as randint((), 0, 2)"),
         (lambda: random.normal(0, 1, (3, 4)), "such as normal((3, 4), 0, 1)"),  # type: ignore[arg-type]
         (lambda: random.normal(0.0, 1.0), "such as normal((), 0.0, 1.0)"),  # type: ignore[arg-type]
         (lambda: random.randint(0, 10, (3,)), "such as randint((3,), 0, 10)"),  # type: ignore[arg-type]
@@ -65,6 +68,9 @@ def test_random_numbers_in_numpy_s_manner_say_that_the_shape_comes_first(call: C
 def test_shapes_without_elements_are_shapes() -> None:
     assert random.uniform(0).shape == random.normal((0,), 1.0, 2.0).shape == random.uniform((0,), 1, 2).shape == (0,)
     assert random.randint((0, 2), 0, 3).shape == (0, 2)
+    none = len([])  # a count that happens to be 0
+    for found in (random.randint(none, 0, 10), random.uniform(none, -1.0, 1.0), random.normal(none, 0.0, 0.02)):
+        assert found.shape == (0,)
 
 
 def test_methods_are_called_by_their_names() -> None:

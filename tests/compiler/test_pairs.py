@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import warnings
 from typing import Any
@@ -14,6 +15,7 @@ pytest.importorskip("llvmlite")
 
 import micrograd_core as mg
 from micrograd_core import asarray
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.tables.raw import Kernels
 from micrograd_cpu import compiled, pairs
 from micrograd_cpu.storage import CPUBackend
@@ -101,7 +103,6 @@ def test_what_numpy_warns_of_is_warned_of(
             kernels[name](left, right)
         with np.errstate(all="ignore"):
             assert np.asarray(found).tobytes() == getattr(np, name)(left, right).tobytes()
-        assert not pairs._function(name, "float32", (False, False))[1].value
         left[place], right[place] = 1, 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -119,6 +120,7 @@ def test_a_table_has_them_once_something_was_compiled(monkeypatch: pytest.Monkey
     assert backend.kernel("multiply") is np.multiply is table.multiply
     table.softmax(drawn((511, 257), "float32", 0), axis=1)
     assert backend.kernel("multiply") is pairs.fronts()["multiply"]
+    table.native(DTYPES["int16"])  # which is there for the first time: all kernels are looked at again
     for _ in range(100):
         table.multiply(x, x)
     assert table.multiply is backend.kernel("multiply")
@@ -132,6 +134,40 @@ def test_kernels_of_a_backend_made_of_this_one_stay(kernels: Any) -> None:
     backend._pairs_by_threads()
     assert backend.kernel("add") is own
     assert backend.kernel("multiply") is pairs.fronts()["multiply"]
+
+
+def test_slices_without_elements_are_numpys(kernels: Any) -> None:
+    x = np.ones((1 << 19, 3), "float32")[:, :0]
+    for kernel in kernels.values():
+        assert kernel(x, x).shape == (1 << 19, 0)
+
+
+def test_what_is_too_small_is_told_where_somebody_asked(kernels: Any) -> None:
+    x = np.full(400_000, 1e-30, "float32")
+    assert kernels["multiply"](x, x).max() == 0
+    with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underflow"):
+        kernels["multiply"](x, x)
+
+
+def test_flags_are_those_of_one_call(kernels: Any) -> None:
+    """Of two threads that compute at once, each is told of its own numbers."""
+    large, small, found = np.full(400_000, 3e38, "float32"), np.ones(400_000, "float32"), list[str]()
+
+    def work(x: Any) -> None:
+        for _ in range(100):
+            try:
+                with np.errstate(over="raise"):
+                    kernels["add"](x, x)
+                found.append("nothing")
+            except FloatingPointError:
+                found.append("overflow")
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in (large, small)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert sorted(found) == ["nothing"] * 100 + ["overflow"] * 100
 
 
 def test_one_thread_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:

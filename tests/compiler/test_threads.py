@@ -73,6 +73,41 @@ print(team._OfProcess.team.helpers > 0)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
+def test_where_no_thread_can_be_had_one_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(team._OfProcess, "team", None)
+    monkeypatch.setattr(compiled._Threads, "count", 4)
+    monkeypatch.setattr(compiled, "LARGE", 1)
+    x = np.random.default_rng(0).normal(size=(511, 300)).astype("float32")
+    kernel = eager.compiled(lambda k, x: k.softmax(x, axis=1), lambda x: None)
+    expected = kernel(x).tobytes()
+    monkeypatch.setattr(team._OfProcess, "team", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        assert kernel(x).tobytes() == expected
+    assert team._OfProcess.team.helpers == 0  # type: ignore[union-attr]
+    assert kernel(x).tobytes() == expected
+    assert team._OfProcess.team.helpers > 0  # type: ignore[union-attr]
+
+
+def test_an_interrupt_while_one_starts_seats_no_two_on_one_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, start = team.Team(), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            found.hire(1)
+    assert found.helpers == 1
+    found.hire(1)
+    assert found.helpers == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process", "ignore:os.fork")
 def test_a_process_that_is_forked_off_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,3 +282,17 @@ def test_small_integers_keep_their_dtype_inside_a_composition(name: str, monkeyp
     found = F["vecdot"](x, asarray(np.array([[1, 1], [1, 2]], "int8"), device=name))
     assert (found.dtype.name, found.tolist()) == ("int8", [-56, 11])
     assert F["sum"](x).tolist() == 207
+
+
+def test_a_kernel_that_takes_more_than_its_operation_may_decline(odd: Callable[..., Device]) -> None:
+    def silu(x: Any, out: Any = None) -> Any:
+        return NotImplemented
+
+    def softplus(x: Any, y: Any = 0, *, scale: float = 1.0) -> Any:
+        return NotImplemented
+
+    device = odd(silu=silu, softplus=softplus)
+    x = asarray([1.0, -2.0], device=device)
+    for _ in range(2 * QUIET):
+        np.testing.assert_allclose(F["silu"](x).numpy(), x.numpy() / (1 + np.exp(-x.numpy())), rtol=1e-6)
+        np.testing.assert_allclose(F["softplus"](x).numpy(), np.log1p(np.exp(x.numpy())), rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import copy
+import functools
 import itertools
 import pickle
 import random as python_random
@@ -219,6 +220,23 @@ def test_functions_of_this_package_are_looked_into_where_they_hold_what_is_the_u
     for wrapper in (mg.grad, no_grad(), jit, mg.vmap, mg.amp.autocast("float16"), mg.custom_gradient):
         (found,) = Reach([wrapper(lambda x: (x * scale).sum())]).tensors.values()
         assert found is scale
+
+
+@pytest.mark.parametrize("name", ["sin", "relu"])
+def test_a_users_function_that_wraps_an_operation_is_looked_into(name: str) -> None:
+    """`functools.wraps` gives it the operation's module."""
+    factor, factors, operation = 1.0, [2.0], getattr(mg, name)
+
+    @functools.wraps(operation)
+    def wrapper(x: Any) -> Any:
+        return operation(x) * factor * factors[0]
+
+    f, x = jit(wrapper), Tensor([1.0])
+    f(x)
+    factor = 3.0
+    assert f(x).item() == wrapper(x).item()
+    factors[0] = 5.0
+    assert f(x).item() == wrapper(x).item()
 
 
 def test_arrays_of_other_libraries_are_looked_at() -> None:

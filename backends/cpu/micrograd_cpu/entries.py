@@ -80,10 +80,21 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any
     addresses += [blas.product(each) for each in _GEMM]
     addresses += [id(each) for pair in inputs for each in pair]
     held = np.array(addresses, "uint64").view(Addresses)
-    held.library, held.definition = library, Definition(name.encode(), library.address(name), FASTCALL, None)
+    held.library = library
+    return callable_of(held, name, library.address(name))
+
+
+def callable_of(held: Any, name: str, address: int) -> Any:
+    """The code at an address as a function of Python, with `held` for what it is a method of."""
+    definition = Definition(name.encode(), address, FASTCALL, None)
+    _DEFINITIONS.append(definition)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    return make(ctypes.addressof(held.definition), held, None)
+    return make(ctypes.addressof(definition), held, None)
+
+
+_DEFINITIONS: Final[list[Definition]] = []
+"""All of them, for ever: a function looks at its own while it is freed, when what it holds may be empty already."""
 
 
 def arrays(step: Run | Product) -> int:

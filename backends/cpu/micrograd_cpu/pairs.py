@@ -27,20 +27,19 @@ __warningregistry__ = WITHHELD
 PAIRS: Final = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 BYTES: Final = 1 << 20
 """Of an array from which on threads are worth it: less takes NumPy a fiftieth of a millisecond."""
-FLAGS: Final = {"x86_64": 1 | 4 | 8, "AMD64": 1 | 4 | 8, "aarch64": 1 | 2 | 4, "arm64": 1 | 2 | 4}.get(
-    platform.machine(), 0
+FLAGS, UNDERFLOW = {"x86_64": (1 | 4 | 8, 16), "aarch64": (1 | 2 | 4, 8), "arm64": (1 | 2 | 4, 8)}.get(
+    platform.machine(), (0, 0)
 )
 """An invalid operation, a division by zero and an overflow, as C's ``fenv.h`` numbers them here; 0 where unknown."""
 
 
 @cache
-def _function(name: str, dtype: str, repeated: tuple[bool, bool]) -> tuple[Any, Any]:
-    """What computes some elements, of operands of which one may be a number for all; and flags that were set."""
+def _function(name: str, dtype: str, repeated: tuple[bool, bool]) -> Any:
+    """What computes some elements, of operands of which one may be a number for all, and adds flags to a last array."""
     from micrograd_cpu.objects import library
 
     type, indices = FLOATS[dtype], ["0" if each else "%i" for each in repeated]
     text = f"""
-@raised = global i32 0
 declare i32 @feclearexcept(i32)
 declare i32 @fetestexcept(i32)
 
@@ -65,17 +64,16 @@ done:
   ret void
 }}
 
-define internal void @watched(i64 %begin, i64 %end, ptr %x, ptr %y, ptr %out) {{
-  %cleared = call i32 @feclearexcept(i32 {FLAGS})
+define internal void @watched(i64 %begin, i64 %end, ptr %x, ptr %y, ptr %out, ptr %raised) {{
+  %cleared = call i32 @feclearexcept(i32 {FLAGS | UNDERFLOW})
   call void @loop(i64 %begin, i64 %end, ptr %x, ptr %y, ptr %out)
-  %set = call i32 @fetestexcept(i32 {FLAGS})
-  %before = atomicrmw or ptr @raised, i32 %set monotonic
+  %set = call i32 @fetestexcept(i32 {FLAGS | UNDERFLOW})
+  %before = atomicrmw or ptr %raised, i32 %set monotonic
   ret void
 }}
 
-{entries.share("pair", "watched", 3)}"""
-    held = library(text, ["pair", "pair.part", "pair.job", "raised"])
-    return entries.function_of_share(held, "pair", 3, ctypes.c_int64), ctypes.c_int.from_address(held.address("raised"))
+{entries.share("pair", "watched", 4)}"""
+    return entries.function_of_share(library(text, ["pair", "pair.part", "pair.job"]), "pair", 4, ctypes.c_int64)
 
 
 def large(name: str, ufunc: Any) -> Callable[[Any, Any], Any]:
@@ -83,19 +81,16 @@ def large(name: str, ufunc: Any) -> Callable[[Any, Any], Any]:
     dtypes = [np.dtype(each) for each in FLOATS]
 
     def both(x: Any, y: Any) -> Any:
-        if x.shape != y.shape or x.dtype is not y.dtype or x.dtype not in dtypes:
+        if not x.size or x.shape != y.shape or x.dtype is not y.dtype or x.dtype not in dtypes:
             return ufunc(x, y)
         repeated = not any(x.strides), not any(y.strides)
         for each, operand in zip(repeated, (x, y), strict=True):
             if not each and not (operand.flags.c_contiguous and operand.flags.aligned):
                 return ufunc(x, y)
-        compute, raised = _function(name, x.dtype.name, repeated)
-        out = np.empty(x.shape, x.dtype)
-        together(compute, x.size, ranges_of(x.size), x, y, out)
-        if raised.value:
-            raised.value = 0
-            return ufunc(x, y)
-        return out
+        out, raised = np.empty(x.shape, x.dtype), np.zeros(1, "int32")
+        together(_function(name, x.dtype.name, repeated), x.size, ranges_of(x.size), x, y, out, raised)
+        told = int(raised[0])
+        return ufunc(x, y) if told & FLAGS or (told and np.geterr()["under"] != "ignore") else out
 
     return both
 
@@ -136,10 +131,8 @@ go:
     vectorcall = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value or 0
     held = np.array([id(ufunc), id(large), id(np.ndarray), vectorcall], "uint64").view(entries.Addresses)
     held.library = machine, ufunc, large
-    held.definition = entries.Definition(ufunc.__name__.encode(), machine.address("front"), entries.FASTCALL, None)
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    return make(ctypes.addressof(held.definition), held, None)  # type: ignore[no-any-return]
+    made: Callable[..., Any] = entries.callable_of(held, ufunc.__name__, machine.address("front"))
+    return made
 
 
 def _look(i: int) -> str:

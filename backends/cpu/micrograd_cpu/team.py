@@ -193,14 +193,18 @@ class Team:
                 acquire(each, 0)
             (ctypes.c_int64 * WORDS).from_address(seat)[1:3] = [wake, done]
             name = f"micrograd_{self.helpers + 1}"
-            threading.Thread(target=self.serve, args=(*self.ways, seat), name=name, daemon=True).start()
-            self.helpers += 1
+            self.helpers += 1  # before it starts: an interrupt may leave a seat to nobody, and none to two
+            try:
+                threading.Thread(target=self.serve, args=(*self.ways, seat), name=name, daemon=True).start()
+            except RuntimeError:  # the system gives no more, or Python is about to end
+                self.helpers -= 1
+                return
 
     def do(self, job: int, helpers: int) -> None:
         """The job at an address, by this thread and some helpers."""
         if self.helpers < helpers:
             self.hire(helpers)
-        self.lead(*self.ways, self.first, helpers, job)
+        self.lead(*self.ways, self.first, min(helpers, self.helpers), job)
 
 
 class _OfProcess:

@@ -23,7 +23,7 @@ from micrograd_core.layout import Shape
 from micrograd_cuda.gemm import Product
 
 MOST_PLANS: Final = 8192
-"""Beyond that they are forgotten, all at once."""
+"""Beyond that they are forgotten, all at once; and so are as many calls that were seen without one."""
 VIEWS: Final = ("broadcast_to",)
 """Functions of the array library that compute nothing."""
 
@@ -36,7 +36,7 @@ def planned(method: Callable[..., Any]) -> Callable[..., Any]:
     every, params = [*operands, *parameters.keyword], ", ".join(f"{name!r}: {name}" for name in parameters.keyword)
     facts = ", ".join(
         f"({x}.dtype, {x}.shape, {x}.strides, _address({x}) & 15) if {x}.__class__ is _plans.array "
-        f"else ({x}.__class__, {x} or str({x}))"  # -0.0 is not 0.0
+        f"else ({x}.__class__, {x} if {x} and {x} == {x} else str({x}))"  # -0.0 is not 0.0, and NaN is NaN
         for x in every
     )
     given, called = parameters.given(), ", ".join(operands)
@@ -74,8 +74,8 @@ class Plans:
         """The result of a call for which there is no plan; the second time one is made, if that can be."""
         seen, arrays = self._seen.get(key), [x for x in operands if x.__class__ is self.array]
         if seen is None:
-            if len(self.kept) + len(self._seen) >= MOST_PLANS:
-                self.forget()
+            if len(self._seen) >= MOST_PLANS:
+                self._seen.clear()
             self._seen[key] = True
         alike = len({*map(id, arrays)}) < len(arrays)  # which of them an address is of nobody could tell
         if not seen or alike or not self._lock.acquire(blocking=False):
@@ -87,6 +87,8 @@ class Plans:
         if plan is None:
             self._seen[key] = False
         else:
+            if len(self.kept) >= MOST_PLANS:
+                self.kept.clear()
             self.kept[key] = plan
             self._seen.pop(key, None)
         return result
