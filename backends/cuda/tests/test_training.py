@@ -80,17 +80,17 @@ class Asked:
         self.count = 0
 
     def __enter__(self) -> Asked:
-        plain = self.runtime.address
+        self.plain = self.runtime.address
 
         def address(x: Any) -> int:
             self.count += 1
-            return int(plain(x))
+            return int(self.plain(x))
 
         self.runtime.address = address
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self.runtime.address
+        self.runtime.address = self.plain
 
 
 def arrays(shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
