@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from inspect import unwrap
 from operator import setitem
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
@@ -129,18 +128,20 @@ def withholding(module: ModuleType) -> SimpleNamespace:
     NumPy's warnings name the innermost line of Python, in these modules one of theirs. The copies have their code; the
     modules, which a user may call too, stay as they are.
     """
+    from inspect import unwrap  # which takes as long to import as all here
+
     scopes: dict[str, dict[str, Any]] = {}
     found = {}
     for name in module.__all__:
         inner = unwrap(getattr(module, name))
         if isinstance(inner, FunctionType):
             home = inner.__globals__
-            scope = scopes.get(home["__name__"]) or scopes.setdefault(home["__name__"], _copied(home))
+            scope = scopes.get(home["__name__"]) or scopes.setdefault(home["__name__"], _copied(home, unwrap))
             found[name] = scope[name]
     return SimpleNamespace(**found)
 
 
-def _copied(home: dict[str, Any]) -> dict[str, Any]:
+def _copied(home: dict[str, Any], unwrap: Callable[[Any], Any]) -> dict[str, Any]:
     """The names of a module, of which its own functions are copies that find each other."""
     scope = {**home, "__warningregistry__": WITHHELD}
     for name, each in home.items():

@@ -382,12 +382,16 @@ def test_what_a_stream_still_reads_is_given_to_no_other_thread(gpu: Device) -> N
 
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("size", [1, 1 << 16])
-def test_pinned_memory_is_used_again_when_it_has_been_read(gpu: Device, size: int) -> None:
+def test_pinned_memory_is_used_again_when_it_has_been_read(
+    gpu: Device, size: int, counted: Callable[[str], int]
+) -> None:
     """However small an upload is: nothing is left to when the driver reads memory that is not pinned."""
+    before = counted("from pageable memory")
     arrays = [np.full(size, i, "float32") for i in range(5)]
     copies = [gpu.kernels.backend.uploads.upload(each, each.shape, "float32") for each in arrays]
     for each in arrays:
         each[:] = -1.0  # nobody reads it any more
+    assert counted("from pageable memory") == before
     assert [float(each[0]) for each in copies] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 

@@ -268,6 +268,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
         return failed(cudaErrorInvalidValue, "a copy reaches beyond what was allocated");
     // Of memory that is none of CUDA's, what is read is kept at once, and what is written is waited for.
     const bool kept = origin == blocks.end();
+    if (kept) count("from pageable memory");
     waits |= target == blocks.end();
     Stream& stream = stream_of(handle);
     if ((kept || waits) && refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureUnsupported);
