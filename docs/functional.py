@@ -124,7 +124,7 @@ Where tensors differ from PyTorch's or NumPy's:
 
 | what one types | what it is here |
 |---|---|
-| `x.size()`, `x.size(0)` | `x.shape`, `x.shape[0]`; `x.size` is a number: "'int' object is not callable" |
+| `x.size()`, `x.size(0)` | work, too; without brackets `x.size` is the number of elements, as the array API has it |
 | `x.var()`, `x.std()` | divide by the number of elements, as NumPy's do, unless `correction=1` is given |
 | `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.argmax(0)` is where |
 | `x.numpy()` | a copy, also of a tensor that records |

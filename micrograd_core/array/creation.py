@@ -42,6 +42,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
         When the number does not fit the dtype.
     """
     number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    number = int(number) if isinstance(number, int) and type(number) is not bool else number  # of a subclass, too
     given = fill_value.dtype if isinstance(fill_value, Tensor) else DEFAULTS.get(type(number), float32)
     chosen = given if dtype is None else as_dtype(dtype)
     if chosen.kind == "bool":
@@ -97,7 +98,7 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_
 
 def _counted(length: int, kernels: Any) -> Tensor:
     """``0 .. length - 1`` as int64."""
-    return create(Tensor, TABLE["arange"], kernels, length, dtype=int64)
+    return create(Tensor, TABLE["arange"], kernels, int(length), dtype=int64)
 
 
 def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Tensor:

@@ -22,6 +22,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.engine.write import write
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
 from micrograd_core.ground.context import at_hand
+from micrograd_core.ground.size import Size
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
@@ -66,9 +67,9 @@ class Tensor(Methods):
     # attributes
 
     @property
-    def size(self) -> int:
-        """Number of elements."""
-        return Layout.contiguous(self.shape).size
+    def size(self) -> Size:
+        """Number of elements; called, ``x.size()`` or ``x.size(dim)``, the shape or the length of an axis."""
+        return Size(self.shape)
 
     @property
     def layout(self) -> Layout:

@@ -7,6 +7,7 @@ from micrograd_core.engine.array import detach
 from micrograd_core.engine.backward import backward
 from micrograd_core.engine.hooks import Hook, HookHandle, register_hook
 from micrograd_core.engine.keys import At
+from micrograd_core.ground.size import Size
 from micrograd_core.layout import Layout
 from types import EllipsisType
 from typing import Any, Protocol, SupportsIndex, TypeAlias
@@ -28,7 +29,7 @@ class Tensor(Methods):
     _grad: Tensor | None
     def __init__(self, data: Any, *, dtype: Any=None, device: str | Device | None=None, requires_grad: bool | None=None) -> None: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> Size: ...
     @property
     def layout(self) -> Layout: ...
     @property

@@ -11,6 +11,7 @@ from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.ground.size import Size
 from micrograd_core.nn import functional
 
 PLAIN = (type(None), bool, int, float, str)
@@ -20,7 +21,7 @@ MARK = "$"
 
 def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any:
     """A tree as JSON. `other` gets what is none of JSON, and where it stands, and gives what stands for it."""
-    tree = weak(tree) if not isinstance(tree, Tensor) else tree
+    tree = tree if isinstance(tree, Tensor) else int(tree) if type(tree) is Size else weak(tree)
     if isinstance(tree, PLAIN) and type(tree) in PLAIN:
         return tree
     if type(tree) is list:

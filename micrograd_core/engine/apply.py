@@ -19,6 +19,7 @@ from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
+from micrograd_core.ground.size import Size
 from micrograd_core.ground.warning import again
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
@@ -367,7 +368,9 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         kernels = x._kernels
         dtype = x.dtype
         if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
-            return with_scalar(x, y) if y.__class__ is float or y.__class__ is int else _general(op, x, y)
+            if y.__class__ is float or y.__class__ is int:
+                return with_scalar(x, y)
+            return with_scalar(x, int(y)) if y.__class__ is Size else _general(op, x, y)
         a, b = x._handle, y._handle
         try:
             handle = getattr(kernels, name)(a, b)
@@ -391,7 +394,9 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return out
 
     def reflected(x: Tensor, y: Any) -> Any:
-        return with_scalar(x, y, True) if y.__class__ is float or y.__class__ is int else _general(op, y, x)
+        if y.__class__ is float or y.__class__ is int:
+            return with_scalar(x, y, True)
+        return with_scalar(x, int(y), True) if y.__class__ is Size else _general(op, y, x)
 
     operator.__doc__ = reflected.__doc__ = op.doc
     return (autocasting(op, operator) if op.autocast else operator), reflected

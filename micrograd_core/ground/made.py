@@ -86,6 +86,8 @@ def _kept(x: Any) -> Any:
     kind = x.__class__
     if kind in _PLAIN:
         return x
+    if isinstance(x, int):  # such as a tensor's `size`
+        return int(x)
     if kind in (list, tuple):
         return kind(map(_kept, x))
     if kind is dict:

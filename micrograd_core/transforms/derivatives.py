@@ -242,7 +242,7 @@ def _block(found: Tensor | None, y: Tensor, x: Tensor) -> Tensor:
 
 def _identity(y: Tensor) -> Tensor:
     """A cotangent or tangent of `y` for each of its elements: 1 there, else 0."""
-    numbers = wrap(Tensor, y._kernels.arange(y.size, dtype=int64), y._kernels, int64, None)
+    numbers = wrap(Tensor, y._kernels.arange(int(y.size), dtype=int64), y._kernels, int64, None)
     diagonal: Tensor = numbers.reshape(-1, 1) == numbers
     return diagonal.astype(y.dtype).reshape(y.size, *y.shape)
 

@@ -235,7 +235,7 @@ activation: Callable[[Tensor], Tensor] = Sine()
 
 
 def words_of_others(x: Tensor) -> Tensor:
-    size: int = x.element_size() * x.numel() + x.nbytes
+    size: int = x.element_size() * x.numel() + x.nbytes + x.size + x.size(0) + x.size(dim=-1) + len(x.size())
     real: bool = x.is_floating_point() and not x.is_complex()
     x.data.normal_(0.0, 0.02)
     x.copy_(x.transpose(dim0=0, dim1=1)).zero_()

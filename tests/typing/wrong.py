@@ -183,7 +183,9 @@ def scalars(v: Value) -> Any:
 
 
 def words_of_others(x: Tensor) -> None:
-    x.size()  # no
+    x.size("rows")  # no
+    x.size(0, 1)  # no
+    x.size().shape  # no
     x.nbytes()  # no
     x.squeeze_()  # no
     x.add_()  # no

@@ -120,7 +120,7 @@ def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
 def _one_hot_parameters(x: Any, /, num_classes: int, *, dtype: Any = float32) -> dict[str, Any]:
     if num_classes < 1:
         raise ShapeError(f"one_hot: num_classes must be at least 1; got {num_classes}")
-    return {"num_classes": num_classes, "dtype": as_dtype(dtype)}
+    return {"num_classes": int(num_classes), "dtype": as_dtype(dtype)}
 
 
 def requested(dtype: DType, params: dict[str, Any]) -> DType:

@@ -19,7 +19,7 @@ def _diagonal(name: str) -> Any:
         if len(x.shape) < 2:
             raise ShapeError(f"{name} is for matrices; this tensor has shape {x.shape}")
         rows, columns = x.shape[-2:]
-        return {"diagonal": max(-rows, min(k, columns))}  # no diagonal is further out; k may be beyond int64
+        return {"diagonal": max(-rows, min(int(k), columns))}  # no diagonal is further out; k may be beyond int64
 
     return parameters
 

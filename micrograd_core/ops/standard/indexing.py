@@ -70,11 +70,11 @@ def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) 
 
 
 def _linear_parameters(*indices: Any, shape: Shape) -> dict[str, Any]:
-    return {"shape": tuple(shape)}
+    return {"shape": tuple(map(int, shape))}
 
 
 def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
-    return {"length": length}
+    return {"length": int(length)}
 
 
 # ── compositions ─────────────────────────────────────────────────────────────────────────────────────────────
