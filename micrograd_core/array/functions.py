@@ -22,6 +22,9 @@ from micrograd_core.ops.shared import other_spellings, parameter_names, respelle
 from micrograd_core.ops.standard import scans
 from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
 
+_READY: Final = frozenset((Tensor, float))
+"""What an operand is nearly always."""
+
 
 def _function(op: Op) -> Callable[..., Tensor]:
     """The function of one record: tensors by position, parameters as its `parameters` function takes them."""
@@ -50,13 +53,15 @@ def _function(op: Op) -> Callable[..., Tensor]:
             kwargs = respelled(op.name, kwargs, others)
         if op.optional:
             args = _completed(op, args, kwargs)
-        operands = tuple(
-            (x if isinstance(x, (Tensor, *SCALARS)) else _listed(x, args)) if i else _first(op, args)
-            for i, x in enumerate(args[:count])
-        )
+        operands = args[:count]
+        if not args or args[0].__class__ is not Tensor or not _READY.issuperset(map(type, operands)):
+            operands = tuple(
+                (x if isinstance(x, (Tensor, *SCALARS)) else _listed(x, args)) if i else _first(op, args)
+                for i, x in enumerate(operands)
+            )
         if len(operands) < count:
-            word = next(iter(kwargs), "")
-            raise unbound(function, args, kwargs, TypeError(f"{op.name}() takes its operands by position; got {word}"))
+            got = f"; got {next(iter(kwargs))}" if kwargs else ""
+            raise unbound(function, args, kwargs, TypeError(f"{op.name}() takes its operands by position{got}"))
         if op.cast is accumulator and "dtype" in kwargs:
             return accumulated(op, asarray(args[0]), *args[1:], **kwargs)
         try:
@@ -118,10 +123,13 @@ def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     required = op.operands - len(op.optional)
     if len(args) < required:
         raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
-    names = op.parameters.__code__.co_varnames[len(args) : op.operands]  # type: ignore[union-attr]
-    given = (*args[required : op.operands], *(kwargs.pop(name, None) for name in names))
-    filled = (scalar if x is None else x for x, scalar in zip(given, op.optional, strict=True))
-    return (*args[:required], *filled, *args[op.operands :])
+    names, given = op.parameters.__code__.co_varnames, list(args)  # type: ignore[union-attr]
+    for i, scalar in enumerate(op.optional, required):
+        if i >= len(args):
+            given.append(kwargs.pop(names[i], None))
+        if given[i] is None:
+            given[i] = scalar
+    return tuple(given)
 
 
 def _one(x: Tensor | complex, /) -> Tensor: ...  # type: ignore[empty-body]

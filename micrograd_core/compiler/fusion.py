@@ -27,8 +27,8 @@ REACH: Final = 16
 MOST: Final = 256
 """Steps in one nest: compilers take more than linear time for long straight lines."""
 
-COUNTED: Final = 4
-"""Steps at most between counters and a value, such as a mask, that each nest computes again in place of a load."""
+AGAIN: Final = 4
+"""Steps at most to a value that each nest computes again in place of a load, as `Fusion.steps_again` says."""
 
 
 class Node:
@@ -147,15 +147,18 @@ class Fusion:
         self.stored: set[int] = set()  # the numbers of values that must be in memory
         self.emitted: set[int] = set()  # of views and sources for which there is a call
         self.copied: set[int] = set()  # views that no strides can say
-        self.counted: dict[int, int] = {}  # steps to values that counters alone decide; no nest makes them
+        self.again: dict[int, int] = {}  # steps to values that each nest computes again; none is made for them
         self.users: dict[int, dict[int, None]] = {}  # by a value's number, the positions that make or read it
         self.next = len(program.types)
         for n, type in enumerate(program.types[: program.inputs]):
             self.values.append(Node("input", (), {}, type, n))
+        steps = list[list[Node]]()
         for step, made in program.numbered():
             operands = tuple([self.values[x.number] if isinstance(x, Ref) else x for x in step.operands])
-            nodes = [Node(step.op, operands, step.params, program.types[n], n) for n in made]
-            self.values += nodes
+            steps.append([Node(step.op, operands, step.params, program.types[n], n) for n in made])
+            self.values += steps[-1]
+        self.repeated = _repeated([nodes[0] for nodes in steps])
+        for nodes in steps:
             self.place(nodes)
         self.outputs = [self.values[x.number] if isinstance(x, Ref) else x for x in program.outputs]
         for x in self.outputs:
@@ -199,22 +202,27 @@ class Fusion:
         fusible = node.op in ELEMENTWISE or node.op in REDUCTIONS
         if len(nodes) > 1 or not real or not fusible or not self.covers(node.op, node.operands):
             self.call(nodes)
-        elif (steps := self.steps_from_counters(node)) <= COUNTED:
-            self.counted[node.number] = steps
+        elif (steps := self.steps_again(node)) <= AGAIN:
+            self.again[node.number] = steps
         else:
             self.fuse(node)
 
-    def steps_from_counters(self, node: Node) -> int:
-        """How many steps compute a value from counters alone; more than `COUNTED` where there is more to it."""
-        if node.op not in ELEMENTWISE or node.op in DEAR or node.op == DRAWN:
-            return COUNTED + 1
+    def steps_again(self, node: Node) -> int:
+        """How many steps compute a value that is cheaper to compute again than to load; else more than `AGAIN`.
+
+        Either counters alone decide it, or it is made of inputs and is the same along the last axis of whatever reads
+        it: compilers take it out of the innermost loop.
+        """
+        if not _cheap(node):
+            return AGAIN + 1
         bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
-        return 1 + sum(0 if x.op in SOURCES else self.counted.get(x.number, COUNTED) for x in bases)
+        known = SOURCES | {"input"} if node.number in self.repeated else SOURCES
+        return 1 + sum(0 if x.op in known else self.again.get(x.number, AGAIN) for x in bases)
 
     def recomputed(self, x: Any, shape: Shape) -> Any:
-        """An operand for a step of a shape; one that counters decide is a step of its own, of views of the counters."""
+        """An operand for a step of a shape; what is computed again is a step of its own, of views of its operands."""
         base, views = through(x) if isinstance(x, Node) else (None, [])
-        if base is None or base.number not in self.counted:
+        if base is None or base.number not in self.again:
             return x
         shapes = [(view.op, view.params, view.shape) for view in views]
         shapes = [("broadcast_to", {}, base.shape), *shapes, ("broadcast_to", {}, shape)]
@@ -225,7 +233,7 @@ class Fusion:
                     y = self.new(op, (y,), params, Outline(each, y.dtype))
                 y = self.recomputed(y, shape)
                 source, through_views = through(y)
-                if source.op in SOURCES and composed(self.layout(source), through_views) is None:
+                if source.owner == -1 and not self.is_loose(y) and composed(self.layout(source), through_views) is None:
                     self.in_memory(base)
                     return x
             operands.append(y)
@@ -253,7 +261,7 @@ class Fusion:
 
     def in_memory(self, node: Node) -> None:
         """Whoever makes a value stores it; a view or a source becomes a call."""
-        if self.counted.pop(node.number, None):
+        if self.again.pop(node.number, None):
             self.fuse(node)
         if node.op != "input" and node.number not in self.emitted:
             if node.is_view or node.op in SOURCES:
@@ -438,6 +446,30 @@ class Fusion:
             return False
         found = composed(Layout.contiguous(base.shape), views)
         return found is not None and x.shape == shape and _same(found, Layout.contiguous(shape))
+
+
+def _cheap(node: Node) -> bool:
+    """Whether a step may be computed again: a division only once for all turns of a loop."""
+    dear = node.op in DEAR and (node.op != "divide" or math.prod(node.shape) > 1)
+    return node.op in ELEMENTWISE and not dear
+
+
+def _repeated(steps: Sequence[Node]) -> set[int]:
+    """The numbers of values that are the same along the last axis of whatever reads them in a loop."""
+    found, other = set[int](), set[int]()
+    for node in reversed(steps):
+        operands = [x for x in node.operands if isinstance(x, Node)]
+        if node.op in REDUCTIONS or (node.op in ELEMENTWISE and node.op != DRAWN):
+            shape = operands[0].shape if node.op in REDUCTIONS else node.shape
+            itself = node.number in found and node.number not in other and _cheap(node)
+            for x in operands:
+                base, views = through(x)
+                layout = composed(Layout.contiguous(base.shape), views)
+                along = layout is not None and shape[-1:] > (1,) and layout.broadcast_to(shape).strides[-1] == 0
+                (found if along or itself else other).add(base.number)
+        elif not node.is_view:
+            other.update([through(x)[0].number for x in operands])
+    return found - other
 
 
 def _axes(node: Node) -> Shape:

@@ -136,7 +136,8 @@ def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
-    first: Any = next(x for x in operands if isinstance(x, BaseTensor))
+    first: Any = operands[0]
+    first = first if isinstance(first, BaseTensor) else next(x for x in operands if isinstance(x, BaseTensor))
     kind, kernels, dtype = first.__class__, first._kernels, first.dtype
     if first is operands[0] and _as_they_are(op, kernels, dtype, operands):
         return kind, kernels, dtype, operands

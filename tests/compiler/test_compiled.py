@@ -368,7 +368,8 @@ def test_the_doctor_says_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of object code."""
+    """The folder of object code; what a process compiles once, such as how helpers wait, is there already."""
+    compile_and_run()
     monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path / "objects"))
     return tmp_path / "objects"
 

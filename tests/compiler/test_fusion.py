@@ -191,6 +191,73 @@ def test_a_mask_that_is_wanted_itself_is_stored() -> None:
     np.testing.assert_array_equal(chosen, np.tri(6, dtype="float32"))
 
 
+COLUMN = (X, Outline((8, 1), int64), Outline((), float32))
+ONCE: dict[str, tuple[tuple[Step, ...], int]] = {
+    "a column": ((Step("astype", (Ref(1),), {"dtype": float32}), Step("add", (Ref(0), Ref(3)), {})), 1),
+    "two steps of it": (
+        (
+            Step("astype", (Ref(1),), {"dtype": float32}),
+            Step("negative", (Ref(3),), {}),
+            Step("multiply", (Ref(0), Ref(4)), {}),
+        ),
+        1,
+    ),
+    "by a sum, too": (
+        (
+            Step("astype", (Ref(1),), {"dtype": float32}),
+            Step("multiply", (Ref(0), Ref(3)), {}),
+            Step("sum", (Ref(4),), ROW),
+            Step("subtract", (Ref(4), Ref(5)), {}),
+        ),
+        1,
+    ),
+    "one number, divided": ((Step("divide", (Ref(2), 7.0), {}), Step("add", (Ref(0), Ref(3)), {})), 1),
+    "a column, divided": (  # once a row, which is fewer divisions
+        (
+            Step("astype", (Ref(1),), {"dtype": float32}),
+            Step("divide", (Ref(3), 7.0), {}),
+            Step("add", (Ref(0), Ref(4)), {}),
+        ),
+        2,
+    ),
+    "of its own shape": (
+        (
+            Step("astype", (Ref(1),), {"dtype": float32}),
+            Step("add", (Ref(0), Ref(3)), {}),
+            Step("exp", (Ref(3),), {}),
+            Step("multiply", (Ref(4), Ref(5)), {}),
+        ),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_is_the_same_along_a_row_is_computed_where_it_is_read(name: str) -> None:
+    """Cheap steps from inputs are no loop of their own in front of the one that reads them."""
+    steps, loops = ONCE[name]
+    program = traced(*steps, types=COLUMN)
+    found = planned(program)
+    assert (len(nests(found)), len(found.steps)) == (loops, loops), found
+    kernels = Device("cpu").kernels
+    inputs = [np.arange(48, dtype="float32").reshape(8, 6), np.arange(8).reshape(8, 1), np.array(3, "float32")]
+    (expected,) = straight_line(program, lambda op: getattr(kernels, op))(*inputs)
+    np.testing.assert_array_equal(run(found, inputs)[0], expected)
+
+
+@pytest.mark.parametrize("wanted", ["also a result", "by a call"])
+def test_what_is_the_same_along_a_row_is_stored_for_others(wanted: str) -> None:
+    steps = [Step("astype", (Ref(1),), {"dtype": float32}), Step("add", (Ref(0), Ref(3)), {})]
+    if wanted == "by a call":
+        steps.append(Step("sort", (Ref(3),), {"axis": 0, "descending": True, "stable": True}))
+    program = traced(*steps, types=COLUMN, outputs=(4, 5) if wanted == "by a call" else (4, 3))
+    inputs = [np.ones((8, 6), "float32"), np.arange(8).reshape(8, 1), np.array(3, "float32")]
+    kernels = Device("cpu").kernels
+    expected = straight_line(program, lambda op: getattr(kernels, op))(*inputs)
+    for each, right in zip(run(planned(program), inputs), expected, strict=True):
+        np.testing.assert_array_equal(each, right)
+
+
 # ── what may not be one ──────────────────────────────────────────────────────────────────────────────────────
 
 
