@@ -439,6 +439,8 @@ def embedding_gradient(g: Any, indices: Any, *, num_embeddings: int) -> Any:
 
 # ── classes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
 
 def _class_axis(x: Any) -> int:
     return 1 if x.ndim > 1 else 0
@@ -448,8 +450,9 @@ def _classes(op: str, targets: Any, count: int, ignore_index: int) -> tuple[Any,
     """Indices that all name a class, and where they count: an array of bools, or ``None`` for everywhere."""
     if not targets.size:
         return targets, None
-    if not 0 <= ignore_index < count and np.maximum.reduce(targets.view(f"u{targets.itemsize}"), None) < count:
-        return targets, None  # a negative index would be great as an unsigned one
+    unsigned = targets.view(_UNSIGNED[targets.itemsize])  # of which a negative index is a great one
+    if not 0 <= ignore_index < count and unsigned.item(unsigned.argmax()) < count:  # in a third of the time of max()
+        return targets, None
     low, high = targets.min(), targets.max()
     counts = targets != ignore_index
     targets = np.where(counts, targets, 0)
