@@ -108,6 +108,8 @@ def asked(folder: Path, then: str = "", **environment: str) -> tuple[int, str, d
 def test_every_step_finds_the_wheels_and_suites_use_all_cores(tmp_path: Path) -> None:
     status, told, steps = asked(tmp_path)
     assert status == 0, told  # the wheel's module was there
+    first, last = "kernels peers networks devices-compared proofs", "memcheck racecheck synccheck conformance tests"
+    assert [*steps] == f"{first} {last}".split()
     assert [step for step, line in steps.items() if re.search(r" -n \d+$", line)] == ["kernels", "conformance", "tests"]
 
 
