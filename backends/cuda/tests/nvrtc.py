@@ -38,6 +38,14 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
+def version() -> tuple[int, int]:
+    """Of the library: ``(13, 2)``."""
+    nvrtc, major, minor = library(), ctypes.c_int(), ctypes.c_int()
+    assert nvrtc is not None, MISSING
+    _run(nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
 class Compiled(NamedTuple):
     """A kernel's machine code, and what it takes of a multiprocessor."""
 

@@ -29,7 +29,7 @@ from micrograd_core.errors import OutOfMemory
 from micrograd_core.tools.cli import main
 
 if find_spec("micrograd_cuda"):
-    from micrograd_cuda import biased, gemm
+    from micrograd_cuda import biased, gemm, storage
     from micrograd_cuda.biased import BiasedProducts
 
 pytestmark = pytest.mark.skipif(
@@ -363,21 +363,33 @@ def test_work_is_done_when_somebody_waits(gpu: Device) -> None:
 
 
 @pytest.mark.usefixtures("late")
-def test_what_a_stream_still_reads_is_given_to_no_other_thread(gpu: Device) -> None:
-    size = 1 << 20
+@pytest.mark.parametrize("way", ["alone", "within another", "after many calls", "in a list"])
+def test_what_a_stream_still_reads_is_given_to_no_other_thread(
+    way: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, sgd = 1 << 20, gpu.kernels.backend.kernel("sgd_step")
     x = Tensor(np.ones(size, "float32"), device=gpu, requires_grad=False)
     gpu.synchronize()
+    if way == "after many calls":  # after each the streams around are told to wait, and nothing is held
+        monkeypatch.setattr(storage, "MOST_HELD", 1)
 
     def overwrite() -> None:
         others = [Tensor(np.full(size, 7, "float32"), device=gpu, requires_grad=False) for _ in range(3)]
         assert others[-1].sum().item() == 7.0 * size  # waits for this thread's work only
 
     with gpu.stream():
-        y = x * 2.0
-        del x
+        with gpu.stream() if way == "within another" else nullcontext():
+            if way == "in a list":
+                hyper = {"momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
+                given = [x._handle]
+                y = sgd(given, given, [None], lr=-1.0, **hyper)[0][0]
+                given.clear()
+            else:
+                y = (x * 2.0)._handle
+            del x
         in_another_thread(overwrite)
     in_another_thread(overwrite)
-    assert y.sum().item() == 2.0 * size
+    assert y.get().sum() == 2.0 * size
 
 
 @pytest.mark.usefixtures("late")

@@ -155,6 +155,24 @@ def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, bo
     assert boot.count("graph launch") > launched
 
 
+def test_parameters_are_written_where_the_other_graph_reads_them(
+    gpu: Device, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No copy is part of a graph."""
+    from micrograd_cuda import graphs as module
+
+    copied, plain = list[Any](), module._copy
+
+    def copy(x: Any, to: Any, stream: Any) -> None:
+        copied.append((x.shape, stream.is_capturing()))
+        plain(x, to, stream)
+
+    monkeypatch.setattr(module, "_copy", copy)
+    Training(gpu).run(8)
+    assert ((16, 20), False) in copied
+    assert [shape for shape, captured in copied if captured] == []
+
+
 def test_weights_that_become_others_are_read(gpu: Device, graphs: None) -> None:
     w = tensor(np.ones(1000), gpu)
     f, x, first = jit(lambda x: x * w), tensor(np.arange(1000), gpu), w[:2]

@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 import sys
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from micrograd_core import Device
 from micrograd_core.errors import DeviceUnavailable
-from micrograd_cuda import plugin, probe
+from micrograd_cuda import plugin, probe, storage
 from micrograd_cuda.probe import Facts, compiler_verdict, verdict
 
 READY = Facts(driver=13000, devices=2, cupy="14.2.0", built_for=13, conflicts=("cupy-cuda13x",))
@@ -124,6 +125,20 @@ class Library:
     def cuGetErrorName(self, status: int, to: Any) -> int:  # noqa: N802
         ctypes.cast(to, ctypes.POINTER(ctypes.c_char_p))[0] = b"CUDA_ERROR_NO_DEVICE"
         return 0
+
+
+def test_warnings_of_cupy_do_not_make_a_device_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where warnings are errors, as here, one of CuPy beside a newer NumPy would."""
+
+    def opened(index: int) -> str:
+        warnings.warn("NumPy is newer than it was built for", stacklevel=2)
+        return f"device {index}"
+
+    monkeypatch.setattr(probe, "facts", lambda: READY)
+    monkeypatch.setattr(storage.CUDABackend, "open", opened)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert plugin.micrograd_open("1") == "device 1"
 
 
 @pytest.fixture

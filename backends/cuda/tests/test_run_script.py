@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -34,12 +35,12 @@ def outcomes(told: str) -> dict[str, str]:
     return dict(re.findall("^([a-z-]+) +(holds|FAILS|left out|not started)", table, re.MULTILINE))
 
 
-without_a_gpu = pytest.mark.skipif(Device.is_cuda_available(), reason="there is a GPU")
 SANITIZER = """#!/bin/sh
 [ "$1 $3 $4" = "--tool --error-exitcode 9" ] || exit 3
 shift 4
 exec "$@"
 """
+without_a_gpu = pytest.mark.skipif(Device.is_cuda_available(), reason="there is a GPU")
 
 
 @without_a_gpu
@@ -75,6 +76,69 @@ def test_what_asks_no_gpu_does_not_hold_without_one(step: str, outcome: str, tmp
         TESTS="tests/benchmarks/test_gpu_peers.py::test_what_the_device_did_is_counted_by_call_and_by_kernel",
     )
     assert (status, outcomes(told)) == (1, {"devices": "FAILS", step: outcome})
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+*"-m pytest"*|*benchmark_*|*prove.py*)
+    echo "$MICROGRAD_CUDA_POOL|$*" >> "$ASKED"
+    exec "$REAL" -c "import of_a_wheel; {then}" ;;
+*tools.cli*) echo "cuda:0  works" ;;
+*) exec "$REAL" "$@" ;;
+esac
+"""
+
+
+def asked(folder: Path, then: str = "", **environment: str) -> tuple[int, str, dict[str, str]]:
+    """What the script says where a GPU works, and what it asks for by step; in place of which Python runs `then`."""
+    for name, text in {"python": PYTHON.format(then=then), "compute-sanitizer": SANITIZER}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    with ZipFile(folder / "of_a_wheel-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("of_a_wheel.py", "")
+        wheel.writestr("xdist.py", "")
+    lines = folder / "asked"
+    lines.touch()
+    environment |= {"PYTHON": str(folder / "python"), "REAL": sys.executable, "ASKED": str(lines)}
+    status, told = run(folder, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", **environment)
+    steps = [step for step in outcomes(told) if step != "devices"]
+    return status, told, dict(zip(steps, lines.read_text(encoding="utf-8").splitlines(), strict=True))
+
+
+def test_every_step_finds_the_wheels_and_suites_use_all_cores(tmp_path: Path) -> None:
+    status, told, steps = asked(tmp_path)
+    assert status == 0, told  # the wheel's module was there
+    first, last = "kernels peers networks devices-compared proofs", "memcheck racecheck synccheck conformance tests"
+    assert [*steps] == f"{first} {last}".split()
+    assert [step for step, line in steps.items() if re.search(r" -n \d+$", line)] == ["kernels", "conformance", "tests"]
+
+
+def test_races_are_asked_about_and_memory_has_no_pool_then(tmp_path: Path) -> None:
+    """Each word of what is chosen is part of the name of some test: a test that is renamed would be left out."""
+    steps = asked(tmp_path, STEPS="memcheck racecheck synccheck")[2]
+    assert [*steps] == ["memcheck", "racecheck", "synccheck"]
+    assert {line.partition("|")[0] for line in steps.values()} == {"0"}
+    chosen = {step: line.partition(" -k ")[2].split(" or ") for step, line in steps.items()}
+    assert chosen["racecheck"] == chosen["synccheck"]
+    assert {"functions_of_rows", "norm", "sums_over_rows"} <= {*chosen["racecheck"]}
+    words = sorted({*chosen["memcheck"], *chosen["racecheck"]})
+    tests = [each for each in steps["memcheck"].split() if "/test_" in each]
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", *tests, "-k", " or ".join(words)],
+        cwd=SCRIPT.parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for word in words:
+        assert re.search(f"::.*{word}", collected.stdout), word
+
+
+def test_what_takes_too_long_is_interrupted_and_says_what_it_found(tmp_path: Path) -> None:
+    then = (
+        "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit('7 passed before the interrupt')); "
+        "time.sleep(60)"
+    )
+    status, told, _ = asked(tmp_path, then, STEPS="kernels", LIMIT="7")
+    assert status == 1
+    assert re.search("kernels +FAILS .*7 passed before the interrupt", told), told
 
 
 def test_a_proof_whose_process_ends_badly_fails() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -187,6 +188,16 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
         if unit.element != "double" and not called:
             most = 8 if FAMILIES[family].file == "channels" else 0  # around the divisions for a thread's channels, once
             assert made.spilled <= most, f"{name} spills {made.spilled} bytes"
+
+
+def test_generic_lambdas_are_for_the_device_whichever_nvrtc_compiles_them() -> None:
+    """Before 13.2 it takes them for functions of the host, unless it is told; newer ones show no difference."""
+    option = "--device-as-default-execution-space"
+    unit = Unit("adam", ("float", "4"), 256, "float")
+    refused = pytest.raises(RuntimeError, match="host functions are not allowed")
+    with refused if nvrtc.version() < (13, 2) else nullcontext():
+        nvrtc.compile_text(units.text(unit), "sm_90", [each for each in OPTIONS if each != option])
+    assert option in OPTIONS
 
 
 @pytest.mark.parametrize("dtype", ELEMENT)

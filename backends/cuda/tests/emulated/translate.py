@@ -13,6 +13,7 @@ refused, with the instruction named. Not for speed, and not for races: threads t
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -52,7 +53,10 @@ from .ptx import (
 )
 
 PRELUDE: Final = Path(__file__).with_name("prelude.h")
-FLAGS: Final = "-march=native -ffp-contract=off -fno-strict-aliasing -frounding-math -fwrapv -w -shared -fPIC".split()
+MACHINE: Final = os.environ.get("EMULATED_MACHINE", "native")  # whose instructions gcc may use
+FLAGS: Final = (
+    f"-march={MACHINE} -ffp-contract=off -fno-strict-aliasing -frounding-math -fwrapv -w -shared -fPIC".split()
+)
 OWN: Final = [PRELUDE.with_name(f"{name}.py") for name in ("translate", "expressions", "ptx")]  # and PRELUDE: its key
 LARGE: Final = 400_000  # characters of C that gcc takes too long to optimise
 
@@ -506,7 +510,7 @@ def build(text: str, folder: Path, *more: str) -> Path:
         With the instruction, or gcc's message, and the path of the PTX.
     """
     sources = b"".join(each.read_bytes() for each in (*OWN, PRELUDE))
-    key = hashlib.sha256(text.encode() + sources + "".join(more).encode()).hexdigest()[:32]
+    key = hashlib.sha256(text.encode() + sources + "".join([MACHINE, *more]).encode()).hexdigest()[:32]
     library = folder / f"{key}.so"
     if library.exists():
         return library
