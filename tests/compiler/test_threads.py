@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from struct import Struct
 
 import numpy as np
 import pytest
@@ -49,12 +50,18 @@ def test_who_leads_waits_for_those_who_have_begun() -> None:
         else:
             began.wait(60)
 
-    job = (ctypes.c_int64 * 1)(ctypes.cast(part, ctypes.c_void_p).value or 0)
+    address = ctypes.cast(part, ctypes.c_void_p).value or 0
     for _ in range(3):
         began.clear()
-        team.do(ctypes.addressof(job), 2, lambda: None)
+        assert team.do(2, Struct("q"), address)
         assert done == [1]
         done.clear()
+
+
+def test_a_job_of_more_words_than_a_desk_has_is_nobodys() -> None:
+    """So that who asks does it alone."""
+    words = [0] * (team.DESK + 1)
+    assert not team.do(2, Struct(f"{len(words)}q"), *words)
 
 
 def test_a_process_ends_while_helpers_look_for_work() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -360,19 +361,21 @@ def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
 
 
 def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:
-    threads, begins = _division(count, ranges, most)
-    job = array("q", [share.job, *begins, *[x if x.__class__ is int else id(x) for x in arrays]])  # type: ignore[attr-defined]
-    address, _ = job.buffer_info()
-    team.do(address, threads, lambda: share(address + 8 * team.HEAD, count, count, *arrays))
+    threads, layout, begins = _division(count, ranges, most, len(arrays))
+    words = [x if x.__class__ is int else id(x) for x in arrays]
+    if not team.do(threads, layout, share.job, *begins, *words):  # type: ignore[attr-defined]
+        taken = array("q", [0])
+        share(taken.buffer_info()[0], count, count, *arrays)
 
 
 @lru_cache(maxsize=1024)
-def _division(count: int, ranges: int, most: int) -> tuple[int, tuple[int, ...]]:
-    """For how many threads, and what a job begins with."""
+def _division(count: int, ranges: int, most: int, arrays: int) -> tuple[int, Struct, tuple[int, ...]]:
+    """For how many threads, how the words of a job lie, and what it begins with after its function."""
     threads = min(most, count, team.SEATS)
     most = _step(count, threads, 1)
     begins = range(0, count, most)
-    return len(begins), (count, most, -(-most // ranges), len(begins), *begins)
+    words = count, most, -(-most // ranges), len(begins), *begins
+    return len(begins), Struct(f"{1 + len(words) + arrays}q"), words
 
 
 def shared(part: Callable[[int, int], Any], count: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 SEATS: Final = 256
@@ -25,6 +25,8 @@ TURNS: Final = 1000
 """How often one looks before one sleeps: some tenths of a millisecond, in which Python comes to the next loop."""
 HEAD: Final = 5
 """Words of a job before what each thread has taken: function, count, most of a thread, step, threads."""
+DESK: Final = HEAD + SEATS + 2048
+"""Words of a job at most."""
 
 _IR: Final = """
 define void @serve(ptr %acquire, ptr %release, ptr %yield, ptr %seat) {
@@ -68,8 +70,15 @@ tell:
   br label %wait
 }
 
-define void @lead(ptr %acquire, ptr %release, ptr %yield, ptr %seats, i64 %helpers, ptr %job) {
+define void @lead(ptr %known, i64 %helpers, ptr %job) {
 entry:
+  %acquire = load ptr, ptr %known
+  %releases = getelementptr ptr, ptr %known, i64 1
+  %release = load ptr, ptr %releases
+  %yields = getelementptr ptr, ptr %known, i64 2
+  %yield = load ptr, ptr %yields
+  %firsts = getelementptr ptr, ptr %known, i64 3
+  %seats = load ptr, ptr %firsts
   br label %call
 call:
   %i = phi i64 [ 0, %entry ], [ %number, %called ], [ %number, %wake ]
@@ -175,9 +184,13 @@ class Team:
         self.seats = (ctypes.c_int64 * (SEATS * WORDS + WORDS))()
         self.first = -(-ctypes.addressof(self.seats) // (8 * WORDS)) * 8 * WORDS
         self.helpers = 0
+        self.words = (pointer * 4)(*self.ways, self.first)
+        self.known = ctypes.addressof(self.words)
+        self.desk = (ctypes.c_int64 * DESK)()
+        self.job = ctypes.addressof(self.desk)
         self.held = library(_IR, ["serve", "lead"])
         self.serve = ctypes.CFUNCTYPE(None, *[pointer] * 4)(self.held.address("serve"))
-        self.lead: Any = ctypes.CFUNCTYPE(None, *[pointer] * 4, ctypes.c_int64, pointer)(self.held.address("lead"))
+        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64, pointer)(self.held.address("lead"))
         api.Py_IncRef(
             ctypes.py_object(self)
         )  # helpers look at their seats, in code of `held`, until the process is gone
@@ -200,12 +213,6 @@ class Team:
                 self.helpers -= 1
                 return
 
-    def do(self, job: int, helpers: int) -> None:
-        """The job at an address, by this thread and some helpers."""
-        if self.helpers < helpers:
-            self.hire(helpers)
-        self.lead(*self.ways, self.first, min(helpers, self.helpers), job)
-
 
 class _OfProcess:
     team: Team | None = None
@@ -222,15 +229,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_OfProcess.forget)
 
 
-def do(job: int, threads: int, alone: Callable[[], None]) -> None:
-    """The job at an address by so many threads; `alone`, where others are at work for somebody else."""
+def do(threads: int, layout: Struct, *words: int) -> bool:
+    """The job of these words by so many threads; false, and nothing, where they are at work for somebody else."""
     free = _OfProcess.free
-    if threads < 2 or not free.acquire(blocking=False):
-        alone()
-        return
+    if threads < 2 or layout.size > 8 * DESK or not free.acquire(False):
+        return False
     try:
-        if _OfProcess.team is None:
-            _OfProcess.team = Team()
-        _OfProcess.team.do(job, min(threads, SEATS) - 1)
+        team = _OfProcess.team
+        if team is None:
+            team = _OfProcess.team = Team()
+        if team.helpers < threads - 1:
+            team.hire(threads - 1)
+        layout.pack_into(team.desk, 0, *words)
+        team.lead(team.known, min(threads - 1, team.helpers), team.job)
     finally:
         free.release()
+    return True

@@ -32,9 +32,11 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
         raise ShapeError(f"{op}: the first operand needs an axis of classes; got a 0-d tensor")
     axis = _class_axis(logits.shape)
     shape, dtype = getattr(targets, "shape", ()), getattr(targets, "dtype", None)
+    dtype = dtype if dtype is None else as_dtype(dtype)
     positions = logits.shape[:axis] + logits.shape[axis + 1 :]
-    probabilities = op != "nll_loss" and (as_dtype(dtype).is_floating if dtype else isinstance(targets, float))
-    refused = dtype is not None and not (as_dtype(dtype).is_integer or as_dtype(dtype).is_floating)  # by `accepts`
+    floating = isinstance(targets, float) if dtype is None else dtype.is_floating
+    probabilities = floating and op != "nll_loss"
+    refused = dtype is not None and not (floating or dtype.is_integer)  # by `accepts`
     if not refused and shape != (logits.shape if probabilities else positions):
         or_probabilities = "" if op == "nll_loss" else f", or floating probabilities of shape {logits.shape}"
         raise ShapeError(
