@@ -49,14 +49,17 @@ class Replay:
         self.leaves = [i for i, x in enumerate(tensors) if x._record.__class__ is Leaf]
         self.freed = [is_node(x._record) and not x._record for x in tensors]
         saved = dict.fromkeys(ref for each in self.derivatives if each is not None for ref in each.reads)
-        wanted += [ref for ref in saved if not trace.given(ref)]
+        # What is recorded keeps its numbers, whoever writes: a derivative may read a result itself.
+        own = {
+            wanted[self.written + i]: self.written + i for i, each in enumerate(self.derivatives) if each is not None
+        }
+        wanted += [ref for ref in saved if not trace.given(ref) and ref not in own]
         self.program, reads = trace.builder.program(wanted, trace.given)
         self.outputs = len(wanted)
         inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref))]))
         self.taken, self.sources = len(reads), [trace.sources[ref.number] for ref in inputs]
-        known = {ref: (True, i) for i, ref in enumerate(inputs)} | {
-            ref: (False, i) for i, ref in enumerate(wanted) if i >= self.width
-        }
+        made = own | {ref: i for i, ref in enumerate(wanted) if i >= self.width}
+        known = {ref: (True, i) for i, ref in enumerate(inputs)} | {ref: (False, i) for ref, i in made.items()}
         for each in self.derivatives:
             if each is not None:
                 each.settle(known, self.program, self.sources)
