@@ -4,7 +4,7 @@
 
 It runs with the Python of the emulated environment (backends/cuda/tests/emulated/build.py), and wants valgrind. The
 table that it prints is the one in docs/cuda.md. Instructions are the same on a busy machine; two runs differ by what
-hashes and addresses decide, one in a hundred or so. A GPU's driver is not among them.
+hashes and addresses decide. A GPU's driver is not among them.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from micrograd_core.ground.context import at_hand
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
+from micrograd_core.ops.shared import whole
 
 
 def _kernels(device: Any) -> Any:
@@ -98,7 +99,7 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_
 
 def _counted(length: int, kernels: Any) -> Tensor:
     """``0 .. length - 1`` as int64."""
-    return create(Tensor, TABLE["arange"], kernels, int(length), dtype=int64)
+    return create(Tensor, TABLE["arange"], kernels, length, dtype=int64)
 
 
 def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Tensor:
@@ -168,6 +169,7 @@ def linspace(
         When `num` is negative.
     """
     start, stop = (each.item() if hasattr(each, "item") else each for each in (start, stop))
+    num = whole("linspace", "num", num)
     if num < 0:
         raise ShapeError(f"linspace: num cannot be negative; got {num}")
     kernels, numbers = _kernels(device), (start, stop)
@@ -178,12 +180,12 @@ def linspace(
     if chosen.is_integer and all(isinstance(each, int) for each in numbers):  # beyond 2**53 floats are too coarse
         values = [start + (stop - start) * i // steps for i in range(num)]  # type: ignore[operator]
         return asarray(values, dtype=chosen, device=device)
-    whole = kind(stop) - kind(start)  # type: ignore[arg-type]
-    if math.isinf(abs(whole)) and math.isfinite(abs(start)) and math.isfinite(abs(stop)):  # too far apart
+    span = kind(stop) - kind(start)  # type: ignore[arg-type]
+    if math.isinf(abs(span)) and math.isfinite(abs(start)) and math.isfinite(abs(stop)):  # too far apart
         t = _series(0.0, 1 / steps, num, kernels, wide)
         out = t * kind(stop) - (t - 1) * kind(start)  # type: ignore[arg-type]
     else:
-        out = _series(kind(start), whole / steps, num, kernels, wide)  # type: ignore[arg-type]
+        out = _series(kind(start), span / steps, num, kernels, wide)  # type: ignore[arg-type]
     if endpoint and num > 1:
         out[-1] = kind(stop)  # type: ignore[arg-type]
     if chosen.is_integer:
@@ -207,7 +209,9 @@ def eye(
 ) -> Tensor:
     """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default."""
     kernels = _kernels(device)
-    n_cols = n_rows if n_cols is None else n_cols
+    n_rows, n_cols, k = (
+        whole("eye", *each) for each in (("n_rows", n_rows), ("n_cols", n_rows if n_cols is None else n_cols), ("k", k))
+    )
     rows, columns = _counted(n_rows, kernels), _counted(n_cols, kernels)
     k = max(-n_rows, min(k, n_cols))  # any diagonal further out is as empty, and may be beyond int64
     on = rows.reshape((-1, 1) if n_rows else (0, 1)) + k == columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 def zero_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """Steps have derivative zero wherever they have one; at the jumps zero is the convention."""
     return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+
+
+def whole(op: str, what: str, x: Any) -> int:
+    """An argument that is one integer, of Python's own class: kernels know no other."""
+    try:
+        return int(index(x))
+    except TypeError:
+        raise TypeError(f"{op}: {what} is an integer; got {x!r}") from None
 
 
 def is_scalar(x: Any) -> bool:

@@ -145,6 +145,24 @@ def test_layers_made_with_it_are_kept(tmp_path: Path) -> None:
     assert mg.checkpoints.load_model(tmp_path / "model")(x).tolist() == model(x).tolist()
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mg.one_hot(mg.arange(3), 4.5)", "one_hot: num_classes is an integer; got 4.5"),
+        ("mg.one_hot(mg.arange(3), '4')", "one_hot: num_classes is an integer; got '4'"),
+        ("mg.tril(mg.ones((3, 3)), 1.5)", "tril: k is an integer; got 1.5"),
+        ("mg.triu(mg.ones((3, 3)), diagonal=0.5)", "triu: k is an integer; got 0.5"),
+        ("mg.linspace(0, 1, 2.5)", "linspace: num is an integer; got 2.5"),
+        ("mg.eye(2.5)", "eye: n_rows is an integer; got 2.5"),
+        ("mg.eye(2, '3')", "eye: n_cols is an integer; got '3'"),
+        ("mg.eye(2, k=0.5)", "eye: k is an integer; got 0.5"),
+    ],
+)
+def test_what_is_no_integer_is_refused_and_not_cut(line: str, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        eval(line, {"mg": mg})
+
+
 MADE = """
 import micrograd_core as mg
 n, x = mg.zeros(3).size, mg.asarray([3.0, 1.0, 2.0])

@@ -25,7 +25,7 @@ from micrograd_core.layout import (
 )
 from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected
 from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
-from micrograd_core.ops.shared import by_position
+from micrograd_core.ops.shared import by_position, whole
 from micrograd_core.ops.tangents import linear
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
 
 
 def _one_hot_parameters(x: Any, /, num_classes: int, *, dtype: Any = float32) -> dict[str, Any]:
-    if num_classes < 1:
+    if (num_classes := whole("one_hot", "num_classes", num_classes)) < 1:
         raise ShapeError(f"one_hot: num_classes must be at least 1; got {num_classes}")
-    return {"num_classes": int(num_classes), "dtype": as_dtype(dtype)}
+    return {"num_classes": num_classes, "dtype": as_dtype(dtype)}
 
 
 def requested(dtype: DType, params: dict[str, Any]) -> DType:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.shared import whole
 from micrograd_core.ops.tangents import linear
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 def _diagonal(name: str) -> Any:
     def parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
-        k = k if diagonal is None else diagonal
+        k = whole(name, "k", k if diagonal is None else diagonal)
         if len(x.shape) < 2:
             raise ShapeError(f"{name} is for matrices; this tensor has shape {x.shape}")
         rows, columns = x.shape[-2:]
-        return {"diagonal": max(-rows, min(int(k), columns))}  # no diagonal is further out; k may be beyond int64
+        return {"diagonal": max(-rows, min(k, columns))}  # no diagonal is further out; k may be beyond int64
 
     return parameters
 

@@ -18,7 +18,7 @@ from micrograd_core.dtypes import bool_, int64, pack, uint64, unpack
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample
-from micrograd_core.ops.shared import to_int64
+from micrograd_core.ops.shared import to_int64, whole
 from micrograd_core.ops.tangents import linear
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) 
 
 
 def _linear_parameters(*indices: Any, shape: Shape) -> dict[str, Any]:
-    return {"shape": tuple(map(int, shape))}
+    return {"shape": tuple(whole("linear_index", "a length", n) for n in shape)}
 
 
 def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
-    return {"length": int(length)}
+    return {"length": whole("last_position", "length", length)}
 
 
 # ── compositions ─────────────────────────────────────────────────────────────────────────────────────────────
