@@ -56,6 +56,11 @@ def parents_of(record: Any) -> list[Any]:
     return record[PARENTS] if record.__class__ is list else []
 
 
+def links_of(record: Record) -> list[tuple[Any, Any]]:
+    """Each operand of a record, behind what made it; of what was freed, nothing."""
+    return list(zip(record[PARENTS], record[OPERANDS], strict=True))
+
+
 def kernels_of(end: Any) -> Any:
     """The kernel table on which a record or a leaf was made."""
     return end.kernels if end.__class__ is Leaf else end[KERNELS]

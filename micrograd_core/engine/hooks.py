@@ -34,9 +34,7 @@ class HookHandle:
 
 def _seen(k: Table, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
     """The cotangent after all hooks."""
-    if g.__class__ is kind:
-        return run(hooks, g)
-    return run(hooks, wrap(kind, g, k, k.dtype(g), None))._handle
+    return run(hooks, g) if g.__class__ is kind else run(hooks, wrap(kind, g, k, k.dtype(g), None))._handle
 
 
 HOOKED = Op(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
-Push = Callable[[Sequence[Tensor]], Tensor]
-"""From the tangents of the operands to that of the result."""
+Push = Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]
+"""From the tangents of the operands, and the operands, to the tangent of the result."""
 
 
 class _Once:
@@ -91,7 +91,7 @@ def node_of(
     return out
 
 
-def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
+def at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Tensor:
     """`node_of` wherever an input records: at the depth of `vmap` where the tensors are, and at those below.
 
     At those below, `pull` and `push` are what they are for the whole batch: they run inside the call of `vmap` again.
@@ -109,12 +109,13 @@ def _at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, 
                 found = pull(joining(g, place), list(map(joining, operands, places)))
                 return [None if d is None else of_batch(d, at, place) for d, at in zip(found, places, strict=True)]
 
-        def push_below(tangents: Sequence[Tensor]) -> Tensor:
+        def push_below(tangents: Sequence[Tensor], operands: Sequence[Tensor]) -> Tensor:
             assert push is not None
             with reentered(level):
-                return of_batch(push(list(map(joining, tangents, places))), place, place)
+                inside = [list(map(joining, each, places)) for each in (tangents, operands)]
+                return of_batch(push(*inside), place, place)
 
-        below = _at_each_depth(
+        below = at_each_depth(
             op, beneath(value), list(map(beneath, inputs)), pull_below, None if push is None else push_below
         )
         value = wrap(Tensor, Batched(below, place), table, value.dtype, None)
@@ -170,7 +171,7 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     op = Op(name, f.__doc__ or "", gradient=by_position(rule), gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
-        return _at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
+        return at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
 
     return _custom(f, name, "custom_gradient", "its result and a function of the cotangent", node)
 
@@ -241,10 +242,10 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     (12.0, 12.0)
     """
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=by_position(rule), tangent=_pushed, gradient_aliases=True)
+    op = Op(name, f.__doc__ or "", gradient=by_position(rule), tangent=pushed, gradient_aliases=True)
 
     def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
-        def push(tangents: Sequence[Tensor]) -> Tensor:
+        def push(tangents: Sequence[Tensor], operands: Sequence[Tensor]) -> Tensor:
             t = derivative(*tangents)
             if not isinstance(t, Tensor):
                 raise TypeError(f"{name}: the tangent of its result is a Tensor; got {type(t).__name__}")
@@ -257,27 +258,28 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
             create = records_at(table.depth)
             with recording(True, table.depth):
                 variables = [zero_leaf(x if x._kernels.depth == table.depth else table.lift(x)) for x in operands]
-                transposed = Linearized(name, [push(variables)], variables, create)
+                transposed = Linearized(name, [push(variables, operands)], variables, create)
             transposed.larger = create
             return transposed.pull([g])
 
-        return _at_each_depth(op, value, inputs, pull, push)
+        return at_each_depth(op, value, inputs, pull, push)
 
     return _custom(f, name, "custom_jvp", "its result and a function of the tangents", node)
 
 
-def _pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
-    """The user's function on tangents; those that are zero are filled in."""
+def pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
+    """The tangent rule of a node that has a `push`; tangents that are zero are filled in."""
     if out.__class__ is Tensor:
-        return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)])
+        return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)], operands)
+    xs = [wrap(Tensor, x, k, k.dtype(x), None) for x in operands]
     filled = [
-        _gradient(None if t is None else wrap(Tensor, t, k, k.dtype(t), None), wrap(Tensor, x, k, k.dtype(x), None))
-        for t, x in zip(tangents, operands, strict=True)
+        _gradient(None if t is None else wrap(Tensor, t, k, k.dtype(t), None), x)
+        for t, x in zip(tangents, xs, strict=True)
     ]
     for t in filled:
         storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
     with recording(False, k.depth):
-        return settled(push(filled), k.depth)._handle
+        return settled(push(filled, xs), k.depth)._handle
 
 
 __all__ = ["custom_gradient", "custom_jvp"]

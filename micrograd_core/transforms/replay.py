@@ -43,8 +43,7 @@ class Replay:
         self.width, self.dtypes, self.copied = len(wanted), [x.dtype for x in tensors], _aliases(trace, wanted)
         before = len(trace.builder.steps)
         self.derivatives = [
-            Derivative(trace, x, before, self.written + i) if record and is_node(x._record) and x._record else None
-            for i, x in enumerate(tensors)
+            Derivative(trace, x, before) if record and is_node(x._record) and x._record else None for x in tensors
         ]
         self.leaves = [i for i, x in enumerate(tensors) if x._record.__class__ is Leaf]
         self.freed = [is_node(x._record) and not x._record for x in tensors]
@@ -56,13 +55,14 @@ class Replay:
         wanted += [ref for ref in saved if not trace.given(ref) and ref not in own]
         self.program, reads = trace.builder.program(wanted, trace.given)
         self.outputs = len(wanted)
-        inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref))]))
+        again = [ref for each in self.derivatives if each is not None for ref in each.inputs]
+        inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref)), *again]))
         self.taken, self.sources = len(reads), [trace.sources[ref.number] for ref in inputs]
         made = own | {ref: i for i, ref in enumerate(wanted) if i >= self.width}
         known = {ref: (True, i) for i, ref in enumerate(inputs)} | {ref: (False, i) for ref, i in made.items()}
         for each in self.derivatives:
             if each is not None:
-                each.settle(known, self.program, self.sources)
+                each.settle(known, self.sources)
         self._compiled: Callable[..., Any] | None = None
         self._draws = {
             id(generator): (None if generator is trace.ambient else generator, trace.ends[id(generator)] - start[1])
