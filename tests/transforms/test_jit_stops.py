@@ -361,3 +361,24 @@ def test_a_rule_that_does_not_record_says_so_only_where_it_has_to() -> None:
     assert mg.grad(f)(asarray([1.0])).tolist() == [2.0]
     with pytest.raises(GraphError, match="once only; call the function without jit"):
         mg.jacrev(mg.grad(f))(asarray([1.0]))
+
+
+def test_a_hook_sees_complex_gradients_as_without_jit() -> None:
+    def f(z: Any) -> Any:
+        y = z * z
+        if y.requires_grad:
+            y.register_hook(lambda g: g * (1 + 2j) * y.detach())
+        return (y * y.conj()).real.sum()
+
+    def first(f: Any) -> Any:
+        return mg.grad(lambda z: (mg.grad(f)(z) * (0.3 - 1j)).real.sum())(asarray([0.4 - 0.3j, 1.0 + 0.7j]))
+
+    assert np.allclose(first(jit(f)).tolist(), first(f).tolist())
+
+
+def test_a_write_to_what_a_program_computed_from_is_noticed_by_a_derivative_that_records() -> None:
+    x, w = asarray([1.0, 2.0]), Tensor([3.0, 4.0])
+    y = jit(lambda w: (w + x) * w)(w)
+    x[...] = asarray([5.0, 6.0])
+    with pytest.raises(GraphError, match="written in place since"):
+        y.sum().backward(create_graph=True)
