@@ -259,8 +259,8 @@ def test_public_doors_stay_where_they_were() -> None:
 # ── what backends stand on ───────────────────────────────────────────────────────────────────────────────────
 
 AUTHORS = frozenset(
-    "adapters.array_api adapters.strided backend dtypes errors ground.parameters ground.warning layout plugins "
-    "compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes compiler.program".split()
+    "adapters.array_api adapters.strided backend dtypes errors ground.locks ground.parameters ground.warning layout "
+    "plugins compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes compiler.program".split()
 )
 """What authors of backends import from, those of compilers from the last six."""
 

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 
-def lock(forget: Callable[[], None] | None = None) -> Any:
+def lock(forget: Callable[[], None] | None = None, awaited: bool = False) -> Any:
     """A lock of these.
 
     Parameters
     ----------
     forget : function, optional
         Called in a forked child when another thread had the lock: what that was doing will never be finished.
+    awaited : bool
+        A fork waits until no other thread has the lock: for state that nobody could mend in the child.
     """
     made: Any = threading.RLock()
 
@@ -32,5 +34,8 @@ def lock(forget: Callable[[], None] | None = None) -> Any:
             forget()
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=in_child)
+        if awaited:
+            os.register_at_fork(before=made.acquire, after_in_parent=made.release, after_in_child=made.release)
+        else:
+            os.register_at_fork(after_in_child=in_child)
     return made

@@ -11,7 +11,6 @@ import ctypes
 import math
 import os
 import sys
-import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +77,6 @@ class Compiled:
         self.program = optimized(program, covers, COMPOSED)
         self.runs: list[Callable[..., Any]] = []
         self.plans: dict[Any, Callable[..., Any]] = {}  # the same by layout
-        self._lock = threading.Lock()
         types = program.types[: program.inputs]
         self.expected = [(x.shape, backend.dtypes[x.dtype.name]) for x in types]
 
@@ -114,7 +112,9 @@ class Compiled:
                     f"the program was compiled for a {dtype} of shape {shape} as input {i}; got a {x.dtype} of shape "
                     f"{x.shape}"
                 )
-        with self._lock:
+        from micrograd_cpu.objects import COMPILING
+
+        with COMPILING:
             layouts = tuple([_layout(x) for x in arrays])
             if layouts not in self.plans and len(self.plans) >= LAYOUTS:
                 arrays = tuple([as_half(np.array(x, order="C")) for x in arrays])
@@ -357,7 +357,7 @@ def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
     if single is None:
         _divided(share, count, 1, _Threads.count, arrays)
     else:
-        single(lambda: _divided(share, count, 1, min(_Threads.count, single.before), arrays))
+        single(lambda: _divided(share, count, 1, min(_Threads.count, single.threads()), arrays))
 
 
 def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
@@ -297,7 +296,6 @@ class Made(NamedTuple):
 
 AWAITED: Final[list[Callable[[], None]]] = []
 """Who waits for the first nest: from then on there is a compiler."""
-_LOCK: Final = threading.Lock()
 _FUNCTIONS: Final[dict[str, Any]] = {}
 """By text, for as long as the process lives."""
 _MADE: Final[dict[Any, Made | None]] = {}
@@ -322,7 +320,9 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
         *params.items(),
         *[(_of_primes(x, first), x.dtype.char, _laid(x)) if isinstance(x, np.ndarray) else repr(x) for x in operands],
     )
-    with _LOCK:
+    from micrograd_cpu.objects import COMPILING
+
+    with COMPILING:
         if kind not in _MADE:
             if len(_MADE) >= KINDS:
                 _MADE.clear()

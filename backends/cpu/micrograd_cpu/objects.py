@@ -13,18 +13,19 @@ import os
 import stat
 import sys
 import tempfile
-import threading
 from functools import cache
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from micrograd_core.ground.locks import lock
 from micrograd_cpu import linker
 
 LIMIT: Final = 256 << 20
 """Bytes on disk."""
-_LOCK: Final = threading.Lock()  # LLVM's objects are shared
+COMPILING: Final = lock(awaited=True)
+"""Whoever makes code has it: LLVM's objects are shared, and a forked child could not go on with half of them."""
 _TOLD: Final = ("vendor_id", "cpu family", "model", "stepping", "flags")
 """What Linux says of a processor that code depends on."""
 
@@ -70,7 +71,7 @@ class Library:
 
 def library(ir: str, names: list[str], quickly: bool = False) -> Library:
     """The functions of a module; compiled `quickly`, they take a hundredth of the time, and run half as fast."""
-    with _LOCK:
+    with COMPILING:
         key = _key(ir, quickly)
         code = _read(key)
         if code is None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import threading
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
+from threading import get_ident
 from typing import Any, Final
 
 import numpy as np
@@ -26,37 +26,47 @@ SPELLINGS: Final = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_
 
 
 class Alone:
-    """Computes products with one thread of OpenBLAS, in however many threads of Python."""
+    """Computes products with one thread of OpenBLAS, in however many threads of Python.
+
+    `inside` has how many threads OpenBLAS was told before, by the thread of Python that told it one. Nothing is locked:
+    whoever finds one thread leaves it so, and what an interrupt left behind is undone by that thread's next product.
+    """
 
     def __init__(self, told: Callable[[], int], tell: Callable[[int], None]) -> None:
         self.told, self.tell = told, tell
-        self.lock = threading.Lock()
-        self.inside, self.before = 0, 1
+        self.inside: dict[int, int] = {}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forget)
 
     def __call__(self, product: Callable[..., Any], *operands: Any) -> Any:
-        """Calls `product`; who comes first tells OpenBLAS, and who leaves last tells it what it was told before."""
-        with self.lock:
-            if not self.inside:
-                self.before = self.told()
-                if self.before > 1:
-                    self.tell(1)
-            self.inside += 1
+        """Calls `product`, and tells OpenBLAS afterwards what it was told before."""
+        thread = get_ident()
+        before = self.inside.get(thread) or self.told()
+        if before == 1:
+            return product(*operands)
         try:
+            self.inside[thread] = before
+            self.tell(1)
             return product(*operands)
         finally:
-            with self.lock:
-                self.inside -= 1
-                if not self.inside and self.before > 1:
-                    self.tell(self.before)
+            self.tell(before)
+            self.inside.pop(thread, None)
+
+    def whole(self, product: Callable[..., Any], *operands: Any) -> Any:
+        """Calls `product` with all threads that OpenBLAS was told to use."""
+        if self.inside and (before := self.inside.pop(get_ident(), 0)):
+            self.tell(before)
+        return product(*operands)
+
+    def threads(self) -> int:
+        """How many OpenBLAS was told to use, by whoever is not here."""
+        return max(self.inside.values(), default=0) or self.told()
 
     def forget(self) -> None:
         """In a forked child, in which none of the other threads goes on."""
-        self.lock = threading.Lock()
-        if self.inside and self.before > 1:
-            self.tell(self.before)
-        self.inside = 0
+        if self.inside:
+            self.tell(max(self.inside.values()))
+            self.inside.clear()
 
 
 @cache
@@ -84,6 +94,7 @@ def matmul(x: Any, y: Any) -> Any:
     if x.size < TINY or x.ndim < 2 or y.ndim < 2:
         return np.matmul(x, y)
     product = x.dot if x.ndim == 2 == y.ndim else partial(np.matmul, x)
-    if ALONE[0] < x.shape[-1] * x.shape[-2] * y.shape[-1] <= ALONE[1] and (single := alone()) is not None:
-        return single(product, y)
-    return product(y)
+    work = x.shape[-1] * x.shape[-2] * y.shape[-1]
+    if work <= ALONE[0] or (single := alone()) is None:
+        return product(y)
+    return single(product, y) if work <= ALONE[1] else single.whole(product, y)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from struct import Struct
 from typing import Any, Final
@@ -216,32 +217,48 @@ class Team:
 
 class _OfProcess:
     team: Team | None = None
-    free = threading.Lock()
-    """One job at a time; who finds it taken works alone."""
+    free = threading.RLock()
+    """One job at a time; another thread that finds it taken works alone."""
+    leading = False
 
     @classmethod
     def forget(cls) -> None:
         """A process that is forked off has no helpers."""
-        cls.team, cls.free = None, threading.Lock()
+        cls.team, cls.free, cls.leading = None, threading.RLock(), False
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_OfProcess.forget)
 
 
+def _is_amid() -> bool:
+    """Whether this is a signal handler that interrupted `do`; otherwise an interrupt ended it, and left its marks."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code is not do.__code__:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
+
+
 def do(threads: int, layout: Struct, *words: int) -> bool:
     """The job of these words by so many threads; false, and nothing, where they are at work for somebody else."""
-    free = _OfProcess.free
+    process, free = _OfProcess, _OfProcess.free
     if threads < 2 or layout.size > 8 * DESK or not free.acquire(False):
         return False
+    if process.leading and _is_amid():
+        free.release()
+        return False
     try:
-        team = _OfProcess.team
+        process.leading = True
+        team = process.team
         if team is None:
-            team = _OfProcess.team = Team()
+            team = process.team = Team()
         if team.helpers < threads - 1:
             team.hire(threads - 1)
         layout.pack_into(team.desk, 0, *words)
         team.lead(team.known, min(threads - 1, team.helpers), team.job)
     finally:
+        process.leading = False
+        free.release()
+    while free._is_owned():  # type: ignore[attr-defined]  # an interrupt ended an earlier call between two lines
         free.release()
     return True

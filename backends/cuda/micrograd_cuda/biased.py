@@ -50,7 +50,7 @@ class BiasedProducts:
     _known: ClassVar[dict[tuple[int, int], BiasedProducts | None]] = {}
 
     def __init__(self, library: Any) -> None:
-        self._library, self._lock = library, threading.Lock()
+        self._library, self._lock = library, threading.RLock()
         self._plans: dict[Any, Plan | None] = {}
         self._factors = (ctypes.c_float * 2)(1, 0)
         self._one, self._zero = ctypes.byref(self._factors), ctypes.byref(self._factors, 4)

@@ -98,7 +98,7 @@ class CuDNN:
     _known: ClassVar[dict[int, CuDNN | None]] = {}
 
     def __init__(self, library: Any) -> None:
-        self._library, self._lock = library, threading.Lock()
+        self._library, self._lock = library, threading.RLock()
         self._plans: dict[Convolved, Plan | None] = {}
         self.runs = 0
         """How many convolutions it has taken."""

@@ -181,7 +181,7 @@ class CapturedProducts:
     _known: ClassVar[dict[int, CapturedProducts]] = {}
 
     def __init__(self, library: str) -> None:
-        self.lock, handle = threading.Lock(), ctypes.c_void_p()
+        self.lock, handle = threading.RLock(), ctypes.c_void_p()
         self._library = ctypes.CDLL(library)  # CuPy has loaded it: by its name it is found
         self._call("cublasCreate_v2", ctypes.byref(handle))
         self.handle = handle.value or 0

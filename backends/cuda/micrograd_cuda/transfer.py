@@ -27,7 +27,7 @@ class Uploads:
         self.cupy = cupy
         self.pinned = cupy.cuda.PinnedMemoryPool()
         self._reading: deque[tuple[Any, Any]] = deque()  # event, pinned memory: in the order of the copies
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._refusing: tuple[int, type[Exception]] | None = None
 
     @contextmanager

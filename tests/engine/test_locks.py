@@ -1,0 +1,273 @@
+"""Nothing waits for ever, and nothing stays slow: every lock × a fork, a signal handler, an interrupt, Python's end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+import micrograd_core as mg
+from micrograd_core import Tensor, asarray, jit
+from micrograd_core.engine import backward
+from micrograd_core.ground.opened import OPENING
+from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.transforms import jit as jit_module
+from micrograd_cpu import products, team
+from micrograd_cpu.objects import COMPILING, library
+from tests.engine.test_fork import all_of_it, in_child
+from tests.interrupts import lines
+
+ROOT = Path(mg.__file__).parents[1]
+LOCKS: dict[str, Any] = {
+    "backward": backward._deposit,
+    "sweep of values": scalar_sweep.sweeping,
+    "generators": mg.random._lock,
+    "opening": OPENING,
+    "tracing": jit_module._tracing,
+    "compiling": COMPILING,
+    "team": team._OfProcess.free,
+}
+
+
+def compile_something() -> None:
+    """Something that was never compiled in this process."""
+    compile_something.count += 1  # type: ignore[attr-defined]
+    factor = compile_something.count + 0.5  # type: ignore[attr-defined]
+    x = asarray(np.ones((3, 4)))
+    jit(lambda x: (x * factor).sin().sum() * factor)(x)
+    mg.softmax(asarray(np.ones((64, 80), "float32")), axis=-1)
+
+
+compile_something.count = 0  # type: ignore[attr-defined]
+
+
+def compile_code() -> None:
+    """The same without tracing: what a handler computes while its thread traces would be part of that program."""
+    compile_something.count += 1  # type: ignore[attr-defined]
+    library(f"define i64 @number() {{\n  ret i64 {compile_something.count}\n}}\n", ["number"])  # type: ignore[attr-defined]
+
+
+def multiply() -> None:
+    """A product that one thread computes."""
+    x = asarray(np.ones((80, 80)))
+    (x @ x).sum()
+
+
+def everything() -> str:
+    all_of_it()
+    compile_something()
+    multiply()
+    Tensor(np.ones((300, 400), "float32")).exp().sum().backward()
+    return "done"
+
+
+def test_these_are_all_locks() -> None:
+    made = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("micrograd_core", "backends/cpu/micrograd_cpu")
+        for file in (ROOT / folder).rglob("*.py")
+        for line in file.read_text().splitlines()
+        if re.search(r"= lock\(|threading\.R?Lock\(\)|[^.]\bR?Lock\(\)", line)
+    ]
+    homes = {each.partition(":")[0] for each in made}
+    assert homes == {
+        "micrograd_core/ground/locks.py", "micrograd_core/ground/opened.py", "micrograd_core/random.py",
+        "micrograd_core/engine/backward.py", "micrograd_core/scalar/sweep.py", "micrograd_core/transforms/jit.py",
+        "backends/cpu/micrograd_cpu/objects.py", "backends/cpu/micrograd_cpu/team.py",
+    }, made  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
+def test_a_fork_while_a_thread_has_it(lock: Any) -> None:
+    everything()
+    held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert in_child(everything) == "done"
+    finally:
+        thread.join()
+    assert everything() == "done"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forks_while_threads_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MICROGRAD_CACHE", "off")
+    everything()
+    done = False
+
+    def loop() -> None:
+        while not done:
+            compile_something()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        for _ in range(4):
+            time.sleep(0.01)
+            assert in_child(everything) == "done"
+    finally:
+        done = True
+        thread.join()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
+def test_a_signal_handler_that_computes_while_its_thread_has_it(lock: Any) -> None:
+    """In a process of its own, which is ended where it gets stuck."""
+    everything()
+
+    def handled() -> str:
+        found: list[str] = []
+        signal.signal(signal.SIGUSR1, lambda *_: found.append(everything()))
+        with lock:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.01)
+        return "".join(found)
+
+    assert in_child(handled) == "done"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such timer")
+def test_signal_handlers_that_compute_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MICROGRAD_CACHE", "off")
+    everything()
+
+    def interrupted() -> str:
+        count = 0
+
+        def handler(*_: Any) -> None:
+            nonlocal count
+            count += 1
+            multiply()
+            compile_something()
+            signal.setitimer(signal.ITIMER_REAL, 0.003)
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            multiply()
+            compile_code()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return "done" if count > 3 else f"{count} signals"
+
+    assert in_child(interrupted) == "done"
+
+
+# ── an interrupt at each line ───────────────────────────────────────────────────────────────────────────────────
+
+
+def after_interrupts(act: Any, check: Any) -> int:
+    """How many lines `act` was interrupted at; `check` holds after each, once the next call is over."""
+    act()
+    count = len(lines(act))
+    for stop in range(count):
+        with pytest.raises(KeyboardInterrupt):
+            lines(act, stop, KeyboardInterrupt)
+        act()
+        check(stop)
+    return count
+
+
+def test_interrupts_leave_openblas_the_threads_that_it_had() -> None:
+    told = [4]
+    single = products.Alone(lambda: told[-1], told.append)
+    x = np.ones((80, 80))
+
+    def check(stop: int) -> None:
+        assert (told[-1], single.inside) == (4, {}), stop
+
+    count = after_interrupts(lambda: single(x.dot, x), check)
+    assert count > 8
+    for stop in range(count):  # a large product mends it, too
+        with pytest.raises(KeyboardInterrupt):
+            lines(lambda: single(x.dot, x), stop, KeyboardInterrupt)
+        single.whole(x.dot, x)
+        check(stop)
+
+
+def test_interrupts_leave_the_team_to_whoever_comes_next() -> None:
+    layout = Struct("7q")
+    leads: list[int] = []
+
+    class Helpers:
+        helpers, known, job, desk = 3, 0, 0, bytearray(256)
+
+        def lead(self, known: int, count: int, job: int) -> None:
+            leads.append(count)
+
+    before = team._OfProcess.team
+    team._OfProcess.team = Helpers()  # type: ignore[assignment]
+    try:
+        other: list[bool] = []
+
+        def check(stop: int) -> None:
+            thread = threading.Thread(target=lambda: other.append(team.do(4, layout, *range(7))))
+            thread.start()
+            thread.join()
+            assert other.pop(), stop
+            assert team.do(4, layout, *range(7)), stop
+
+        assert after_interrupts(lambda: team.do(4, layout, *range(7)), check) > 8
+    finally:
+        team._OfProcess.team = before
+
+
+def test_a_job_inside_a_job_of_the_same_thread_is_done_alone() -> None:
+    found: list[bool] = []
+    layout = Struct("7q")
+
+    class Helpers:
+        helpers, known, job, desk = 3, 0, 0, bytearray(256)
+
+        def lead(self, known: int, count: int, job: int) -> None:
+            found.append(team.do(4, layout, *range(7)))
+
+    before = team._OfProcess.team
+    team._OfProcess.team = Helpers()  # type: ignore[assignment]
+    try:
+        assert team.do(4, layout, *range(7))
+        assert found == [False]
+    finally:
+        team._OfProcess.team = before
+
+
+# ── the end of Python ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_python_ends_while_daemon_threads_are_inside() -> None:
+    script = """
+import sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from tests.engine.test_locks import compile_something, everything, multiply
+everything()
+def loop():
+    while True:
+        compile_something(); multiply()
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.3)
+"""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
