@@ -7,6 +7,7 @@ may read them, since the program that comes of it would be that of these numbers
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -56,12 +57,48 @@ def with_line(error: Exception) -> Exception:
 
 
 class Traced:
-    """A handle of the device, and which value of the program it is."""
+    """A handle of the device, and which value of the program it is.
 
-    __slots__ = ("dtype", "real", "ref", "shape", "trace")
+    A write into its memory makes it another value; a `view` of it, ``(base, op, params)``, is computed again when it is
+    asked for next.
+    """
+
+    __slots__ = ("_real", "_ref", "dtype", "shape", "trace", "view", "writes")
 
     def __init__(self, trace: Recorder, ref: Ref, real: Any, shape: Shape, dtype: DType) -> None:
-        self.trace, self.ref, self.real, self.shape, self.dtype = trace, ref, real, shape, dtype
+        self.trace, self._ref, self._real, self.shape, self.dtype = trace, ref, real, shape, dtype
+        self.view: tuple[Traced, Op | None, dict[str, Any]] | None = None
+        self.writes = 0  # into the memory, as far as they are in `ref`
+
+    @property
+    def ref(self) -> Ref:
+        """Which value it is."""
+        return self.up_to_date()._ref
+
+    @property
+    def real(self) -> Any:
+        """The handle of the device."""
+        return self.up_to_date()._real
+
+    @property
+    def root(self) -> Traced:
+        """What it is a view of, in the end."""
+        root = self
+        while root.view is not None:
+            root = root.view[0]
+        return root
+
+    def up_to_date(self) -> Traced:
+        """Itself, computed again where what it is a view of was written to."""
+        if self.view is not None and self.writes != self.root.writes:
+            base, op, params = self.view
+            made = base if op is None else self.trace.emit(op, base, **params)
+            self._ref, self._real, self.writes = made.ref, made.real, self.root.writes
+        return self
+
+    def look_at(self, base: Traced, op: Op | None, params: dict[str, Any]) -> None:
+        """Be a view of `base`; without an `op`, of all of it as it is."""
+        self.view, self.writes = (base, op, params), base.root.writes
 
 
 class Recorder:
@@ -157,7 +194,35 @@ class Recorder:
             refs = self.builder.emit_parts(step, outlines)
             return tuple([self._made(*each) for each in zip(refs, made, outlines, strict=True)])
         outline = table.root_below.outline(made)
-        return self._made(self.builder.emit(step, outline), made, outline)
+        out = self._made(self.builder.emit(step, outline), made, outline)
+        if op.view and handles[0].__class__ is Traced and table.root_below.shares_memory(made, given[0]):
+            out.look_at(handles[0], op, params)
+        return out
+
+    def assign(self, x: Traced, values: Any, key: Any) -> bool:
+        """Write into the memory of a handle, so that all its views see it. ``False`` where nothing leads back to it."""
+        k, target = self.table, x
+        assert k is not None
+        new = k.scatter(x, values, key=key)
+        while target.view is not None:
+            base, op, params = target.view
+            if op is TABLE["getitem"]:
+                new = k.scatter(base, new, **params)
+            elif op is not None and op.gradient_aliases and math.prod(base.shape) == math.prod(target.shape):
+                rule: Any = op.gradient[0]  # type: ignore[index]
+                new = k.reshape(rule(k, new, target, base, **params), shape=base.shape)
+            elif op is not None:
+                target = op.compose(k, base, **params) if op.compose is not None else base
+                if target is base or target.root is not base.root:
+                    return False
+                continue
+            target = base
+        self.refuse_overlap(target)
+        target._ref, target._real, target.writes = new.ref, new.real, target.writes + 1
+        return True
+
+    def refuse_overlap(self, root: Traced) -> None:
+        """Refuse to write where what else would see it is not known."""
 
     def _made(self, ref: Ref, real: Any, outline: Outline) -> Traced:
         return Traced(self, ref, real, outline.shape, outline.dtype)
@@ -209,6 +274,9 @@ class _TracedBackend:
             "tolist(), numpy() or print(); what is decided by them would be decided for all later calls. Choose with "
             f"where(condition, a, b), return the tensor and read it outside, or call the function without jit{where()}"
         )
+
+    def assign(self, x: Traced, values: Any, key: Any) -> bool:
+        return "strided" in self.real.capabilities and self.trace.assign(x, values, key)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         return None

@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.engine.array import shared_beyond, wrap
-from micrograd_core.ops import TABLE
-
-WHOLE = TABLE["scatter"].parameters
-
-
-def written(kernels: Any, x: Tensor, handle: Any) -> list[Any]:
-    """New numbers for a tensor: in place where others look at its memory and nothing was recorded."""
-    common = x._storage
-    if common is not None and x._record is None and shared_beyond(x):
-        assert WHOLE is not None
-        key = WHOLE(x, wrap(Tensor, handle, kernels, x.dtype, None), key=...)["key"]
-        if not common.tracked:
-            return [(Memory(kernels, x, key), "numbers", handle)]
-    return given(x, handle)
+from micrograd_core.engine.array import storage
 
 
 def given(x: Tensor, handle: Any) -> list[Any]:
     """New memory for a tensor; who looks at the old one goes on to."""
     return [(x, "_handle", handle), (x, "_storage", None), (x, "_origin", None)]
+
+
+def shared(x: Tensor, other: Tensor) -> list[Any]:
+    """The memory of another tensor, as ``x.data = other``."""
+    common = storage(other)
+    common.replaced += 1
+    return [(x, "_handle", other._handle), (x, "_storage", common), (x, "_origin", None)]
 
 
 class Done:
@@ -34,14 +27,14 @@ class Done:
 
 
 class Memory:
-    """The memory that a tensor shares, for `assign_all`; a device that cannot write there gives the tensor its own."""
+    """The memory of a tensor, for `assign_all`; where the device cannot write, the tensor gets memory of its own."""
 
-    def __init__(self, kernels: Any, x: Tensor, key: Any) -> None:
-        vars(self).update(kernels=kernels, x=x, key=key)
+    def __init__(self, kernels: Any, x: Tensor) -> None:
+        vars(self).update(kernels=kernels, x=x)
 
     def __setattr__(self, name: str, handle: Any) -> None:
-        kernels, x, key = vars(self).values()
-        if kernels.assign(x._handle, handle, key):
+        kernels, x = vars(self).values()
+        if kernels.assign(x._handle, handle, (slice(None),) * len(x._handle.shape)):
             if x._storage is not None:
                 x._storage.written()
         else:
@@ -50,16 +43,14 @@ class Memory:
 
 
 class Slot:
-    """An entry of a dict, for `assign_all`."""
+    """An entry of a dict or the like, for `assign_all`."""
 
-    __slots__ = ("_space",)
-    _space: dict[Any, Any]
+    def __init__(self, space: Any, key: Any) -> None:
+        vars(self).update(space=space, key=key)
 
-    def __init__(self, space: dict[Any, Any]) -> None:
-        object.__setattr__(self, "_space", space)
-
-    def __setattr__(self, name: Any, value: Any) -> None:
-        self._space[name] = value
+    def __setattr__(self, name: str, value: Any) -> None:
+        space, key = vars(self).values()
+        space[key] = value
 
 
-__all__ = ["Done", "Slot", "given", "written"]
+__all__ = ["Done", "Memory", "Slot", "given", "shared"]

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import count
 from operator import is_, length_hint
 from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ReferenceType
 
 from micrograd_core.array.tensor import Tensor
@@ -34,6 +34,8 @@ OUTSIDE: Final = sys.stdlib_module_names | {"numpy"}
 HOLDERS: Final = frozenset({"builtins", "types", "collections", "argparse", "functools", "itertools", "operator"})
 """Those of them whose objects hold whatever the user puts there."""
 UNSET: Final = object()
+ANY: Final = object()
+"""Among the entries that a container had: a tensor, which may be another one at each call."""
 
 
 @cache
@@ -46,37 +48,88 @@ def is_library(name: str) -> bool:
     return home in OUTSIDE or home == OURS or "site-packages" in file or "dist-packages" in file
 
 
+class Place(NamedTuple):
+    """Where a tensor is held: the entry `key` of a dict, a list or the like, or the attribute `key`.
+
+    What is bound there anew from call to call is looked up at each call.
+    """
+
+    space: Any
+    key: Any
+    is_attribute: bool = False
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        """The same for each `Place` of one entry."""
+        return id(getattr(self.space, "about", self.space)), self.key
+
+    def held(self) -> Any:
+        """What is there now."""
+        try:
+            return getattr(self.space, self.key) if self.is_attribute else self.space[self.key]
+        except (AttributeError, LookupError, ValueError):
+            return UNSET
+
+    def text(self, name: Callable[[Any], str]) -> str:
+        """The place as Python, to be read and to be assigned to."""
+        if self.is_attribute:
+            return f"{name(self.space)}.{self.key}"
+        return f"{name(self.space)}[{repr(self.key) if type(self.key) in (str, int) else name(self.key)}]"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no function of Python's runs when it is assigned to."""
+        kind = type(self.space)
+        return not isinstance(getattr(kind, "__setattr__" if self.is_attribute else "__setitem__"), FunctionType)
+
+
 class Watch:
     """The entries of one container, and what they were: `now` reads them, `put` sets them.
 
-    `what` tells the user what it is; `slot` gives, for the position of an entry, an assignment that sets it. `text`
-    says in Python when it holds, if that is more than that: a condition, and an expression for each of the last values.
+    `what` tells the user what it is; `slot` gives the place of an entry where that can be bound anew, and `added` those
+    of entries that came in addition. `text` says in Python when it holds, if that is more than that: a condition, and
+    an expression for each of the last values.
     """
 
-    __slots__ = ("now", "put", "slot", "text", "values", "what")
+    __slots__ = ("added", "now", "put", "slot", "text", "values", "what")
 
     def __init__(
         self,
         what: Callable[[int], str],
         now: Callable[[], Any],
         put: Callable[[list[Any]], None],
-        slot: Callable[[int], tuple[Any, Any]] | None = None,
+        slot: Callable[[int], Place | None] = lambda i: None,
         text: Callable[[Callable[[Any], str], list[Any]], tuple[str, list[str]]] | None = None,
+        added: Callable[[], list[Place]] = list,
     ) -> None:
-        self.what, self.now, self.put, self.slot, self.text = what, now, put, slot, text
+        self.what, self.now, self.put, self.slot, self.text, self.added = what, now, put, slot, text, added
         self.values = list(now())
 
     def holds(self) -> bool:
         """Whether nothing has changed; plain values may be other objects that are equal."""
         now, values = self.now(), self.values
-        if len(now) != len(values):
-            return False
-        return all(map(is_, now, values)) or all(map(same, now, values))
+        return len(now) == len(values) and (all(map(is_, now, values)) or all(map(same, now, values)))
+
+    def rebound(self) -> list[tuple[int, Place | None, Any, Any]]:
+        """Entries that are otherwise now, and added ones: position, place, what was there, and what is."""
+        now, added = self.now(), self.added()
+        found = list[tuple[int, Place | None, Any, Any]]()
+        if len(now) == len(self.values) or added:
+            for i, was in enumerate(self.values):
+                place = self.slot(i)
+                new = now[i] if not added else was if place is None else place.held()
+                if not same(new, was):
+                    found.append((i, place, was, new))
+        return found + [(0, place, UNSET, place.held()) for place in added]
+
+    def tensors(self) -> list[tuple[int, Tensor]]:
+        """The tensors among the entries, with their positions."""
+        return [(i, x) for i, x in enumerate(self.values) if isinstance(x, Tensor)]
 
 
 def same(x: Any, y: Any) -> bool:
     """Whether two entries are one object, or equal where that is all there is to them; 0.0 is not -0.0."""
-    if x is y:
+    if x is y or y is ANY:
         return True
     return isinstance(x, PLAIN) and type(x) is type(y) and (x == y and (bool(x) or repr(x) == repr(y)))
 
@@ -86,6 +139,7 @@ class Reach:
 
     def __init__(self, roots: list[Any]) -> None:
         self.tensors: dict[int, Tensor] = {}
+        self.met: dict[int, int] = {}  # from the identity of a tensor to the number of places that led to it
         self.changing: dict[int, Any] = {}  # optimisers and schedules: what has attributes that are `changing`
         self.generators: dict[int, Generator] = {}
         self.foreign: list[Any] = []  # objects of other libraries
@@ -106,6 +160,8 @@ class Reach:
     def _visit(self, x: Any) -> Iterator[Any]:
         if isinstance(x, str):  # perhaps the name in ``getattr(module, name)``
             self._names[x] = None
+        if isinstance(x, Tensor):
+            self.met[id(x)] = self.met.get(id(x), 0) + 1
         if isinstance(x, PLAIN) or id(x) in self._seen:
             return
         self._seen[id(x)] = x
@@ -192,7 +248,8 @@ class Reach:
             return
         if isinstance(x, (ContextVar, ReferenceType)):
             now = partial(_called, x if isinstance(x, ReferenceType) else partial(x.get, None))
-            self.watches.append(Watch(lambda i: f"a {kind.__name__}", now, lambda values: None))
+            place = None if isinstance(x, ReferenceType) else Place(_Variable(x), "value")
+            self.watches.append(Watch(lambda i: f"a {kind.__name__}", now, lambda values: None, lambda i: place))
             yield from now()
             return
         if home in OUTSIDE and home not in HOLDERS:
@@ -219,36 +276,41 @@ class Reach:
         if slots:
             self.watches.append(_of_slots(x, slots))
             yield from self.watches[-1].values
-        if home in HOLDERS:
+        if isinstance(x, dict):
+            yield getattr(x, "default_factory", None)
+        elif home in HOLDERS:
             self.watches += _of_buffer(x) or _of_referents(x)
             yield from gc.get_referents(x)
         yield kind
 
 
 def _of_dict(x: dict[Any, Any], what: str) -> Watch:
+    keys = [*x]
+
     def put(values: list[Any]) -> None:
         x.clear()
         x.update(zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True))
 
-    def key(i: int) -> Any:
-        return list(x)[i % len(x)] if x else None
+    def slot(i: int) -> Place | None:
+        return Place(x, keys[i - len(keys)]) if i >= len(keys) else None
+
+    def added() -> list[Place]:
+        return [Place(x, key) for key in [*x][len(keys) :]] if [*x][: len(keys)] == keys else []
 
     def text(name: Callable[[Any], str], values: list[Any]) -> tuple[str, list[str]]:
-        keys = values[: len(values) // 2]
         return f"[*{name(x)}] == {keys}", [f"{name(x)}[{each!r}]" for each in keys]
 
     plain = type(x) is dict and all(type(each) is str for each in x)
-    return Watch(
-        lambda i: f"{what} {key(i)!r}", lambda: [*x, *x.values()], put, lambda i: (x, key(i)), text if plain else None
-    )
+    about = lambda i: f"{what} {keys[i % len(keys)] if keys else None!r}"  # noqa: E731
+    return Watch(about, lambda: [*x, *x.values()], put, slot, text if plain else None, added if plain else list)
 
 
 def _of_list(x: list[Any]) -> Watch:
     def text(name: Callable[[Any], str], values: list[Any]) -> tuple[str, list[str]]:
         return f"len({name(x)}) == {len(values)}", [f"{name(x)}[{i}]" for i in range(len(values))]
 
-    put = partial(x.__setitem__, slice(None))
-    return Watch(lambda i: f"entry {i} of a list", lambda: [*x], put, None, text if type(x) is list else None)
+    put, slot = partial(x.__setitem__, slice(None)), partial(Place, x)
+    return Watch(lambda i: f"entry {i} of a list", lambda: [*x], put, slot, text if type(x) is list else None)
 
 
 def _of_cell(cell: CellType, name: str) -> Watch:
@@ -260,6 +322,7 @@ def _of_cell(cell: CellType, name: str) -> Watch:
         lambda i: f"a variable that {name} closes over",
         partial(_contents, cell),
         put,
+        lambda i: Place(cell, "cell_contents", True),
         text=(lambda name, values: ("", [f"{name(cell)}.cell_contents"])) if _contents(cell) else None,
     )
 
@@ -269,7 +332,7 @@ def _of_names(x: dict[Any, Any], names: tuple[str, ...], what: str) -> Watch:
         lambda i: f"{what} {names[i]!r}",
         lambda: [x.get(name) for name in names],
         lambda values: x.update(zip(names, values, strict=True)),
-        lambda i: (x, names[i]),
+        lambda i: Place(x, names[i]),
         text=lambda name, values: (
             "",
             [
@@ -306,6 +369,7 @@ def _of_class(kind: type, names: tuple[str, ...]) -> Watch:
         lambda i: f"the class attribute {kind.__name__}.{names[i]}",
         now,
         put,
+        lambda i: Place(kind, names[i], True) if names[i].isidentifier() else None,
         text=lambda name, values: ("", [f"{name(space)}[{each!r}]" for each in names]),
     )
 
@@ -322,17 +386,34 @@ def _of_slots(x: Any, slots: list[tuple[str, Any]]) -> Watch:
                 member.__delete__(x)
 
     what = type(x).__name__
-    return Watch(lambda i: f"the attribute of a {what}, {slots[i][0]!r}", now, put, lambda i: (_Slots(x), slots[i][1]))
+    slot = lambda i: Place(_Slots(x), slots[i][1])  # noqa: E731
+    return Watch(lambda i: f"the attribute of a {what}, {slots[i][0]!r}", now, put, slot)
 
 
 class _Slots:
-    """The slots of an object, assigned as the entries of a dict are."""
+    """The slots of an object, read and assigned as the entries of a dict are."""
 
     def __init__(self, x: Any) -> None:
-        self.x = x
+        self.about = x
+
+    def __getitem__(self, member: Any) -> Any:
+        return member.__get__(self.about)
 
     def __setitem__(self, member: Any, value: Any) -> None:
-        member.__set__(self.x, value)
+        member.__set__(self.about, value)
+
+
+class _Variable:
+    """A `ContextVar`, read and set as the entry of a dict is."""
+
+    def __init__(self, x: ContextVar[Any]) -> None:
+        self.about = x
+
+    def __getitem__(self, key: str) -> Any:
+        return self.about.get(None)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.about.set(value)
 
 
 def _held(member: Any, x: Any) -> Any:
@@ -354,8 +435,9 @@ def _of_referents(x: Any) -> list[Watch]:
         left = repr(x) if isinstance(x, count) else length_hint(x, 0) if hasattr(x, "__next__") else None
         return [*gc.get_referents(x), left]
 
-    now = (lambda: [*x]) if hasattr(x, "extend") else held
-    return [Watch(lambda i: f"what a {type(x).__name__} holds", now, put)]
+    if not hasattr(x, "extend"):
+        return [Watch(lambda i: f"what a {type(x).__name__} holds", held, put)]
+    return [Watch(lambda i: f"what a {type(x).__name__} holds", lambda: [*x], put, partial(Place, x))]
 
 
 def _of_buffer(x: Any) -> list[Watch]:
@@ -405,4 +487,4 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(x)
 
 
-__all__ = ["Reach", "Watch", "same"]
+__all__ = ["ANY", "Place", "Reach", "Watch", "same"]

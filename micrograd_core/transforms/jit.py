@@ -53,7 +53,7 @@ class Jitted(JittedScalars, Generic[P, R]):
         How often the function was traced.
     """
 
-    __slots__ = ("_names", "_programs", "_recent", "_replay", "_static", "traces")
+    __slots__ = ("_moving", "_names", "_programs", "_recent", "_replay", "_static", "traces")
 
     def __init__(self, f: Callable[..., Any], static_argnames: str | Iterable[str] = ()) -> None:
         super().__init__(f)
@@ -68,6 +68,7 @@ class Jitted(JittedScalars, Generic[P, R]):
                     f"jit: there is no parameter {unknown[0]!r}; the function has {', '.join(self._names)}"
                 )
         self._programs: dict[Any, list[Replay]] = {}
+        self._moving = set[Any]()  # places where tensors are bound anew
         self._replay: Replay | None = None
         self._recent: tuple[Replay, ...] = ()
         self.traces = 0
@@ -131,7 +132,9 @@ class Jitted(JittedScalars, Generic[P, R]):
 
     def _trace(self, kind: Any, roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, why: str) -> Replay:
         with _tracing:
-            replay = copy_context().run(_traced, self.__wrapped__, roots, tensors, args, kwargs)
+            for known in self._programs.get(kind, []):
+                self._moving |= known.moved()
+            replay = copy_context().run(_traced, self.__wrapped__, roots, tensors, args, kwargs, self._moving)
             self.traces += 1
             if self.traces > MANY:
                 warn(
@@ -267,9 +270,11 @@ class _Identity:
         return id(self.x)
 
 
-def _traced(f: Callable[..., Any], roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any) -> Replay:
+def _traced(
+    f: Callable[..., Any], roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, moving: set[Any]
+) -> Replay:
     """Trace a function, in a context of its own; everything is as before then."""
-    trace = Trace(Reach([f, *roots]), tensors)
+    trace = Trace(Reach([f, *roots]), tensors, moving)
     leaves, rebuild = trees.flatten((args, kwargs))
     args, kwargs = rebuild(leaves)  # containers of its own, so that a change of them is seen
     record = bool(grad_mode())

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from micrograd_core.tables.host import index_of
-from micrograd_core.transforms.closures import PLAIN, Watch, same
+from micrograd_core.transforms.closures import ANY, PLAIN, Watch, same
 from micrograd_core.transforms.tracing import Count
 
 INFIX: Final = {
@@ -102,7 +102,8 @@ class Text:
             return
         condition, expressions = watch.text(self.name, watch.values)
         values = watch.values[len(watch.values) - len(expressions) :]
-        self.refuse_unless([condition, *map(self.is_same, expressions, values)], _about(watch))
+        known = [each for each in zip(expressions, values, strict=True) if each[1] is not ANY]
+        self.refuse_unless([condition, *(self.is_same(*each) for each in known)], _about(watch))
 
     def argument(self, x: Any, at: str, tensors: list[str], is_tensor: Callable[[Any], bool]) -> None:
         """An argument is of the kind that it was; what is one of the tensors gets a name."""

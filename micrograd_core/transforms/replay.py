@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import is_
@@ -21,8 +22,8 @@ from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
-from micrograd_core.transforms.changes import Done, Slot, given, written
-from micrograd_core.transforms.closures import same
+from micrograd_core.transforms.changes import Done, Memory, Slot, given, shared
+from micrograd_core.transforms.closures import ANY, Place, same
 from micrograd_core.transforms.printed import Text
 from micrograd_core.transforms.pullback import Derivative
 from micrograd_core.transforms.tracing import GradientOf, Result, Trace, at, entry_text, paths
@@ -34,11 +35,14 @@ class Replay:
     def __init__(self, trace: Trace, results: list[Result], rebuild: Any, record: bool) -> None:
         self.kernels: Any = trace.root
         self.rebuild, self.host = rebuild, trace.host
-        self.results = [Result(x.kind, None) if x.kind == "tensor" else x for x in results]
-        self.watches, self._owners, self.changes = trace.reach.watches, trace.actors, trace.changes()
-        wanted = [ref for change in self.changes for ref in _refs(change)]
+        self.watches, self._owners, changes = trace.reach.watches, trace.actors, trace.changes()
+        wanted = [ref for change in changes for ref in _refs(change)]
         self.written = len(wanted)
-        tensors = [x.what for x in results if x.kind == "tensor"]
+        bound = [x for _, _, x in changes if x.__class__ is Result]
+        fresh = {id(x.what): x.what for x in (*results, *bound) if x.kind == "tensor"}
+        tensors, numbers = list(fresh.values()), {key: i for i, key in enumerate(fresh)}
+        self.results = [_numbered(x, numbers) for x in results]
+        self.changes = [(kind, owner, _numbered(x, numbers)) for kind, owner, x in changes]
         wanted += [x._handle.ref for x in tensors]
         self.width, self.dtypes, self.copied = len(wanted), [x.dtype for x in tensors], _aliases(trace, wanted)
         before = len(trace.builder.steps)
@@ -72,16 +76,25 @@ class Replay:
     def settle(self, trace: Trace) -> None:
         """Remember how things are, once the trace has left everything as it was."""
         entered = [(key, trace.tensors[key]) for key in trace.entered if key not in trace.gradient_of]
+        for found in trace.held.values():
+            for watch, i, _ in found:
+                watch.values[i] = ANY
         self._state = [
-            (x, x.shape, x.dtype, x._kernels, x._record.__class__, _has_grad(x))
+            (trace.owner(key), x.shape, x.dtype, x._kernels, x._record.__class__, _has_grad(x))
             for key, x in entered
             if key not in trace.places
+        ]
+        self._same = [
+            (place, trace.owner(key))
+            for key, found in trace.held.items()
+            for _, _, place in found
+            if place is not trace.owner(key)
         ]
         self._kept = [(owner, name, _names(getattr(owner, name))) for owner, name in trace.lists()]
         self._grads = [_has_grad(trace.tensors[key]) for key in trace.places]
         self.holds: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Tensor] | None] = _unknown
         self._positions, self._given = list(trace.places.values()), trace.given_tensors
-        self._owned = frozenset(trace.reach.tensors)
+        self._owned = frozenset(trace.reach.tensors.keys() - trace.held.keys())
         self._aliased = [key in self._owned for key in trace.places]
         self._generators, self._fixed = trace.reach.generators, trace.fixed
         own = [key for key in trace.entered if key not in trace.gradient_of]
@@ -89,19 +102,33 @@ class Replay:
         self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
         entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
         self._fixed_ids = frozenset(id(x) for x in self._entered if isinstance(x, Tensor))
-        writes = any(kind in ("tensor", "rebound") for kind, *_ in self.changes)
-        self._writes = writes
+        self._writes = writes = any(kind in ("tensor", "written", "shared") for kind, *_ in self.changes)
         shared = _sharing(entered_now, writes)
-        self._shared = shared if writes or shared else None  # else each is read from where it is, whatever that is
+        # else each is read from where it is, whatever that is
+        self._shared = shared if writes or shared or trace.held else None
 
     # whether this is the program to call
+
+    def moved(self) -> set[Any]:
+        """Places where another tensor is than was."""
+        found = set[Any]()
+        for watch in self.watches:
+            pairs = [(place, was, now) for _, place, was, now in watch.rebound() if place is not None]
+            found |= {place.identity for place, *both in pairs if all(isinstance(x, Tensor) for x in both)}
+        return found
 
     def differs(self, flat: list[Any]) -> str:
         """What is not as it was when the function was traced, in words; nothing if all is."""
         for watch in self.watches:
             if not watch.holds():
                 return _changed(watch)
-        for x, shape, dtype, kernels, kind, has_grad in self._state:
+        for place, owner in self._same:
+            if place.held() is not at(owner, flat):
+                return "what was one tensor is another one elsewhere now"
+        for owner, shape, dtype, kernels, kind, has_grad in self._state:
+            x = at(owner, flat)
+            if not isinstance(x, Tensor):
+                return f"what was a tensor is a {type(x).__name__} now"
             if x.dtype is not dtype or x._kernels is not kernels or x._handle.shape != shape:
                 return f"a tensor that the function closes over is {x.dtype} of shape {x.shape} on {x.device} now"
             if x._record.__class__ is not kind:
@@ -130,7 +157,7 @@ class Replay:
         """Print `holds`, for calls with such arguments; `differs` says in words what is otherwise."""
         if self.holds is not _unknown or len(self._positions) < self._given:  # some arguments are one tensor
             return
-        text, tensors = Text(), list[str]()
+        text, tensors, places = Text(), list[str](), dict[int, str]()
         name, known = text.name, [f"x{i}" for i in range(self._given)]
         text.lines.append("try:")
         text.refuse_unless([f"{name(programs.get, 'program')}() is None", f"not {name(levels.get, 'levels')}()"])
@@ -146,15 +173,21 @@ class Replay:
             text.refuse_unless([f"id(x{i}) {'' if aliased else 'not '}in {name(self._owned)}" if self._owned else ""])
         for watch in self.watches:
             text.watch(watch)
-        for x, shape, dtype, kernels, kind, has_grad in self._state:
-            known_as = name(x)
+        for n, (owner, shape, dtype, kernels, kind, has_grad) in enumerate(self._state):
+            known_as = _at_text(owner, text)
+            if owner.__class__ is Place:
+                text.lines.append(f"p{n} = {known_as}")
+                known_as = places[id(owner)] = f"p{n}"
             text.refuse_unless([
+                f"{known_as}.__class__ is {name(Tensor)}" if owner.__class__ is Place else "",
                 f"{known_as}.dtype is {name(dtype)}",
                 f"{known_as}._kernels is {name(kernels)}",
                 f"{known_as}._handle.shape == {tuple(shape)}",
                 f"{known_as}._record.__class__ is {name(kind)}",
                 *_grad_text(text, known_as, kind, has_grad),
             ])  # fmt: skip
+        for place, owner in self._same:
+            text.refuse_unless([f"{place.text(name)} is {_at_text(owner, text)}"])
         for i, has_grad in zip(self._positions, self._grads, strict=True):
             text.refuse_unless([f"{name(_has_grad)}(x{i}) is {name(has_grad)}"])
         for owner, attribute, names in self._kept:
@@ -163,7 +196,7 @@ class Replay:
             now = f"[*map(tuple, {now})]" if plain else f"{name(_names)}({now})"
             text.refuse_unless([f"{now} == {name(names)}"])
         if self._shared is not None:
-            text.refuse_unless([self._sharing_text(text)])
+            text.refuse_unless([self._sharing_text(text, places)])
         if self._draws:
             now = f"{name(default_generator)}()"
             fixed = self._fixed
@@ -175,16 +208,16 @@ class Replay:
         if not text.is_long:
             self.holds = text.function("def holds(args, kwargs):")
 
-    def _sharing_text(self, text: Text) -> str:
+    def _sharing_text(self, text: Text, places: dict[int, str]) -> str:
         """That tensors are one, or share memory, as when the function was traced; at once where none shares any."""
-        entered = [_at_text(x, text) for x in self._entered]
-        plain = f"{text.name(_sharing)}([{', '.join(entered)}], {self._writes}) == {self._shared}"
+        entered = [places.get(id(x)) or _at_text(x, text) for x in self._entered]
+        plain = f"{text.name(_sharing)}([{', '.join(entered)}], {self._writes}) == {text.name(self._shared)}"
         if self._shared:
             return plain
         moving = [x for x, owner in zip(entered, self._entered, strict=True) if not isinstance(owner, Tensor)]
         ids = ", ".join([*(f"id({x})" for x in moving), f"*{text.name(self._fixed_ids)}"])
         distinct = [f"len({{{ids}}}) == {len(entered)}"] if moving else []
-        alone = [f"{x}._storage is None" for x in entered]
+        alone = [f"{x}._storage is None" for x in entered if self._writes]
         return f"({' and '.join(alone + distinct)} or {plain})"
 
     @property
@@ -229,9 +262,9 @@ class Replay:
             lines.append(f"found = {_tuple(outputs)}")
             lines += [f"r{i} = {name(self.derivatives[i])}.node(r{i}, flat, given, found)" for i in derived]
         lines += [f"r{i}.requires_grad = True" for i in self.leaves]
-        results, rest = [], iter(range(len(self.dtypes)))
+        results = []
         for i, x in enumerate(self.results):
-            results.append(self._result(x, rest, text))
+            results.append(self._result(x, text))
             if x.kind == "given":  # as it is before anything is assigned
                 lines.append(f"g{i} = {results[-1]}")
                 results[-1] = f"g{i}"
@@ -268,10 +301,8 @@ class Replay:
             f"{made}._storage = None"
         )
 
-    def _result(self, x: Result, rest: Iterator[int], text: Text) -> str:
+    def _result(self, x: Result, text: Text) -> str:
         if x.kind == "tensor":
-            return f"r{next(rest)}"
-        if x.kind == "again":
             return f"r{x.what}"
         if x.kind == "given":
             return _at_text(x.what, text)
@@ -308,50 +339,46 @@ class Replay:
         An interrupt comes at the start of a line, or at a call: there are neither.
         """
         stores = list[str]()
-        aside = []  # tensors that may share their memory: others may have to see what is written
+        at_once = True  # whether nothing of Python's runs meanwhile
         handles = iter(outputs)
         whole: list[str] = []
         for n, (kind, owner, value) in enumerate(self.changes):
             x = "" if kind in ("slot", "attribute", "kept") else _at_text(owner, text)
-            if kind in ("rebound", "tensor"):
+            if kind in ("grad", "slot"):
+                made = self._result(value, text)
+                if value.kind == "given":
+                    text.lines.append(f"d{n} = {made}")
+                    made = f"d{n}"
+            if kind == "tensor":
                 handle = next(handles)
                 stores.append(f"{x}._handle = {handle}; {x}._storage = {x}._origin = None")
-                if kind == "tensor":
-                    aside.append(x)
-                    whole.append(f"*{text.name(written)}({text.name(self.kernels)}, {x}, {handle})")
-                else:
-                    whole.append(f"*{text.name(given)}({x}, {handle})")
+                whole.append(f"*{text.name(given)}({x}, {handle})")
+            elif kind == "written":
+                at_once = False
+                whole.append(f"({text.name(Memory)}({text.name(self.kernels)}, {x}), 'numbers', {next(handles)})")
+            elif kind == "shared":
+                at_once = False
+                whole.append(f"*{text.name(shared)}({x}, {_at_text(value, text)})")
             elif kind == "grad":
-                grad = "None" if value is None else f"d{n}"
-                if isinstance(value, Ref):
-                    self._wrapped(text, grad, next(handles), f"{x}.dtype")
-                elif value is not None:
-                    text.lines.append(f"{grad} = {_at_text(value[1], text)}")
-                stores.append(f"{x}._grad = {grad}")
-                whole.append(f"({x}, '_grad', {grad})")
+                stores.append(f"{x}._grad = {made}")
+                whole.append(f"({x}, '_grad', {made})")
             elif kind == "slot":
-                (space, key), handle = owner, next(handles)
-                dtype = f"{text.name(self.kernels.dtype)}({handle})"
-                self._wrapped(text, f"d{n}", handle, dtype)
-                stores.append(f"{text.name(space)}[{text.name(key)}] = d{n}")
-                whole.append(f"({text.name(Slot(space))}, {text.name(key)}, d{n})")
-                if type(space) is not dict:
-                    aside.append("")
+                at_once = at_once and owner.is_plain
+                stores.append(f"{owner.text(text.name)} = {made}")
+                space, key = text.name(owner.space), text.name(owner.key)
+                to = f"{space}, {key}" if owner.is_attribute else f"{text.name(Slot)}({space}, {key}), 'entry'"
+                whole.append(f"({to}, {made})")
             else:
                 thing, attribute = owner
                 text.lines.append(f"d{n} = {self._new_value(kind, thing, attribute, value, handles, text)}")
                 stores.append(f"{text.name(vars(thing))}[{attribute!r}] = d{n}")
                 whole.append(f"({text.name(thing)}, {attribute!r}, d{n})")
         done = ["done.all = True"] if self._owners else []
-        at_once = "; ".join([*stores, *done])
         whole = ["(done, 'all', True)"] * bool(self._owners) + whole
-        if not stores:
-            text.lines += done
-        elif not aside:
-            text.lines.append(at_once)
-        else:
-            alone = " and ".join(f"{x}._storage is None" if x else "False" for x in aside)
-            text.lines += [f"if {alone}: {at_once}", f"else: {text.name(assign_all)}([{', '.join(whole)}])"]
+        if not at_once:
+            text.lines.append(f"{text.name(assign_all)}([{', '.join(whole)}])")
+        elif stores or done:
+            text.lines.append("; ".join([*stores, *done]))
 
     def _new_value(self, kind: str, owner: Any, attribute: str, to: Any, handles: Iterator[str], text: Text) -> str:
         """What an attribute becomes, as Python."""
@@ -403,6 +430,8 @@ def _at_text(owner: Any, text: Text) -> str:
     """What `at` gives, as Python."""
     if owner.__class__ is int:
         return f"x{owner}"
+    if owner.__class__ is Place:
+        return owner.text(text.name)
     return f"{_at_text(owner.owner, text)}._grad" if owner.__class__ is GradientOf else text.name(owner)
 
 
@@ -447,6 +476,11 @@ def _aliases(trace: Trace, wanted: list[Ref]) -> list[int]:
     return found
 
 
+def _numbered(x: Any, numbers: dict[int, int]) -> Any:
+    """A result, of a tensor which of those that are made."""
+    return Result("tensor", numbers[id(x.what)]) if x.__class__ is Result and x.kind == "tensor" else x
+
+
 def _refs(change: tuple[str, Any, Any]) -> list[Ref]:
     """The values that one change takes."""
     kind, owner, new = change
@@ -468,13 +502,23 @@ def _has_grad(x: Tensor) -> Any:
     return grad is not None and (grad._record is None or "recorded")
 
 
-def _sharing(tensors: list[Any], memory: bool) -> list[int]:
-    """Which tensors are one, or share `memory`: where the first such is, for each; nothing if none do."""
+def _sharing(tensors: list[Any], memory: bool) -> list[Any]:
+    """Which tensors are one, or share `memory`: where the first such is, for each, and how it lies; or nothing."""
     keys = [id(x._storage or x) for x in tensors] if memory else list(map(id, tensors))
     if len(set(keys)) == len(keys):
         return []
     first: dict[int, int] = {}
-    return [first.setdefault(key, i) for i, key in enumerate(keys)]
+    found: list[Any] = [first.setdefault(key, i) for i, key in enumerate(keys)]
+    several = Counter(keys)
+    return found + [_lies(x) for x, key in zip(tensors, keys, strict=True) if memory and several[key] > 1]
+
+
+def _lies(x: Tensor) -> Any:
+    """How a tensor lies in memory, to be compared with another one in the same memory."""
+    if "strided" in x._kernels.capabilities:
+        return x._kernels.layout(x._handle)
+    origin = getattr(x, "_origin", None)
+    return origin and (origin[1], repr(origin[2]))
 
 
 def _names(states: list[dict[str, Any]]) -> list[Any]:

@@ -23,11 +23,10 @@ from micrograd_core.ground.context import generators, programs
 from micrograd_core.random import Generator, default_generator
 from micrograd_core.tables.host import Host, HostNumber, Position
 from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where, with_line
-from micrograd_core.transforms.closures import PLAIN, Reach, same
+from micrograd_core.transforms.closures import PLAIN, UNSET, Place, Reach
 from micrograd_core.transforms.foreign_random import Streams
 
 SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
-UNSET = object()
 
 
 class Result(NamedTuple):
@@ -44,16 +43,21 @@ class GradientOf(NamedTuple):
 
 
 def at(owner: Any, flat: list[Any]) -> Any:
-    """The tensor that a tensor, the position of an argument, or `GradientOf` one stands for in a call."""
+    """The tensor that a tensor, its `Place`, the position of an argument, or `GradientOf` one stands for in a call."""
     if owner.__class__ is int:
         return flat[owner]
+    if owner.__class__ is Place:
+        return owner.held()
     return at(owner.owner, flat)._grad if owner.__class__ is GradientOf else owner
 
 
 class Trace(Recorder):
-    """A program being written, and the state around it."""
+    """A program being written, and the state around it.
 
-    def __init__(self, reach: Reach, arguments: list[Tensor]) -> None:
+    `moving` are the places of which it is known that other tensors come there; those that the function binds anew join.
+    """
+
+    def __init__(self, reach: Reach, arguments: list[Tensor], moving: set[Any]) -> None:
         super().__init__()
         self.reach, self.host = reach, Host()
         self.made: list[Generator] = []
@@ -65,11 +69,13 @@ class Trace(Recorder):
         self.places = {id(x): i for i, x in reversed(list(enumerate(arguments)))}
         self.tensors = {id(x): x for x in (*arguments, *reach.tensors.values())}
         self.entered: dict[int, Traced] = {}  # the handle that each tensor was given
+        self.first: dict[int, Ref] = {}  # the values that these were
+        self.moving = moving
+        self.held: dict[int, list[tuple[Any, int, Place]]] = {}  # where a tensor is that is looked up at each call
         self.grads: dict[int, Tensor | None] = {}
         self.gradient_of: dict[int, int] = {}  # from the identity of a gradient to that of its tensor
         self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
         self.leaves: dict[int, int] = {}  # from the identity of a leaf in the trace to that of its tensor
-        self.returned: set[int] = set()  # what was there before, and is a result
         self.actors: list[Any] = []  # whom actions change
         self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
         self._before: list[tuple[Any, str, Any]] = []
@@ -111,6 +117,7 @@ class Trace(Recorder):
     def enter(self) -> None:
         """Let all tensors and optimisers stand for inputs of the program."""
         storages: dict[int, Storage] = {}
+        together: dict[int, list[tuple[int, Any]]] = {}  # by their memory, tensors and what they are views of
         for key, x in list(self.tensors.items()):
             grad = x._grad if x._record.__class__ is Leaf else None
             if grad is not None and id(grad) not in self.tensors:
@@ -131,6 +138,7 @@ class Trace(Recorder):
                 source = ("grad", *source)
             record, common = x._record, x._storage
             self.entered[key] = self.input(source, x._handle, ("tensor", key))
+            self.first[key] = self.entered[key].ref
             grad = x._grad if record.__class__ is Leaf else None
             if record.__class__ is Leaf and (record.hooks or record.values is not None):
                 raise TraceError(
@@ -138,12 +146,14 @@ class Trace(Recorder):
                 )
             x._handle, x._kernels = self.entered[key], table
             if common is not None:
+                together.setdefault(id(common), []).append((key, getattr(x, "_origin", None)))
                 x._storage = storages.setdefault(id(common), Storage(common.tracked))
                 x._storage.replaced = common.replaced
             if record is not None:
                 x._record = leaf = Leaf(x)
                 self.leaves[id(leaf)] = key
                 x._grad = self.grads[key] = grad
+        self._together = [group for group in together.values() if len(group) > 1]
         if self.table is None:
             self.table_over(default_device().kernels)
         for owner in self.reach.changing.values():
@@ -153,6 +163,59 @@ class Trace(Recorder):
                 if isinstance(vars(owner)[name], list):
                     self._lent[id(owner), name] = lent = self._lend(owner, name)
                     vars(owner)[name] = lent.copy()
+
+    def _relate(self, origins: dict[int, Any]) -> None:
+        """Make handles of tensors that share memory views of each other, as the tensors are."""
+        for key, origin in origins.items():
+            steps = list[tuple[Any, dict[str, Any]]]()
+            while origin is not None:
+                living, op, params, before, _, _ = origin
+                steps.append((op, params))
+                base = living()
+                if base is not None and id(base) in origins:
+                    self._look(self.entered[key], self.entered[id(base)], steps[::-1])
+                    break
+                origin = before if base is None else getattr(base, "_origin", None)
+
+    def _look(self, x: Traced, base: Traced, steps: list[tuple[Any, dict[str, Any]]]) -> None:
+        """Make a handle what such steps lead to from another one."""
+        for op, params in steps[:-1]:
+            base = base if op is None else self.emit(op, base, **params)
+        op, params = steps[-1]
+        if x.root is not base.root and self.root.shares_memory(x.real, base.real):
+            x.look_at(base, op, params)
+
+    def refuse_overlap(self, root: Traced) -> None:
+        """What lies in the same memory must be a view of something that the function reaches."""
+        for group in self._together:
+            roots = {id(self.entered[key].root): self.entered[key].root for key, _ in group}
+            if id(root) not in roots:
+                continue
+            if any(x is not root and self.root.shares_memory(x.real, root.real) for x in roots.values()):
+                raise TraceError(
+                    "jit: the function writes to a tensor and uses another one that is in the same memory, but not "
+                    "the tensor of which they are views; pass that one too, and make the views of it inside" + where()
+                )
+
+    def _look_up(self) -> None:
+        """Find the tensors that are to be looked up at each call, for what holds them is bound anew; it is no other."""
+        held: dict[int, list[tuple[Any, int, Place]]] = {}
+        for watch in self.reach.watches:
+            for i, x in watch.tensors():
+                place = watch.slot(i)
+                if place is not None:
+                    held.setdefault(id(x), []).append((watch, i, place))
+            bound = [place for _, place, _, now in watch.rebound() if place and isinstance(now, Tensor)]
+            self.moving |= {place.identity for place in bound}
+        for key, found in held.items():
+            if len(found) == self.reach.met[key] and all(place.identity in self.moving for _, _, place in found):
+                self.held[key] = found
+        for number, (kind, *rest) in self.sources.items():
+            if kind in ("tensor", "grad") and isinstance(rest[-1], Tensor):
+                self.sources[number] = kind, *rest[:-1], self._place(id(rest[-1]))
+
+    def _place(self, key: int) -> Any:
+        return self.held[key][0][2] if key in self.held else self.tensors[key]
 
     def _lend_numbers(self, owner: Any) -> None:
         """Attributes that change from call to call, as numbers that are looked up at each call."""
@@ -224,6 +287,8 @@ class Trace(Recorder):
             self.ambient._key, self.ambient._block, self.ambient._splits = ambient.state
             generators.set(self.ambient)
         programs.set(self)
+        for group in self._together:
+            self._relate(dict(group))
         try:
             out = f(*args, **kwargs)
         except (GraphError, TraceError) as error:
@@ -232,6 +297,7 @@ class Trace(Recorder):
             if len(error.devices) == 1:
                 raise TraceError(unseen("an operation") + where()) from error
             raise
+        self._look_up()
         self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
         if self._streams.restore():
             raise TraceError(
@@ -239,22 +305,17 @@ class Trace(Recorder):
                 "first call for ever; draw with micrograd_core.random, or pass them as a tensor"
             )
         leaves, rebuild = trees.flatten(out)
-        positions: dict[int, int] = {}  # of tensors among the results that are made
-        return [self._result(x, positions) for x in leaves], rebuild
+        return list(map(self._result, leaves)), rebuild
 
-    def _result(self, x: Any, positions: dict[int, int]) -> Result:
+    def _result(self, x: Any) -> Result:
         if isinstance(x, Tensor):
             key = id(x)
             if key in self.entered:
-                self.returned.add(key)
                 return Result("given", self.owner(key))
             if x._handle.__class__ is not Traced or x._handle.trace is not self:
                 raise TraceError(unseen("what the function returns"))
-            if key in positions:
-                return Result("again", positions[key])
             if x._record.__class__ is Leaf and x._grad is not None:
                 raise TraceError("jit: the function returns a tensor that it made, with a .grad; return that beside it")
-            positions[key] = len(positions)
             return Result("tensor", x)
         if x.__class__ is HostNumber:
             return Result("host", x.index)
@@ -270,6 +331,7 @@ class Trace(Recorder):
     def changes(self) -> list[tuple[str, Any, Any]]:
         """Kind, owner and new value of everything that is to be changed at each call."""
         found: list[tuple[str, Any, Any]] = []
+        handles = {id(entered): key for key, entered in self.entered.items()}
         for key, entered in self.entered.items():
             x = self.tensors[key]
             was, now = self.records[key], x._record
@@ -280,7 +342,12 @@ class Trace(Recorder):
                     "jit: a tensor from outside is written to, or its requires_grad set, so that it records something "
                     "else than before; write `with no_grad():` around it, or .detach() what is written"
                 )
-            if x._handle is not entered and x._handle.ref != entered.ref:
+            if entered.view is None and entered.writes:
+                found.append(("written", self.owner(key), entered.ref))
+            other = handles.get(id(x._handle), key)
+            if other != key:
+                found.append(("shared", self.owner(key), self.owner(other)))
+            elif x._handle is not entered and x._handle.ref != self.first[key]:
                 found.append(("tensor", self.owner(key), x._handle.ref))
             if now is None:
                 continue
@@ -293,10 +360,7 @@ class Trace(Recorder):
                     )
                 if x._grad is not None and x._grad._record is not None:
                     raise TraceError("jit: .grad of a traced function (create_graph=True) leads into its graph")
-                new: Any = None if x._grad is None else self._ref(x._grad)
-                if id(x._grad) in self.entered:
-                    new = "given", self.owner(id(x._grad))
-                found.append(("grad", self.owner(key), new))
+                found.append(("grad", self.owner(key), self._bound(x._grad)))
         for owner, kept in self._changing:
             for name in kept:
                 found += self._kept(owner, name)
@@ -308,13 +372,17 @@ class Trace(Recorder):
         """A tensor, the position of the argument that it is, or whose gradient it is."""
         if key in self.gradient_of:
             return GradientOf(self.owner(self.gradient_of[key]))
-        return self.places[key] if key in self.places else self.tensors[key]
+        return self.places[key] if key in self.places else self._place(key)
 
-    def _ref(self, x: Tensor) -> Ref:
+    def _bound(self, x: Any) -> Result:
+        """What an attribute or the like is bound to: a tensor that is made, one from outside, or a constant."""
+        if not isinstance(x, Tensor):
+            return Result("constant", x)
+        if id(x) in self.entered:
+            return Result("given", self.owner(id(x)))
         if x._handle.__class__ is not Traced or x._handle.trace is not self:
             raise TraceError(unseen("what the function changes"))
-        ref: Ref = x._handle.ref
-        return ref
+        return Result("tensor", x)
 
     def _kept(self, owner: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
         """What is new in an attribute that changes from call to call."""
@@ -334,47 +402,16 @@ class Trace(Recorder):
     def _rebound(self, watch: Any) -> Iterable[tuple[str, Any, Any]]:
         if watch.holds():
             return
-        now, values = watch.now(), watch.values
-        if len(now) != len(values):
+        found = watch.rebound()
+        if not found:
             raise TraceError(f"jit: the function adds to {watch.what(0)}, or takes something out; {RETURN}")
-        for i, (new, old) in enumerate(zip(now, values, strict=True)):
-            if same(new, old):
-                continue
-            known = isinstance(old, Tensor) and id(old) in self.entered
-            if not isinstance(new, Tensor) or not (known or (old is None and watch.slot is not None)):
-                raise TraceError(f"jit: the function changes {watch.what(i)}, from {old!r}; {RETURN}")
-            if new._record is not None:
+        for i, place, old, new in found:
+            if place is None or not isinstance(new, (Tensor, bool, str, type(None))):
+                how = "adds to" if old is UNSET else "changes"
                 raise TraceError(
-                    f"jit: the function changes {watch.what(i)} to a tensor that records; .detach() it first"
+                    f"jit: the function {how} {watch.what(i)}{'' if old is UNSET else f', from {old!r}'}; {RETURN}"
                 )
-            if id(new) in self.entered:
-                raise TraceError(f"jit: the function changes {watch.what(i)} to another tensor from outside; {RETURN}")
-            if known and (new.shape, new.dtype) == (old._handle.shape, old.dtype):
-                self._refuse_elsewhere(old, new, watch.what(i))
-                yield "rebound", old, self._ref(new)
-            elif watch.slot is not None:
-                yield "slot", watch.slot(i), self._ref(new)
-            else:
-                raise TraceError(f"jit: the function changes {watch.what(i)}; {RETURN}")
-
-    def _refuse_elsewhere(self, old: Tensor, new: Tensor, what: str) -> None:
-        """The tensor itself gets the new numbers: then it must be known at that place only."""
-        elsewhere = (
-            id(old) in self.places
-            or id(old) in self.returned
-            or any(x is old for x in self.grads.values())
-            or any(
-                now is not new
-                for watch in self.reach.watches
-                for now, value in zip(watch.now(), watch.values, strict=False)
-                if value is old
-            )
-        )
-        if elsewhere:
-            raise TraceError(
-                f"jit: the function changes {what}, and that tensor is also an argument, a result, a .grad or bound "
-                f"elsewhere; {RETURN}"
-            )
+            yield "slot", place, self._bound(new)
 
     # derivatives of what is returned
 
