@@ -25,10 +25,12 @@ from micrograd_core.ground.warning import warn
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
 from micrograd_core.scalar.value import Value
-from micrograd_core.transforms.closures import PLAIN, Reach
+from micrograd_core.transforms.closures import Reach
+from micrograd_core.transforms.guards import MODES
 from micrograd_core.transforms.printed import Static
-from micrograd_core.transforms.replay import MODES, OTHERWISE, Replay
+from micrograd_core.transforms.replay import OTHERWISE, Replay
 from micrograd_core.transforms.tracing import Trace
+from micrograd_core.transforms.watches import PLAIN
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,7 +111,7 @@ class Jitted(JittedScalars, Generic[P, R]):
         known = self._programs.get(kind, [])
         why = "arguments of another kind" if self._programs else ""
         for replay in known:
-            why = replay.differs(tensors)
+            why = replay.guards.differs(tensors)
             if not why:
                 result = replay.run(tensors)
                 if result is not OTHERWISE:
@@ -133,7 +135,7 @@ class Jitted(JittedScalars, Generic[P, R]):
     def _trace(self, kind: Any, roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, why: str) -> Replay:
         with _tracing:
             for known in self._programs.get(kind, []):
-                self._moving |= known.moved()
+                self._moving |= known.guards.moved()
             replay = copy_context().run(_traced, self.__wrapped__, roots, tensors, args, kwargs, self._moving)
             self.traces += 1
             if self.traces > MANY:
@@ -185,7 +187,7 @@ class Jitted(JittedScalars, Generic[P, R]):
         roots: list[Any] = []
         kind = self._kind(args, kwargs, flat, roots)
         tensors = [x for x in flat if isinstance(x, Tensor)]
-        known = next((each for each in self._programs.get(kind, []) if not each.differs(tensors)), None)
+        known = next((each for each in self._programs.get(kind, []) if not each.guards.differs(tensors)), None)
         return Lowered(known or self._trace(kind, roots, tensors, args, kwargs, "lower() was called"))
 
     @property
@@ -274,7 +276,7 @@ def _traced(
     f: Callable[..., Any], roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, moving: set[Any]
 ) -> Replay:
     """Trace a function, in a context of its own; everything is as before then."""
-    trace = Trace(Reach([f, *roots]), tensors, moving)
+    trace = Trace(Reach([f, *roots, Tensor]), tensors, moving)
     leaves, rebuild = trees.flatten((args, kwargs))
     args, kwargs = rebuild(leaves)  # containers of its own, so that a change of them is seen
     record = bool(grad_mode())

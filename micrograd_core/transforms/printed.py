@@ -15,9 +15,10 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
+from micrograd_core.ground.made import Made
 from micrograd_core.tables.host import index_of
-from micrograd_core.transforms.closures import ANY, PLAIN, Watch, same
 from micrograd_core.transforms.tracing import Count
+from micrograd_core.transforms.watches import ANY, PLAIN, Watch, same
 
 INFIX: Final = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -102,7 +103,9 @@ class Text:
             return
         condition, expressions = watch.text(self.name, watch.values)
         values = watch.values[len(watch.values) - len(expressions) :]
-        known = [each for each in zip(expressions, values, strict=True) if each[1] is not ANY]
+        known = [
+            each for each in zip(expressions, values, strict=True) if not (each[1] is ANY or type(each[1]) is Made)
+        ]
         self.refuse_unless([condition, *(self.is_same(*each) for each in known)], _about(watch))
 
     def argument(self, x: Any, at: str, tensors: list[str], is_tensor: Callable[[Any], bool]) -> None:

@@ -23,8 +23,9 @@ from micrograd_core.ground.context import generators, programs
 from micrograd_core.random import Generator, default_generator
 from micrograd_core.tables.host import Host, HostNumber, Position
 from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where, with_line
-from micrograd_core.transforms.closures import PLAIN, UNSET, Place, Reach
+from micrograd_core.transforms.closures import Reach
 from micrograd_core.transforms.foreign_random import Streams
+from micrograd_core.transforms.watches import PLAIN, UNSET, Place
 
 SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
 

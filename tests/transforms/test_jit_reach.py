@@ -764,4 +764,4 @@ def test_what_a_compiled_function_keeps_is_not_copied_to_what_is_made_of_it() ->
     outer = jit(lambda x: mg.vmap(inner)(x).sum())
     outer(fixed(1.0, 2.0))
     (replay,) = outer._recent
-    assert len(replay.watches) < 20
+    assert len(replay.guards.watches) < 20
