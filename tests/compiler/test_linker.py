@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("llvmlite")
-from micrograd_cpu import linker, objects
+from micrograd_core.errors import DeviceUnavailable
+from micrograd_cpu import linker, objects, target
 
 pytestmark = pytest.mark.skipif(not linker.KNOWN, reason="objects of other systems are linked by LLVM")
 
@@ -125,8 +126,71 @@ def test_a_process_whose_code_is_on_the_disk_gets_the_same_numbers_without_llvm(
 
 
 def test_the_processor_is_told_apart_without_llvm() -> None:
-    from micrograd_cpu.assembler import processor
+    from micrograd_cpu.assembler import host
 
-    words = objects._processor().split()
-    assert ("avx512f" in words) == ("+avx512f" in processor()[1])
-    assert objects.vector_bytes() == (64 if "+avx512f" in processor()[1] else 32 if "+avx," in processor()[1] else 16)
+    words = target.processor().split()
+    assert ("avx512f" in words) == ("+avx512f" in host()[1])
+    if target.target() == target.NATIVE:
+        assert target.vector_bytes() == (64 if "+avx512f" in host()[1] else 32 if "+avx," in host()[1] else 16)
+
+
+TARGET = """
+import hashlib, sys
+from micrograd_cpu import objects, target
+print(target.vector_bytes(), objects._key(""))
+print(hashlib.sha256(objects.compiled(sys.argv[1])).hexdigest())
+"""
+ADDED = """
+define void @added(ptr noalias %x, ptr noalias %y) {
+entry:
+  br label %body
+body:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %from = getelementptr double, ptr %x, i64 %i
+  %to = getelementptr double, ptr %y, i64 %i
+  %number = load double, ptr %from
+  %twice = fadd double %number, %number
+  store double %twice, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 1024
+  br i1 %more, label %body, label %done
+done:
+  ret void
+}
+"""
+
+
+def of_target(name: str) -> list[str]:
+    environment = {**os.environ, "MICROGRAD_CPU_TARGET": name}
+    run = [sys.executable, "-c", TARGET, ADDED]
+    return subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_code_is_for_the_target_that_the_environment_names() -> None:
+    assert of_target("") == of_target("native")
+    levels = [name for name in target.LEVELS if not target._lacks(name)]
+    found = {name: of_target(name.upper()) for name in levels}
+    assert [int(size) for size, *_ in found.values()] == [target.LEVELS[name][1] for name in levels]
+    assert len({key for _, key, _ in found.values()}) == len(levels)  # code on disk is never taken for another's
+    if "x86-64-v3" in found:
+        assert found["x86-64-v2"][2] != found["x86-64-v3"][2]  # AVX is for the second only
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("haswell", "no such target is known"), ("x86-64-v4", "this processor has no avx512bw, avx512cd")]
+)
+def test_a_target_that_the_processor_does_not_run_is_refused(
+    name: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MICROGRAD_CPU_TARGET", name)
+    monkeypatch.setattr(target, "processor", lambda: "flags : ssse3 popcnt avx avx2 bmi2 fma")
+    with pytest.raises(
+        DeviceUnavailable, match=rf"'{name}', but {why}.*; set it to native or x86-64-v2 or x86-64-v3, or unset it"
+    ):
+        target.target.__wrapped__()
+
+
+def test_the_device_says_so_when_it_is_opened() -> None:
+    run = [sys.executable, "-c", "from micrograd_core import Tensor; Tensor(1.0)"]
+    done = subprocess.run(run, env={**os.environ, "MICROGRAD_CPU_TARGET": "i386"}, capture_output=True, text=True)
+    assert "MICROGRAD_CPU_TARGET is 'i386', but no such target is known; set it to native or" in done.stderr

@@ -12,20 +12,22 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from micrograd_cpu.target import NATIVE, target
+
 
 @cache
 def _machine(opt: int = 3) -> Any:
-    """The processor that runs this, with all it can."""
+    """The processor that runs this, with all it can, or the `target` that was asked for."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    cpu, features = processor()
+    cpu, features = host() if target() == NATIVE else (target(), "")
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=cpu, features=features, opt=opt, reloc="pic", jit=True
     )
 
 
-def processor() -> tuple[str, str]:
-    """Its name, and what it can, such as ``+avx2``."""
+def host() -> tuple[str, str]:
+    """The name of the processor that runs this, and what it can, such as ``+avx2``."""
     try:
         return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     except RuntimeError:  # where LLVM cannot ask, code for any of the kind
@@ -33,7 +35,7 @@ def processor() -> tuple[str, str]:
 
 
 def compiled(ir: str, quickly: bool = False) -> bytes:
-    """Object code, optimised for this processor unless it is to be there `quickly`."""
+    """Object code, optimised for the target unless it is to be there `quickly`."""
     machine = _machine(0 if quickly else 3)
     module = llvm.parse_assembly(ir)
     module.verify()

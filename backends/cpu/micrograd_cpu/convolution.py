@@ -140,7 +140,8 @@ def _loops(dtype: Any) -> Loops | None:
         return None
     from micrograd_cpu.correlation import module
     from micrograd_cpu.entries import function_of_range
-    from micrograd_cpu.objects import library, vector_bytes
+    from micrograd_cpu.objects import library
+    from micrograd_cpu.target import vector_bytes
 
     held = library(module(TYPES[dtype], vector_bytes()), ["correlate_arrays", "weigh_arrays"])
     functions = function_of_range(held, "correlate_arrays", 6), function_of_range(held, "weigh_arrays", 5)

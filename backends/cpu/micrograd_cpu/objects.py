@@ -15,38 +15,17 @@ import sys
 import tempfile
 from functools import cache
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from micrograd_core.ground.locks import lock
 from micrograd_cpu import linker
+from micrograd_cpu.target import processor, target
 
 LIMIT: Final = 256 << 20
 """Bytes on disk."""
 COMPILING: Final = lock(awaited=True)
 """Whoever makes code has it: LLVM's objects are shared, and a forked child could not go on with half of them."""
-_TOLD: Final = ("vendor_id", "cpu family", "model", "stepping", "flags")
-"""What Linux says of a processor that code depends on."""
-
-
-@cache
-def _processor() -> str:
-    """What sets this processor apart, in words such as ``avx2``. LLVM is asked only where the system does not tell."""
-    if linker.KNOWN:
-        with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-            told = [line for line in takewhile(str.strip, lines) if line.startswith(_TOLD)]
-            if any(line.startswith("flags") for line in told):
-                return "".join(told)
-    from micrograd_cpu.assembler import processor
-
-    return " ".join(processor()).replace(",+", " ")
-
-
-def vector_bytes() -> int:
-    """How long a vector of this processor is."""
-    features = {each.lstrip("+") for each in _processor().split()}
-    return 64 if "avx512f" in features else 32 if "avx" in features else 16
 
 
 @cache
@@ -107,7 +86,7 @@ def folder() -> Path | None:
 
 
 def _key(ir: str, quickly: bool = False) -> str:
-    about = (_versions(), _processor(), sys.platform, quickly, ir)
+    about = (_versions(), processor(), target(), sys.platform, quickly, ir)
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 

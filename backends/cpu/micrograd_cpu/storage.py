@@ -20,6 +20,7 @@ from micrograd_core.layout import Key, Layout
 from micrograd_core.tables.raw import renew
 from micrograd_cpu import eager, memory
 from micrograd_cpu.kernels import KERNELS
+from micrograd_cpu.target import target
 from micrograd_cpu.transfer import from_host, to_host
 
 # NumPy knows bfloat16 by name since `micrograd_cpu.half` imported ml_dtypes.
@@ -70,6 +71,7 @@ class CPUBackend(ArrayAPIBackend):
         memory.keep()
         self.advice = ""
         if find_spec("llvmlite") is not None:
+            target()  # refuses what it does not know
             self.capabilities |= {"jit"}
             eager.AWAITED.append(self._pairs_by_threads)
         else:
