@@ -26,7 +26,7 @@ import generated
 
 pytest.importorskip("llvmlite")
 
-from micrograd_cpu import compiled, objects
+from micrograd_cpu import compiled, objects, scalars
 
 MANY = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
 ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -105,6 +105,25 @@ def test_casts_are_those_of_the_kernels(source: str) -> None:
             y = kernels.astype(np.minimum(numbers, 100), dtype=DTYPES[source])
         program = one("astype", Outline(y.shape, DTYPES[source]), dtype=DTYPES[target])
         check(program, [y], f"{source} to {target}")
+
+
+@pytest.mark.parametrize("converts", [True, False])
+def test_each_float16_is_widened_and_narrowed(converts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the processor has no instruction for it: all numbers there are, and those around half way."""
+    if converts and not scalars.converts_float16():
+        pytest.skip("this processor has no such instruction")
+    monkeypatch.setattr(scalars, "converts_float16", lambda: converts)
+    every = np.arange(1 << 16, dtype="uint16").view("float16")
+    check(one("astype", Outline(every.shape, DTYPES["float16"]), dtype=DTYPES["float32"]), [every], "wider")
+    finite = every[np.isfinite(every)].astype("float32")
+    with np.errstate(over="ignore", invalid="ignore"):
+        up = np.nextafter(every, np.float16(np.inf))[np.isfinite(every)].astype("float32")
+    middle = (finite + np.where(np.isfinite(up), up, np.float32(65536))) / 2
+    others = [np.nextafter(middle, np.float32(to)) for to in (np.inf, -np.inf)]
+    special = np.array([np.inf, -np.inf, np.nan, 65504, 65520, -65520, 1e30, -1e-30, 2**-25, 0.0, -0.0], "float32")
+    x = np.concatenate([finite, middle, *others, special])
+    with np.errstate(over="ignore"):
+        check(one("astype", Outline(x.shape, DTYPES["float32"]), dtype=DTYPES["float16"]), [x], "narrower")
 
 
 @pytest.mark.parametrize("seed", range(400 if MANY else 25))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from functools import cache
 from itertools import takewhile
 from typing import Final
@@ -61,12 +62,24 @@ def _lacks(name: str) -> list[str]:
     """What code for a level needs that the processor does not have."""
     levels = list(LEVELS)
     needed = frozenset[str]().union(*(LEVELS[each][0] for each in levels[: levels.index(name) + 1]))
-    return sorted(needed - {word.lstrip("+") for word in processor().split()})
+    return sorted(needed - _words())
+
+
+def _words() -> set[str]:
+    return {each.lstrip("+") for each in processor().split()}
+
+
+@cache
+def converts_float16() -> bool:
+    """Whether the target turns float16 into float32 and back; x86-64 does since F16C, which is part of its level 3."""
+    if target() in LEVELS:
+        return target() > "x86-64-v2"
+    return platform.machine().lower() not in ("x86_64", "amd64", "i686", "x86") or "f16c" in _words()
 
 
 def vector_bytes() -> int:
     """How long a vector of the target is."""
     if target() in LEVELS:
         return LEVELS[target()][1]
-    words = {each.lstrip("+") for each in processor().split()}
+    words = _words()
     return 64 if "avx512f" in words else 32 if "avx" in words else 16
