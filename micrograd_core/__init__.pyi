@@ -496,19 +496,19 @@ def conv1d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *,
     """Cross-correlation of (batch, channels, length) with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and `dilation` are integers, or one for each spatial axis."""
 
 def conv_transpose1d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
-    """The transpose of `conv1d` in its input, from (batch, channels, length) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input."""
+    """The transpose of `conv1d` in its input, from (batch, channels, length) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input; the function takes one that is less than the dilation, too."""
 
 def conv2d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """Cross-correlation of (batch, channels, height, width) with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and `dilation` are integers, or one for each spatial axis."""
 
 def conv_transpose2d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
-    """The transpose of `conv2d` in its input, from (batch, channels, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input."""
+    """The transpose of `conv2d` in its input, from (batch, channels, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input; the function takes one that is less than the dilation, too."""
 
 def conv3d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """Cross-correlation of (batch, channels, depth, height, width) with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and `dilation` are integers, or one for each spatial axis."""
 
 def conv_transpose3d(x: ArrayLike, weight: ArrayLike, /, bias: ArrayLike | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
-    """The transpose of `conv3d` in its input, from (batch, channels, depth, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input."""
+    """The transpose of `conv3d` in its input, from (batch, channels, depth, height, width) and a weight (inputs, outputs / groups, *kernel), plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the convolution would take to that of the input; the function takes one that is less than the dilation, too."""
 
 def max_pool1d(x: ArrayLike, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
     """Maximum in each window of an input (batch, channels, length); windows are `stride` apart, by default their own size. Tied elements share the gradient evenly."""

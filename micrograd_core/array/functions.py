@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
+from micrograd_core.array import images
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
@@ -346,4 +347,5 @@ for name, op in TABLE.items():
 for written in (clip, dropout, linear):
     written.__doc__ = _docstring(TABLE[written.__name__])
     FUNCTIONS[written.__name__] = written
+images.widen(FUNCTIONS)
 MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}

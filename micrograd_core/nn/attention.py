@@ -100,6 +100,8 @@ class MultiheadAttention(Module):
     ) -> Tensor:
         """(batch, targets, features), and (batch, sources, features) twice, to (batch, targets, features).
 
+        All of them may come without the batch.
+
         Parameters
         ----------
         query, key, value : Tensor
@@ -116,7 +118,12 @@ class MultiheadAttention(Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        plain = self.batch_first and not (self.dropout and self.training) and self.in_proj_weight is not None
+        plain = (
+            self.batch_first
+            and query.ndim != 2
+            and not (self.dropout and self.training)
+            and self.in_proj_weight is not None
+        )
         if plain and self.bias_k is None and not (self.add_zero_attn or need_weights) and key_padding_mask is None:
             return self._plain(query, key, value, attn_mask, is_causal)
         hidden = self._hidden(query, key, attn_mask, is_causal)

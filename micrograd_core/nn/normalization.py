@@ -8,6 +8,7 @@ from micrograd_core.array.creation import ones, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device
+from micrograd_core.dtypes import float32
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.ground.context import computing_again
@@ -199,10 +200,9 @@ class _RunningNorm(Module):
             old = getattr(self, name)
             setattr(self, name, old * (1 - rate) + new.to(dtype=old.dtype) * rate)
 
-    def _rate(self) -> float:
+    def _rate(self) -> Any:
         """How much the newest batch counts."""
-        assert self.momentum is not None
-        return self.momentum
+        return 0.0 if self.momentum is None else self.momentum
 
     def _count(self, x: Tensor) -> int:
         """How many numbers make up one mean."""
@@ -271,10 +271,15 @@ class BatchNorm(_RunningNorm):
             x, self.running_mean, self.running_var, self.weight, self.bias, training=training, eps=self.eps
         )
 
-    def _rate(self) -> float:
+    def _rate(self) -> Any:
         assert self.num_batches_tracked is not None
+        assert self.running_mean is not None
         self.num_batches_tracked = self.num_batches_tracked + 1
-        return 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        if self.momentum is not None:
+            return self.momentum
+        kept = self.running_mean.dtype  # a tensor, which `jit` counts on with
+        wide = float32 if kept.bits < float32.bits else kept
+        return (1 / self.num_batches_tracked.astype(wide)).astype(kept)
 
     def _count(self, x: Tensor) -> int:
         return x.size // max(x.shape[1], 1)
@@ -307,14 +312,14 @@ class InstanceNorm(_RunningNorm):
     """`functional.instance_norm`: each channel of each example by its own mean and variance (Ulyanov et al. 2016).
 
     Parameters as of `BatchNorm`; by default there are no weight, bias and running averages. With averages, `eval` goes
-    by them.
+    by them; without a momentum they stay as they are.
     """
 
     def __init__(
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
         *,

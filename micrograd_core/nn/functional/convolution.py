@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
 
 
@@ -25,24 +24,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return T["bilinear"](input1, input2, weight, bias)
 
 
-def _same(name: str, x: Tensor, reach: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """The input padded so that each position has its window; of an odd number of zeros the last comes behind."""
-    if max(stride) > 1:
-        raise ShapeError(f"{name}: padding='same' needs stride 1; got {stride}; give the padding in numbers")
-    return T["pad"](x, [(0, 0), (0, 0), *((each // 2, each - each // 2) for each in reach)])
-
-
 def _convolution(
     name: str, rank: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     x, absent = with_batch(name, input, rank)
-    weight = asarray(weight)
-    if weight.ndim != rank + 2:
-        raise ShapeError(f"{name}: the weight is (outputs, inputs / groups, *kernel); got shape {weight.shape}")
     steps, spread = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
-    if padding == "same":
-        x = _same(name, x, tuple(d * (k - 1) for d, k in zip(spread, weight.shape[2:], strict=True)), steps)
-    around = (0,) * rank if isinstance(padding, str) else per_axis(name, "padding", padding, rank)
+    around = padding if isinstance(padding, str) else per_axis(name, "padding", padding, rank)
     out = T[name](x, weight, bias, stride=steps, padding=around, dilation=spread, groups=groups)
     return without_batch(out, absent)
 

@@ -35,7 +35,8 @@ def _check_channels(op: str, x: Any, weight: Any, groups: int, inputs: int, outp
         )
 
 
-def _check_bias(op: str, bias: Any, channels: int) -> None:
+def check_bias(op: str, bias: Any, channels: int) -> None:
+    """Refuse a bias that is not one number for each channel, or for all."""
     if getattr(bias, "shape", ()) not in ((), (channels,)):
         raise ShapeError(f"{op}: bias of shape {bias.shape} does not fit {channels} output channels")
 
@@ -57,7 +58,7 @@ def _conv_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
         del windows["kernel_size"]
         inputs, outputs = weight.shape[1] * groups, weight.shape[0]
         _check_channels(op, x, weight, groups, inputs, outputs, "(outputs, inputs / groups, *kernel)")
-        _check_bias(op, bias, outputs)
+        check_bias(op, bias, outputs)
         return {**windows, "groups": index(groups)}
 
     return parameters
@@ -91,18 +92,23 @@ def _transpose_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
             per_axis(op, "output_padding", output_padding, rank, 0),
         )
         if any(m >= s for m, s in zip(more, steps, strict=True)):
-            raise ShapeError(f"{op}: output_padding must be less than the stride {steps}; got {more}")
-        size = _transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread)
-        if min(size) < 1:
             raise ShapeError(
-                f"{op}: nothing is left of input {x.shape} with weight {weight.shape} and padding {around}"
+                f"{op}: output_padding must be less than the stride {steps} or the dilation {spread} of its axis; "
+                f"got {more}"
             )
+        check_rest(op, x, weight, around, _transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread))
         _check_channels(op, x, weight, groups, weight.shape[0], weight.shape[1] * groups, order)
-        _check_bias(op, bias, weight.shape[1] * groups)
+        check_bias(op, bias, weight.shape[1] * groups)
         found = {"stride": steps, "padding": around, "output_padding": more, "dilation": spread}
         return {**found, "groups": index(groups)}
 
     return parameters
+
+
+def check_rest(op: str, x: Any, weight: Any, padding: Shape, size: Shape) -> None:
+    """Refuse a transpose of which nothing is left."""
+    if min(size) < 1:
+        raise ShapeError(f"{op}: nothing is left of input {x.shape} with weight {weight.shape} and padding {padding}")
 
 
 def _transposed_size(
@@ -333,7 +339,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             transpose,
             f"The transpose of `{conv}` in its input, from {axes} and a weight (inputs, outputs / groups, *kernel), "
             "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
-            "convolution would take to that of the input.",
+            "convolution would take to that of the input; the function takes one that is less than the dilation, too.",
             operands=3,
             autocast="half",
             optional=(0.0,),

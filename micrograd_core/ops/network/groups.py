@@ -126,18 +126,19 @@ def _similarity_parameters(x1: Any, x2: Any, /, axis: int = 1, *, eps: float = 1
 
 @in_float32
 def _cosine_similarity(k: Table, x: Any, y: Any, *, axis: int, eps: float) -> Any:
-    parts = []
+    shape, parts = broadcast_shapes("cosine_similarity", x.shape, y.shape), []
     for each in (x, y):
         at = len(each.shape) + axis
+        if at < 0 or each.shape[at] != shape[axis]:  # it has the length that it is stretched to
+            each, at = k.broadcast_to(each, shape=shape), len(shape) + axis
         parts.append(k.divide(each, k.clip(_length(k, each, 2.0, at, True), eps, math.inf)))
     made = k.multiply(*parts)
     return k.sum(made, axis=(len(made.shape) + axis,), keepdims=False)
 
 
 def _similarity_reference(np: Any, x: Any, y: Any, axis: int = 1, eps: float = 1e-8) -> Any:
-    at = axis - max(x.ndim, y.ndim) if axis >= 0 else axis
-    parts = [each / np.maximum(_norm(np, each, 2, at, True), eps) for each in (x, y)]
-    return (parts[0] * parts[1]).sum(at)
+    parts = [each / np.maximum(_norm(np, each, 2, axis, True), eps) for each in np.broadcast_arrays(x, y)]
+    return (parts[0] * parts[1]).sum(axis)
 
 
 def _pairwise_parameters(
@@ -268,7 +269,12 @@ OPS = (
         parameters=_similarity_parameters,
         accepts=REAL_FLOATING,
         compose=_cosine_similarity,
-        samples=(Sample(_ROWS, _ROWS), Sample(Array((2, 2, 2)), Array((2, 2)), axis=-2)),
+        samples=(
+            Sample(_ROWS, _ROWS),
+            Sample(Array((2, 2, 2)), Array((2, 2)), axis=-2),
+            Sample(Array((2, 2, 2)), Array((1, 2)), axis=0),
+            Sample(Array((2, 3)), Array((2, 1)), axis=-1),
+        ),
         reference=_similarity_reference,
     ),
     Op(

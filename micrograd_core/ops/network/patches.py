@@ -48,8 +48,8 @@ def _padding(op: str, padding: Any, kernel: Shape, stride: Shape, dilation: Shap
         reach = [d * (n - 1) for n, d in zip(kernel, dilation, strict=True)]
         if max(stride) > 1 or any(each % 2 for each in reach):
             raise ShapeError(
-                f"{op}: padding='same' needs stride 1 and kernels of odd length (dilated: an even reach); got stride "
-                f"{stride}, kernel {kernel}, dilation {dilation}; give the padding in numbers"
+                f"{op}: padding='same' needs stride 1, and here kernels of odd length (dilated: an even reach); got "
+                f"stride {stride}, kernel {kernel}, dilation {dilation}; give the padding in numbers"
             )
         return tuple(each // 2 for each in reach)
     return per_axis(op, "padding", padding, len(kernel), 0)
