@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.compiler.nests import (
+    LONG,
     Buffer,
     Compute,
     Draw,
@@ -30,10 +31,7 @@ from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
-DEAR: Final = frozenset(
-    "divide exp expm1 log log1p log2 log10 sqrt sin cos tanh erf erfc pow floor_divide remainder "
-    "random_uniform_from".split()
-)
+DEAR: Final = LONG | {"divide", "sqrt"}
 """Primitives that take longer than reading a number back."""
 DRAWN: Final = "random_uniform_from"
 """The primitive whose elements are told apart by where they are."""
@@ -44,8 +42,8 @@ ROW: Final = 1 << 15
 class Assembly:
     """The work of `assembled`. `through`, `composed` are those of `fusion`; `layout` knows where a value lies."""
 
-    def __init__(self, group: Any, position: int, wanted: Callable[[Any], bool], views: Any) -> None:
-        self.group, self.position, self.views = group, position, views
+    def __init__(self, group: Any, wanted: Callable[[Any], bool], views: Any) -> None:
+        self.group, self.views = group, views
         reduced = group.reduced or ()
         self.axes = [*(i for i in range(len(group.shape)) if i not in reduced), *reduced]
         self.reduced = reduced

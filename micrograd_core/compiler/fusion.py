@@ -11,41 +11,28 @@ have a length of 1 along the reduced axes, or lack these ("rows").
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.assembly import DEAR, DRAWN, Assembly
-from micrograd_core.compiler.nests import Nest
+from micrograd_core.compiler.nests import Nest, length, size
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
 from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.views import Node, composed, same, through, viewed
 from micrograd_core.layout import Layout, Shape, reduced_shape
 
 REACH: Final = 16
 """How many nests are looked at for one that a step may join: of those that make or read what it reads, the last."""
 MOST: Final = 256
-"""Steps in one nest: compilers take more than linear time for long straight lines."""
+"""The length of the steps in one nest, see `nests.length`: compilers take more than linear time for long lines."""
+LINES: Final = 2 * MOST
+"""The size of a nest, see `nests.size`: each loop over a row may compute again what an earlier one has."""
 
 AGAIN: Final = 4
 """Steps at most to a value that each nest computes again in place of a load, as `Fusion.steps_again` says."""
-
-
-class Node:
-    """A value: what makes it, and where."""
-
-    __slots__ = ("called", "dtype", "number", "op", "operands", "owner", "params", "shape")
-
-    def __init__(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: Outline, number: int) -> None:
-        self.op, self.operands, self.params, self.number = op, operands, params, number
-        self.shape, self.dtype = type
-        self.owner = -1  # the position of the nest or call that makes it; inputs and sources are there before all
-        self.called = False
-
-    @property
-    def is_view(self) -> bool:
-        """Whether loads look through it, to where its base lies."""
-        return self.op in VIEWS and not self.called
 
 
 class Call(NamedTuple):
@@ -93,45 +80,25 @@ class Group:
         self.shape = shape
         self.reduced: tuple[int, ...] | None = None
         self.nodes: list[Node] = []
-        self.rows: set[int] = set()  # the numbers of values that have one element a row
+        self.rows: set[int] = set()  # the identities of values that have one element a row
+        self.length = 0  # of all steps, as `MOST` limits it
+
+    def halves(self) -> tuple[Group, Group]:
+        """The first steps, up to half of the length, and the others."""
+        total, lengths = 0, list[int]()
+        for node in self.nodes:
+            lengths.append(total := total + length(node.op))
+        middle = max(1, bisect(lengths, total // 2))
+        found = Group(self.shape), Group(self.shape)
+        for half, nodes in zip(found, (self.nodes[:middle], self.nodes[middle:]), strict=True):
+            half.nodes, half.rows = nodes, {id(node) for node in nodes} & self.rows
+            half.reduced = self.reduced if half.rows else None
+        return found
 
     def row_shapes(self, reduced: tuple[int, ...] | None = None) -> tuple[Shape, Shape]:
         """The shape of a row's values with the reduced axes as length 1, and without them."""
         axes = self.reduced if reduced is None else reduced
         return reduced_shape(self.shape, axes, True), reduced_shape(self.shape, axes, False)
-
-
-def viewed(layout: Layout, node: Node) -> Layout | None:
-    """Where the elements of a view lie, if strides can say it."""
-    if node.op in ("reshape", "expand_dims", "squeeze"):
-        return layout.reshape(node.shape)
-    if node.op == "permute_dims":
-        return layout.permute(node.params["axes"])
-    if node.op == "getitem":
-        return layout.index(node.params["key"])
-    if node.op == "flip":
-        backwards, all_of_it = slice(None, None, -1), slice(None)
-        return layout.index(tuple(backwards if i in node.params["axis"] else all_of_it for i in range(len(node.shape))))
-    return layout.broadcast_to(node.shape)
-
-
-def through(node: Node) -> tuple[Node, list[Node]]:
-    """What a view looks at in the end, and the views in between, the innermost first."""
-    views: list[Node] = []
-    while node.is_view:
-        views.append(node)
-        node = node.operands[0]
-    return node, views[::-1]
-
-
-def composed(layout: Layout, views: Sequence[Node]) -> Layout | None:
-    """Where elements lie after all these views."""
-    found: Layout | None = layout
-    for view in views:
-        if found is None:
-            return None
-        found = viewed(found, view)
-    return found
 
 
 class Fusion:
@@ -177,19 +144,29 @@ class Fusion:
                 self.stored.update(base.number for base in bases if base.owner not in (position, -1))
         steps: list[Call | Run] = []
         contiguous = set(self.copied)
-        for position, item in enumerate(self.items):
+        for item in self.items:
             if isinstance(item, Call):
                 steps.append(item)
                 continue
             if not item.nodes:
                 continue
-            nest, inputs, outputs = Assembly(item, position, lambda node: node.number in self.stored, self).nest()
-            contiguous.update(inputs)
-            types = tuple([Outline(x.shape, x.dtype) for x in outputs])
-            steps.append(Run(nest, inputs, tuple([x.number for x in outputs]), types))
+            for run in self.runs(item):
+                contiguous.update(run.inputs)
+                steps.append(run)
         called = {n for step in steps if isinstance(step, Call) for n in step.results}
         outputs = tuple([Ref(x.number) if isinstance(x, Node) else x for x in self.outputs])
         return Plan(tuple(steps), outputs, frozenset(contiguous & called))
+
+    def runs(self, group: Group) -> list[Run]:
+        """The nest that is made of steps, or two or more where one would be too large."""
+        nest, inputs, outputs = Assembly(group, lambda node: node.number in self.stored, self).nest()
+        if size(nest) <= LINES or len(group.nodes) == 1:
+            types = tuple([Outline(x.shape, x.dtype) for x in outputs])
+            return [Run(nest, inputs, tuple([x.number for x in outputs]), types)]
+        first, second = group.halves()
+        read = {id(through(x)[0]) for node in second.nodes for x in node.operands if isinstance(x, Node)}
+        self.stored.update(node.number for node in first.nodes if id(node) in read)
+        return [*self.runs(first), *self.runs(second)]
 
     # ── where a step goes ────────────────────────────────────────────────────────────────────────────────────
 
@@ -284,7 +261,9 @@ class Fusion:
         ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
         for position in self.related(node, max(ready, 0)):
             group = self.items[position]
-            if isinstance(group, Group) and 0 < len(group.nodes) < MOST and self.joins(group, position, node):
+            if not isinstance(group, Group) or not group.nodes or group.length + length(node.op) > MOST:
+                continue
+            if self.joins(group, position, node):
                 self.gather(position, node)
                 return
         group = Group(shape)
@@ -307,7 +286,7 @@ class Fusion:
                 isinstance(other, Group)
                 and other.shape == group.shape
                 and (other.reduced == group.reduced or None in (other.reduced, group.reduced))
-                and len(other.nodes) + len(group.nodes) <= MOST
+                and other.length + group.length <= MOST
                 and fits(other, earlier, x, shape)
                 and not any(self.reads(i, earlier, node) for i in range(earlier + 1, position + 1))
             ):
@@ -315,6 +294,7 @@ class Fusion:
                     self.belongs(each, position)
                 group.nodes[:0] = other.nodes
                 group.rows |= other.rows
+                group.length += other.length
                 group.reduced = other.reduced if group.reduced is None else group.reduced
                 other.nodes = []
 
@@ -376,6 +356,7 @@ class Fusion:
             if self.is_loose(x):
                 self.join(group, position, x, row and node.op not in REDUCTIONS)
         group.nodes.append(node)
+        group.length += length(node.op)
         self.belongs(node, position)
         if row:
             group.rows.add(id(node))
@@ -430,10 +411,10 @@ class Fusion:
             return True
         if id(base) not in group.rows:
             found = composed(Layout.contiguous(base.shape), views)
-            return found is not None and _same(found, Layout.contiguous(group.shape))
+            return found is not None and same(found, Layout.contiguous(group.shape))
         found = composed(Layout.contiguous(base.shape), views)
         rows = Layout.contiguous(group.row_shapes()[0]).broadcast_to(group.shape)
-        return found is not None and _same(found.broadcast_to(shape), rows)
+        return found is not None and same(found.broadcast_to(shape), rows)
 
     def fits_row(self, group: Group, position: int, x: Any, shape: Shape) -> bool:
         """The same of what is computed once a row."""
@@ -445,7 +426,7 @@ class Fusion:
         if id(base) not in group.rows:
             return False
         found = composed(Layout.contiguous(base.shape), views)
-        return found is not None and x.shape == shape and _same(found, Layout.contiguous(shape))
+        return found is not None and x.shape == shape and same(found, Layout.contiguous(shape))
 
 
 def _cheap(node: Node) -> bool:
@@ -476,14 +457,6 @@ def _axes(node: Node) -> Shape:
     """The axes that a reduction goes over, in order."""
     axis = node.params["axis"]
     return tuple(range(len(node.operands[0].shape))) if axis is None else tuple(sorted(axis))
-
-
-def _same(x: Layout, y: Layout) -> bool:
-    """Whether two layouts are of the same elements; how far it is along an axis of length 1 does not matter."""
-    if x.shape != y.shape or x.offset != y.offset:
-        return False
-    triples = zip(x.shape, x.strides, y.strides, strict=True)
-    return 0 in x.shape or all(length == 1 or one == other for length, one, other in triples)
 
 
 def plan(program: Program, layouts: Sequence[Layout], covers: Callable[[str, tuple[Any, ...]], bool]) -> Plan:

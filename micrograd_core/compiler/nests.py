@@ -11,7 +11,7 @@ else: places in memory are affine in the loops' counters, and views have become 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType
@@ -109,6 +109,49 @@ class Nest(NamedTuple):
 
     def __str__(self) -> str:
         return _text(self)
+
+
+def varying(nest: Nest) -> dict[int, frozenset[int]]:
+    """The axes along which each value differs, by its number: loops over other axes need it once.
+
+    Values that must be computed where their line stands have axis -1 as well: random numbers, sums, and loads from
+    memory that the nest writes.
+    """
+    kept = frozenset(range(-1, len(nest.kept)))
+    every = frozenset(range(-1, len(nest.kept) + len(nest.reduced)))
+    empty = 0 in (*nest.kept, *nest.reduced)  # an address that no turn looks at may be none
+    found: dict[int, frozenset[int]] = {}
+    for part in nest.parts:
+        for line in part.lines:
+            if isinstance(line, Store):
+                continue
+            number = line.result.number
+            if isinstance(line, Compute) and not empty:
+                found[number] = frozenset().union(*[found[x.number] for x in line.operands if isinstance(x, Ref)])
+            elif (
+                isinstance(line, Load) and not empty and (line.buffer is None or nest.buffers[line.buffer].role == "in")
+            ):
+                found[number] = frozenset([axis for axis, stride in enumerate(line.place.strides) if stride])
+            else:
+                found[number] = every if part.inner and not isinstance(line, Reduce) else kept
+    return found
+
+
+LONG: Final = frozenset(
+    "exp expm1 log log1p log2 log10 sin cos tanh erf erfc pow floor_divide remainder random_uniform_from".split()
+)
+"""Primitives that compilers spell out, in fifty instructions or so."""
+
+
+def length(op: str) -> int:
+    """How long a primitive takes to compile, in additions."""
+    return 10 if op in LONG else 1
+
+
+def size(nest: Nest) -> int:
+    """How long a nest takes to compile, in additions."""
+    lines = [line for part in nest.parts for line in part.lines]
+    return sum(length(line.op) if isinstance(line, Compute) else 1 for line in lines)
 
 
 def merged(nest: Nest) -> Nest:

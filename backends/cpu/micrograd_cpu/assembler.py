@@ -7,6 +7,7 @@ not pay whose code is all on the disk.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -60,9 +61,11 @@ def _linker() -> Any:
 _COUNT: Final = iter(range(sys.maxsize))
 
 
-def linked(code: bytes, names: list[str]) -> Any:
+def linked(codes: Iterable[bytes], names: list[str]) -> Any:
     """Object code in memory, for as long as what is returned lives: the addresses of functions by name."""
-    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    for code in codes:
+        builder.add_object_img(code)
     for name in names:
         builder.export_symbol(name)
     return builder.link(_linker(), f"micrograd{next(_COUNT)}")

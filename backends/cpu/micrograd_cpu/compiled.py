@@ -34,7 +34,7 @@ from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import module
+from micrograd_cpu.llvm import declaration, module, modules
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.scalars import covers
@@ -272,8 +272,16 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
     each = [x for step in steps for x in (step.steps if isinstance(step, Segment) else (step,))]
     runs = [x for x in each if isinstance(x, Run)]
     products = [x for x in each if isinstance(x, Product) and x.stack]
-    names = {id(x): f"nest{i}" for i, x in enumerate(runs)} | {id(x): f"product{i}" for i, x in enumerate(products)}
-    texts = {"": "\n".join([module([x.nest for x in runs]), *[entries.ranged(names[id(x)], x) for x in products]])}
+    nests = {repr(x.nest): x.nest for x in runs}  # the layers of a network have the same
+    numbers = {text: i for i, text in enumerate(nests)}
+    names = {id(x): f"nest{numbers[repr(x.nest)]}" for x in runs}
+    names |= {id(x): f"product{i}" for i, x in enumerate(products)}
+    before, here = modules([*nests.values()]), ""
+    if len(before) > 1:
+        here = "\n".join(declaration(i, each) for i, each in enumerate(nests.values()))
+    else:
+        here, before = "".join(before), []
+    texts = {"": "\n".join([here, *[entries.ranged(names[id(x)], x) for x in products]])}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
@@ -281,7 +289,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
         elif not isinstance(step, Call):
             texts[f"share{i}"] = entries.share(f"share{i}", names[id(step)], entries.arrays(step))
     shares = [f"{name}.job" for name in texts if name.startswith("share")]
-    held = library("\n".join(texts.values()), [*[*texts][1:], *shares])
+    held = library([*before, "\n".join(texts.values())], [*[*texts][1:], *shares])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):

@@ -68,9 +68,13 @@ def _outside(name: str) -> int:
 
 
 class Image:
-    """An object file in memory, for as long as it lives: ``image[name]`` is the address of a function."""
+    """An object file in memory, for as long as it lives: ``image[name]`` is the address of a function.
 
-    def __init__(self, code: bytes) -> None:
+    It may refer to the functions of the image `before` it, and to those that are before that.
+    """
+
+    def __init__(self, code: bytes, before: Image | None = None) -> None:
+        self.before = before
         (start,), (count,) = struct.unpack_from("<Q", code, 40), struct.unpack_from("<H", code, 60)
         self.code = code
         self.sections = [Section(*each) for each in struct.iter_unpack("<IIQQQQIIQQ", code[start : start + 64 * count])]
@@ -123,10 +127,19 @@ class Image:
 
     def _address(self, symbol: Symbol) -> int:
         if symbol.section == 0:
-            return _outside(self._name(symbol))
+            return self._elsewhere(self._name(symbol))
         if symbol.section not in self.places:
             raise Unlinked(f"a symbol of section {symbol.section}")
         return self.places[symbol.section] + symbol.value
+
+    def _elsewhere(self, name: str) -> int:
+        """Where another image, or this process, has a function."""
+        image = self.before
+        while image is not None:
+            if name in image.found:
+                return image.found[name]
+            image = image.before
+        return _outside(name)
 
     def _fill(self, at: int, kind: int, symbol: int, addend: int) -> None:
         """Write an address, or how far it is, where the code expects it."""

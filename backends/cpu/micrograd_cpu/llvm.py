@@ -3,15 +3,34 @@
 Units are what threads share out: elements, where nothing is reduced and memory is one run; else rows. Where rows are
 next to each other in memory, rather than the numbers in one, a unit is a tile of rows, which the innermost loop
 goes over, so that it reads memory in order. LLVM makes vectors of innermost loops.
+
+A value that is the same in all turns of a loop is computed before the loop. LLVM moves most of these itself, but not
+those that depend on a branch, and its vectoriser takes exponential time when it finds them in the innermost loop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
-from micrograd_core.compiler.nests import Compute, Draw, Line, Load, Nest, Number, Part, Place, Reduce, Store
+from micrograd_core.compiler.assembly import DEAR
+from micrograd_core.compiler.fusion import LINES
+from micrograd_core.compiler.nests import (
+    Compute,
+    Draw,
+    Line,
+    Load,
+    Nest,
+    Number,
+    Part,
+    Place,
+    Reduce,
+    Store,
+    size,
+    varying,
+)
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType, bool_, float64
 from micrograd_core.layout import contiguous_strides
@@ -69,10 +88,28 @@ class Sizes:
         return self.found.index(value)
 
 
-def module(nests: Sequence[Nest], sizes: Sizes | None = None) -> str:
-    """The IR of a program's nests."""
+def modules(nests: Sequence[Nest]) -> list[str]:
+    """The IR of a program's nests, in modules of bounded size: no signal reaches LLVM while it compiles one."""
+    found, total = list[list[Nest]](), LINES
+    for nest in nests:
+        total += size(nest)
+        if total > LINES:
+            found.append([])
+            total = size(nest)
+        found[-1].append(nest)
+    firsts = accumulate(map(len, found), initial=0)
+    return [module(each, first=first) for each, first in zip(found, firsts, strict=False)]
+
+
+def declaration(i: int, nest: Nest) -> str:
+    """What a module says of ``@nest0`` that is in another."""
+    return f"declare void @nest{i}({arguments(nest)}) nounwind"
+
+
+def module(nests: Sequence[Nest], sizes: Sizes | None = None, first: int = 0) -> str:
+    """The IR of nests, whose functions are numbered from `first`."""
     declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()
-    for i, nest in enumerate(nests):
+    for i, nest in enumerate(nests, first):
         printers = {f"fast{i}": Printer(nest, sizes=sizes)}
         texts.append(printers[f"fast{i}"].text(f"fast{i}"))
         if printers[f"fast{i}"].noted:
@@ -204,9 +241,10 @@ class Printer(Loops):
         self.contracts = sizes is not None  # of one operation, the formula is ours; of a program it is the user's
         self.careful, self.noted = careful, False
         self.nest, self.tile = nest, tiles(nest)
-        self.counters: list[str] = []
+        self.varying = varying(nest)
+        self.counters = ["0"] * (len(nest.kept) + len(nest.reduced))
         self.lane = "0"
-        self.values: dict[int, str] = {}  # of the row, and of the part that is being printed
+        self.values: dict[int, str] = {}  # computed before this point, in this loop or around it
         self.stacked: dict[int, tuple[str, DType]] = {}  # of a tile's rows: where each row's value lies
         self.scratch: dict[int, str] = {}
         lines = [line for part in nest.parts for line in part.lines if isinstance(line, Draw)]
@@ -247,6 +285,7 @@ class Printer(Loops):
                 row = math.prod(nest.reduced)
                 row = row if self.sizes is None else -(-row // ROUND) * ROUND
                 self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], row * max(self.tile, 1))
+        self.ahead((), [line for part in nest.parts for line in part.lines])
         if nest.reduced or len(nest.kept) > 1:
             self.loop("%begin", "%end", self.unit)
         else:
@@ -285,16 +324,19 @@ class Printer(Loops):
             lanes = self.intrinsic("smin", "i64", left, str(self.tile))
             self.counters = [*outer, "", *["0"] * len(nest.reduced)]
             self.first, self.lanes = first, lanes
+            self.ahead(range(len(outer)), [line for part in nest.parts for line in part.lines])
             self.parts()
         else:
             outer = self.unravelled(counter, kept[:-1])
+            self.counters = [*outer, ""]
+            self.ahead(range(len(outer)), nest.parts[0].lines)
             self.along("0", self.size(kept[-1]), lambda last: [*outer, last])
 
     def along(self, begin: str, end: str, counters: Callable[[str], list[str]]) -> None:
         """Elements along the last axis; some at a time, where random numbers are drawn for them first."""
 
         def element(counter: str) -> None:
-            self.counters, self.values = counters(counter), {}
+            self.counters = counters(counter)
             self.line_by_line(self.nest.parts[0].lines)
 
         def some(first: str) -> None:
@@ -377,11 +419,11 @@ class Printer(Loops):
     def parts(self) -> None:
         """What happens in a row, or in a tile of rows."""
         for part in self.nest.parts:
-            before = dict(self.values)
+            before = set(self.values)
             if part.inner:
                 self.inner(part)
             elif self.tile:
-                self.over_lanes(lambda part=part: self.row_of_tile(part))  # type: ignore[misc]
+                self.over_lanes(lambda lines=part.lines: self.row_of_tile(lines))  # type: ignore[misc]
             else:
                 self.line_by_line(part.lines)
                 continue  # what is there once a row stays
@@ -393,21 +435,36 @@ class Printer(Loops):
 
     def over_lanes(self, body: Callable[[], None]) -> None:
         """`body` for each row of a tile."""
+        outside = dict(self.values)
 
         def lane(counter: str) -> None:
             self.lane = counter
             self.counters[len(self.nest.kept) - 1] = self.emit(f"add nsw i64 {self.first}, {counter}")
-            self.values = {}
             body()
 
         self.loop("0", self.lanes, lane)
+        self.values = outside
 
-    def row_of_tile(self, part: Part) -> None:
+    def row_of_tile(self, lines: Sequence[Line]) -> None:
         """What is computed once a row, for one row of a tile."""
-        self.line_by_line(part.lines)
-        for line in part.lines:  # what comes later finds it on the stack
-            if isinstance(line, (Load, Draw, Compute)):
+        outside = set(self.values)
+        self.line_by_line(lines)
+        for line in lines:  # what comes later finds it on the stack
+            if isinstance(line, (Load, Draw, Compute)) and line.result.number not in outside:
                 self.keep(line.result.number)
+
+    def of_rows(self, lines: Sequence[Line]) -> list[Line]:
+        """The expensive functions that have one result for a whole row of a tile, and the lines that they need."""
+        needed, found = set[int](), list[Line]()
+        for line in reversed(lines):
+            if not isinstance(line, Compute | Load):
+                continue
+            number, operands = line.result.number, line.operands if isinstance(line, Compute) else ()
+            of_a_row = max(self.varying[number], default=0) < len(self.nest.kept)
+            if of_a_row and (number in needed or (isinstance(line, Compute) and line.op in DEAR)):
+                needed |= {x.number for x in operands if isinstance(x, Ref)}
+                found.append(line)
+        return found[::-1]
 
     def inner(self, part: Part) -> None:
         """A loop over the reduced axes; reductions are on the stack until it ends, from where LLVM takes them."""
@@ -417,6 +474,8 @@ class Printer(Loops):
         wide: dict[int, tuple[str, DType]] = {}  # of sums over many numbers, those of their blocks
         axis_of_blocks, length_of_block = blocks(nest.reduced, SHORT if self.tile else BLOCK)
         sums = [x for x in reductions if x.op == "sum" and nest.types[x.result.number].is_floating]
+        if self.tile and (lines := self.of_rows(part.lines)):
+            self.over_lanes(lambda: self.row_of_tile(lines))
         if axis_of_blocks >= 0:
             wide = {x.result.number: self.total(float64) for x in sums}
         outside = dict(self.values)
@@ -443,10 +502,11 @@ class Printer(Loops):
                     self.keep(n)
 
         def element() -> None:
-            self.values = {} if self.tile else dict(outside)
             self.line_by_line(part.lines, totals)
 
         def along(axis: int) -> None:
+            if self.tile or axis < len(nest.reduced):
+                self.ahead([*range(kept - bool(self.tile)), *range(kept, kept + axis)], part.lines)
             if axis == len(nest.reduced):
                 over(element)
                 return
@@ -529,15 +589,25 @@ class Printer(Loops):
         """
         if isinstance(x, Number) and x.dtype.is_floating and math.isinf(x.value):
             type, infinity = TYPES[x.dtype.name], constant(math.inf, x.dtype)
-            self.declared.add(f"@infinite_{type} = global {type} {infinity}")
+            self.declared.add(f"@infinite_{type} = weak global {type} {infinity}")
             found = self.emit(f"load {type}, ptr @infinite_{type}")
             return found if x.value > 0 else self.emit(f"fneg {type} {found}")
         return self.operand(x)
 
+    def ahead(self, axes: Iterable[int], lines: Sequence[Line]) -> None:
+        """The lines whose results differ along no other axes than these, whose loops are around this point."""
+        self.line_by_line(
+            [x for x in lines if isinstance(x, Load | Compute) and self.varying[x.result.number].issubset(axes)]
+        )
+
     def line_by_line(self, lines: Sequence[Line], totals: dict[int, tuple[str, DType]] | None = None) -> None:
-        """The lines of a part."""
+        """The lines, except for those whose results are computed already."""
         types = self.nest.types
         for line in lines:
+            if not isinstance(line, Store) and (
+                line.result.number in self.values or line.result.number in self.stacked
+            ):
+                continue
             if isinstance(line, Load):
                 self.values[line.result.number] = self.loaded(line)
             elif isinstance(line, Draw):

@@ -13,6 +13,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,20 +49,31 @@ class Library:
         return found
 
 
-def library(ir: str, names: list[str], quickly: bool = False) -> Library:
-    """The functions of a module; compiled `quickly`, they take a hundredth of the time, and run half as fast."""
+def library(ir: str | Sequence[str], names: list[str], quickly: bool = False) -> Library:
+    """The functions of modules, each of which may call those of the modules before it.
+
+    Compiled `quickly`, they take a hundredth of the time, and run half as fast. A KeyboardInterrupt is raised between
+    two modules; those that are compiled by then are on the disk.
+    """
+    codes = list[bytes]()
+    for text in [ir] if isinstance(ir, str) else ir:
+        with COMPILING:
+            key = _key(text, quickly)
+            code = _read(key)
+            if code is None:
+                code = compiled(text, quickly)
+                _write(key, code)
+        codes.append(code)
     with COMPILING:
-        key = _key(ir, quickly)
-        code = _read(key)
-        if code is None:
-            code = compiled(ir, quickly)
-            _write(key, code)
         if linker.KNOWN:
             with contextlib.suppress(linker.Unlinked):
-                return Library(linker.Image(code))
+                image: linker.Image | None = None
+                for code in codes:
+                    image = linker.Image(code, image)
+                return Library(image)
         from micrograd_cpu.assembler import linked
 
-        return Library(linked(code, names))
+        return Library(linked(codes, names))
 
 
 def compiled(ir: str, quickly: bool = False) -> bytes:

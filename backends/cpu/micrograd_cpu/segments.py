@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.fusion import Call, Plan, Run, viewed
+from micrograd_core.compiler.fusion import Call, Plan, Run
 from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import VIEWS
 from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.views import viewed
 from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
 from micrograd_cpu.products import ALONE
