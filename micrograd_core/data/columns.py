@@ -12,6 +12,7 @@ from typing import Any
 
 from micrograd_core.data.errors import DataError, listed, nearest, needed
 from micrograd_core.data.reading import place
+from micrograd_core.data.written import Written, number
 
 Cell = str | bool | int | float
 """A category: what a cell holds."""
@@ -46,19 +47,11 @@ def plain(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def number(text: str) -> float | None:
-    """The number that a text is, if it is one."""
-    try:
-        return float(text) if "_" not in text else None
-    except ValueError:
-        return None
-
-
 # ── numbers and dates ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def numbers(table: Any, name: str, dates: bool) -> Any:
-    """A column as float64, NaN where nothing is; dates as days since 1970.
+def numbers(table: Any, name: str, dates: bool, written: Written | None = None) -> Any:
+    """A column as float64, NaN where nothing is; dates as days since 1970; texts as they are `written`.
 
     Raises
     ------
@@ -69,7 +62,7 @@ def numbers(table: Any, name: str, dates: bool) -> Any:
     column = plain(table[name])
     found = kind(column.type)
     if found == "text":
-        values = np.array([_parsed(table, name, row, each, dates) for row, each in enumerate(column.to_pylist())])
+        values = _parsed(np, table, name, column, written or (Written("ymd") if dates else None))
     elif found == "date" and dates:
         values = _days(np, pa, column)
     elif found in ("number", "truth", "nothing") and not (dates and found != "nothing"):
@@ -91,15 +84,21 @@ def told(found: str) -> str:
     return {"number": "numbers", "truth": "truth values", "text": "text", "date": "dates"}.get(found, found)
 
 
-def _parsed(table: Any, name: str, row: int, text: str | None, dates: bool) -> float:
-    if text is None or not text.strip():
-        return math.nan
-    found = None if dates else number(text)
-    if found is None:
+def _parsed(np: Any, table: Any, name: str, column: Any, written: Written | None) -> Any:
+    encoded = column.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    parse = number if written is None else written.parse
+    found = [parse(text) if text.strip() else math.nan for text in texts]
+    places = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(np.array([each is None for each in found] + [False])[places])
+    if len(wrong):
+        row = int(wrong[0])
+        meant = "date" if written is not None and written.dates else "number"
         raise DataError(
-            f"{place(table, row, name)}: the text {text!r} stands where a {'date' if dates else 'number'} belongs"
+            f"{place(table, row, name)}: the text {texts[places[row]]!r} stands where a {meant} belongs"
+            + (f", written as those that were learned from, in {written.unit}" if written and written.unit else "")
         )
-    return found
+    return np.array([*found, math.nan])[places]
 
 
 def _days(np: Any, pa: Any, column: Any) -> Any:
@@ -130,6 +129,9 @@ class Number:
     scale: float
     indicator: bool
     """Whether a second feature says that nothing was there."""
+    written: str = ""
+    """How texts are written, where the column held such: see `Written`."""
+    unit: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -139,11 +141,20 @@ class Number:
     def features(self, table: Any, unseen: str) -> Iterator[Any]:
         """The features of a table, each one array."""
         np = needed("numpy", "a table")
-        values = numbers(table, self.name, self.dates)
+        values = self.read(table)
         absent = np.isnan(values)
         yield standardised(table, self.name, np.where(absent, self.fill, values), self.center, self.scale)
         if self.indicator:
             yield absent.astype("float32")
+
+    def read(self, table: Any) -> Any:
+        """The column as float64, NaN where nothing is."""
+        return numbers(table, self.name, self.dates, as_written(self))
+
+
+def as_written(column: Number | Target) -> Written | None:
+    """How the texts of a column are written; None where it held none."""
+    return Written(column.written, column.unit) if column.written else None
 
 
 def standardised(table: Any, name: str, values: Any, center: float, scale: float) -> Any:
@@ -212,6 +223,24 @@ def coded(table: Any, name: str, type_: str) -> tuple[list[Cell | None], Any]:
     return [*found], codes[places]
 
 
+def key(value: Cell | None, folded: bool) -> Cell | None:
+    """What tells a category from others: not the case of its letters, where it is `folded`."""
+    return value.casefold() if folded and isinstance(value, str) else value
+
+
+def merged(held: list[Cell | None], codes: Any) -> tuple[list[Cell | None], Any]:
+    """Categories that differ in the case of letters as one, which is called as most rows call it."""
+    np = needed("numpy", "a table")
+    counts = np.bincount(codes, minlength=len(held)).tolist()
+    groups: dict[Cell | None, list[int]] = {}
+    for i, each in enumerate(held):
+        groups.setdefault(key(each, True), []).append(i)
+    renamed = np.empty(len(held), dtype="int64")
+    for new, old in enumerate(groups.values()):
+        renamed[old] = new
+    return [held[min(old, key=lambda i: (-counts[i], str(held[i])))] for old in groups.values()], renamed[codes]
+
+
 def ordered(values: list[Cell | None]) -> tuple[Cell, ...]:
     """Categories in order, without that of nothing."""
     return tuple(sorted(each for each in values if each is not None))
@@ -219,7 +248,10 @@ def ordered(values: list[Cell | None]) -> tuple[Cell, ...]:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories: a feature for each of them, or one that is a place in a list."""
+    """A column of categories: a feature for each of them, or one that is a place in a list.
+
+    Where there are `others`, they have a feature together, and so has what was never seen.
+    """
 
     name: str
     type: str
@@ -227,13 +259,17 @@ class Category:
     missing: bool
     """Whether nothing is a category of its own."""
     encoding: str
+    folded: bool = False
+    """Whether the case of letters tells nothing."""
+    others: bool = False
 
     @property
     def names(self) -> list[str]:
         """Of the features."""
         if self.encoding == "index":
             return [self.name]
-        return [*(f"{self.name}={each}" for each in self.values), *[f"{self.name} is missing"] * self.missing]
+        more = [f"{self.name} is missing"] * self.missing + [f"{self.name} is another"] * self.others
+        return [*(f"{self.name}={each}" for each in self.values), *more]
 
     def features(self, table: Any, unseen: str) -> Iterator[Any]:
         """The features of a table, each one array."""
@@ -245,9 +281,13 @@ class Category:
             yield (places == i + 1).astype("float32")
         if self.missing:
             yield (places == 0).astype("float32")
+        if self.others:
+            yield (places == len(self.values) + 1).astype("float32")
 
     def places(self, table: Any, unseen: str) -> Any:
         """For each row which category it has, counted from 1; 0 where nothing is, or what was never seen.
+
+        The others, where there are such, are the last one.
 
         Raises
         ------
@@ -255,9 +295,10 @@ class Category:
             For what was never seen, if that is an error.
         """
         np = needed("numpy", "a table")
-        known: dict[Cell | None, int] = {value: i + 1 for i, value in enumerate(self.values)}
+        known = {key(value, self.folded): i + 1 for i, value in enumerate(self.values)}
         found, codes = coded(table, self.name, self.type)
-        new = np.array([each not in known and not (each is None and self.missing) for each in found])
+        keys = [key(each, self.folded) for each in found]
+        new = np.array([each not in known and not (self.missing if each is None else self.others) for each in keys])
         at = np.flatnonzero(new[codes])
         if len(at) and unseen == "error":
             each = found[codes[at[0]]]
@@ -268,7 +309,8 @@ class Category:
                 f"{place(table, int(at[0]), self.name)}: {told}{more}; known are {listed(map(repr, self.values))}"
                 f"{near or '.'} With unseen='missing' such rows count as missing"
             )
-        return np.array([known.get(each, 0) for each in found])[codes]
+        other = len(self.values) + 1 if self.others else 0
+        return np.array([known.get(each, 0 if each is None else other) for each in keys])[codes]
 
 
 # ── targets ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -285,6 +327,9 @@ class Target:
     classes: tuple[Cell, ...]
     center: float
     scale: float
+    written: str = ""
+    unit: str = ""
+    folded: bool = False
 
     def numbers(self, table: Any) -> Any:
         """Classes as int64, or numbers as float32.
@@ -296,17 +341,24 @@ class Target:
         """
         np = needed("numpy", "a table")
         if self.task == "regression":
-            return standardised(table, self.name, complete(table, self.name), self.center, self.scale)
+            return standardised(table, self.name, self.read(table), self.center, self.scale)
         held, codes = coded(table, self.name, self.type)
         refuse_absent(self.name, [each is None for each in held], codes)
-        known: dict[Cell | None, int] = {value: i for i, value in enumerate(self.classes)}
-        at = np.flatnonzero(np.array([each not in known for each in held])[codes])
+        known = {key(value, self.folded): i for i, value in enumerate(self.classes)}
+        keys = [key(each, self.folded) for each in held]
+        at = np.flatnonzero(np.array([each not in known for each in keys])[codes])
         if len(at):
             raise DataError(
                 f"{place(table, int(at[0]), self.name)}: the class {held[codes[at[0]]]!r} was never seen; known are "
                 f"{listed(map(repr, self.classes))}"
             )
-        return np.array([known.get(each, 0) for each in held])[codes]
+        return np.array([known.get(each, 0) for each in keys])[codes]
+
+    def read(self, table: Any) -> Any:
+        """A column of numbers, of which none may be missing, as float64."""
+        values = numbers(table, self.name, False, as_written(self))
+        refuse_absent(self.name, [False, True], needed("numpy", "a table").isnan(values).astype("int64"))
+        return values
 
     def inverse(self, y: Any) -> Any:
         """What `numbers` was given for what it gives."""
@@ -315,14 +367,6 @@ class Target:
         if y.dtype.kind not in "iu" or (y.size and not 0 <= y.min() <= y.max() < len(self.classes)):
             raise DataError(f"classes are integers from 0 to {len(self.classes) - 1}, as argmax gives them")
         return [self.classes[i] for i in y.reshape(-1).tolist()]
-
-
-def complete(table: Any, name: str) -> Any:
-    """A column of numbers of which none is missing."""
-    np = needed("numpy", "a table")
-    values = numbers(table, name, False)
-    refuse_absent(name, [False, True], np.isnan(values).astype("int64"))
-    return values
 
 
 def refuse_absent(name: str, absent: list[bool], codes: Any) -> None:

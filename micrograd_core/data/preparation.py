@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from micrograd_core.data.columns import Category, Cell, Number, Target, plain
 from micrograd_core.data.decisions import Settings, counting, decided
 from micrograd_core.data.errors import DataError, DataWarning, listed, nearest, needed
 from micrograd_core.data.reading import read
+from micrograd_core.data.written import WAYS
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Preparation:
     left_out: dict[str, str]
     unseen: str
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     @classmethod
     def fit(
@@ -131,7 +133,7 @@ class Preparation:
             raise DataError("rows are the numbers of the rows to train on, as split gives them")
         if chosen.min() < 0 or chosen.max() >= table.num_rows:
             raise DataError(f"rows go from 0 to {table.num_rows - 1}; got {chosen.min()} to {chosen.max()}")
-        goal = None if target is None else decided(table, target, task, chosen, standardize)
+        goal = None if target is None else decided(table, target, task, chosen, standardize, target in categories)
         settings = Settings(categorical, missing, indicator, standardize, chosen)
         columns: list[Number | Category] = []
         left_out = dict.fromkeys(ignore, "it was to be ignored")
@@ -144,6 +146,7 @@ class Preparation:
                 warnings.warn(f"the column {name!r} is left out: {found}", DataWarning, stacklevel=2)
             else:
                 columns.append(found)
+        _refuse_large(table.num_rows, columns)
         if not columns:
             why = listed(f"{name!r} ({reason})" for name, reason in left_out.items()) or "there is only the target"
             raise DataError(f"no column is left to learn from: {why}")
@@ -162,14 +165,15 @@ class Preparation:
     @property
     def texts(self) -> list[str]:
         """Columns that held text when this was made."""
-        found = [column.name for column in self.columns if isinstance(column, Category) and column.type == "text"]
+        found = [column.name for column in self.columns if getattr(column, "type", "") == "text" or _is_written(column)]
         goal = self.goal
         return found if goal is None or goal.type != "text" else [*found, goal.name]
 
     @property
     def numbers(self) -> list[str]:
         """Columns that held numbers when this was made."""
-        found = [column.name for column in self.columns if isinstance(column, Number) and not column.dates]
+        numbers = [column for column in self.columns if isinstance(column, Number) and not column.dates]
+        found = [column.name for column in numbers if not column.written]
         goal = self.goal
         return found if goal is None or goal.type != "number" else [*found, goal.name]
 
@@ -230,8 +234,10 @@ class Preparation:
                 f"the table lacks {'the column' if len(absent) == 1 else 'columns'} {listed(map(repr, absent))}; it "
                 f"has {listed(map(repr, table.column_names))}{nearest(absent[0], table.column_names)}"
             )
-        made = [each for column in self.columns for each in column.features(table, self.unseen)]
-        x = np.stack(made, axis=1)
+        _refuse_large(table.num_rows, self.columns)
+        x = np.empty((table.num_rows, len(self.names)), dtype="float32")
+        for i, each in enumerate(each for column in self.columns for each in column.features(table, self.unseen)):
+            x[:, i] = each
         goal = self.goal
         if goal is None or goal.name not in table.column_names:
             return x, None
@@ -283,7 +289,7 @@ class Preparation:
         try:
             given = json.loads(given) if isinstance(given, str) else given
             version = given["preparation"]
-            if version != cls.VERSION:
+            if version not in range(1, cls.VERSION + 1):
                 raise DataError(
                     f"this preparation is of version {version!r}, and {cls.VERSION} is known; upgrade micrograd-core"
                 )
@@ -307,6 +313,30 @@ class Preparation:
         return cls(tuple(columns), goal, dict(left_out), unseen)
 
 
+def most_bytes() -> int:
+    """How large the numbers of a table may be: a quarter of the memory, since a training copies them."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return 2 << 30
+
+
+def _refuse_large(rows: int, columns: Iterable[Number | Category]) -> None:
+    widths = {column.name: len(column.names) for column in columns}
+    inputs, most = sum(widths.values()), most_bytes()
+    if (takes := 4 * rows * inputs) > most:
+        widest = max(widths, key=lambda name: widths[name])
+        raise DataError(
+            f"{rows:,} rows of {inputs:,} inputs would take {takes >> 20:,} MiB, and at most {most >> 20:,} MiB, a "
+            f"quarter of the memory, are used. The column {widest!r} makes {widths[widest]:,} of them: leave it out "
+            f"with ignore=[{widest!r}], or give fewer rows at a time"
+        )
+
+
+def _is_written(column: Number | Category) -> bool:
+    return isinstance(column, Number) and bool(column.written)
+
+
 def _plain(each: Any) -> dict[str, Any]:
     found = dataclasses.asdict(each)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
@@ -316,6 +346,7 @@ POSSIBLE = {
     "encoding": ("one-hot", "index"),
     "type": ("text", "truth", "number"),
     "task": ("classification", "regression"),
+    "written": ("", *WAYS),
 }
 """What may stand in fields of columns and targets."""
 
@@ -332,6 +363,9 @@ def _made(kind_: Any, given: dict[str, Any]) -> Any:
         ),
     }
     fields = {field.name: str(field.type) for field in dataclasses.fields(kind_)}
+    known = {field.name: field.default for field in dataclasses.fields(kind_)}
+    added = {name: default for name, default in known.items() if default is not dataclasses.MISSING}
+    given = {**added, **given}  # version 1 has fewer fields
     if given.keys() != fields.keys():
         raise ValueError(f"{listed(sorted(given.keys() ^ fields.keys()))}")
     for name, value in given.items():

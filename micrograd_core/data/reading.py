@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.data.collating import comes_from
 from micrograd_core.data.dataset import Dataset
@@ -20,6 +21,8 @@ ALSO_MISSING = ("?", "-")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """How such files begin; spreadsheets write them as "Unicode text"."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+NO_NUMBER = r"^\s*(0\d+|\d{19,})\s*$"
+"""Digits that a number would lose: of postal codes, of accounts. Columns with such are text."""
 
 
 def read(
@@ -36,7 +39,7 @@ def read(
     ----------
     data : str, Path, or frame
         A file ``.csv``, ``.tsv`` (also compressed, ``.csv.gz``), ``.parquet``, ``.arrow``, ``.feather`` or ``.npz``; or
-        a pandas, polars or pyarrow table, a dict of columns, a `Dataset`.
+        a pandas, polars or pyarrow table, a dict of columns, a list with a dict for each row, a `Dataset`.
     delimiter : str, optional
         What separates cells of a text file; by default what its first line shows: a comma, a semicolon or a tab.
     decimal : str, optional
@@ -68,8 +71,7 @@ def read(
     if not isinstance(data, (str, Path)):
         return _checked(_from_frame(pa, data), f"this {type(data).__name__}")
     path = Path(data)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
+    kind = _kind(path)
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder; a table is one file, and a folder of images is for data.images")
     if not path.exists():
@@ -84,14 +86,37 @@ def read(
         raise DataError(f"{path.name!r} is empty")
     options = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "preparation": preparation}
     try:
-        table, lines = _READERS[kind](pa, path, **options)
+        table, told = _READERS[kind](pa, path, **options)
     except DataError:
         raise
     except Exception as error:  # pyarrow's and NumPy's, of all kinds
         said = (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
         raise DataError(f"{path.name!r} is not a table that can be read: {said}") from error
-    told = json.dumps({"file": path.name, "lines": lines}).encode()
-    return _checked(table.replace_schema_metadata({b"micrograd": told}), repr(path.name))
+    known = json.dumps({"file": path.name, "lines": False, **told}).encode()
+    return _checked(table.replace_schema_metadata({b"micrograd": known}), repr(path.name))
+
+
+def _kind(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
+
+
+class Fields(NamedTuple):
+    """A text file as it is written: what separates its fields, the mark before fractions, and each field as text."""
+
+    delimiter: str
+    decimal: str
+    table: Any
+
+
+def fields(data: Any, table: Any) -> Fields | None:
+    """The fields of the file that `read` made a table from, every one of them; None of what is no text file."""
+    if not isinstance(data, (str, Path)) or _READERS.get(_kind(Path(data))) is not _text:
+        return None
+    pa = needed("pyarrow", "data.read")
+    told = json.loads(table.schema.metadata[b"micrograd"])
+    raw = _raw(pa, Path(data), told["encoding"])
+    return Fields(told["delimiter"], told["decimal"], _parsed(pa, raw, told["delimiter"]))
 
 
 def place(table: Any, row: int, column: str) -> str:
@@ -138,38 +163,62 @@ def _from_frame(pa: Any, data: Any) -> Any:
             return pa.Table.from_batches([data])
         if isinstance(data, pa.Table):
             return data
+        if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
+            data = {
+                name: [row.get(name) for row in data] for name in dict.fromkeys(name for row in data for name in row)
+            }
         if isinstance(data, Mapping):
-            return pa.table({str(name): _column(pa, column) for name, column in data.items()})
+            return pa.table({str(name): _column(pa, name, column) for name, column in data.items()})
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"this {type(data).__name__} is not a table: {str(error).rstrip('.')}") from error
     raise DataError(
-        "a table is the path of a file, a pandas, polars or pyarrow table, or a dict of columns; "
+        "a table is the path of a file, a pandas, polars or pyarrow table, a dict of columns or a list of dicts; "
         f"got a {type(data).__name__}"
     )
 
 
-def _column(pa: Any, column: Any) -> Any:
+def _column(pa: Any, name: str, column: Any) -> Any:
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         return column
-    return pa.array(column.numpy() if hasattr(column, "numpy") else column)
+    try:
+        return pa.array(column.numpy() if hasattr(column, "numpy") else column)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeError(f"in the column {name!r}, {str(error).rstrip('.')}") from error
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _raw(pa: Any, path: Path, encoding: str) -> Any:
+    with pa.input_stream(str(path), compression="detect") as stream:
+        raw: Any = stream.read()
+    return raw if encoding.lower().replace("-", "") == "utf8" else raw.decode(encoding).encode()
+
+
+def _parsed(pa: Any, raw: bytes, delimiter: str, **how: Any) -> Any:
+    """A table of what `raw` holds; of texts, as they are written, unless `how` says how columns become values."""
+    csv = needed("pyarrow.csv", "data.read")
+    read_options = csv.ReadOptions(use_threads=False)  # several do not count lines
+    parse = {"delimiter": delimiter, "newlines_in_values": True}
+    if not how:
+        first = csv.open_csv(pa.BufferReader(raw), read_options, csv.ParseOptions(**parse)).schema.names
+        how = {"column_types": dict.fromkeys(first, pa.string()), "null_values": [], "strings_can_be_null": False}
+    handler = how.pop("invalid_row_handler", None)
+    options = csv.ParseOptions(**parse, invalid_row_handler=handler)
+    return csv.read_csv(pa.BufferReader(raw), read_options, options, csv.ConvertOptions(**how))
+
+
 def _text(
     pa: Any, path: Path, delimiter: str | None, decimal: str | None, encoding: str, preparation: Preparation | None
-) -> tuple[Any, bool]:
-    """A text file, and whether each line is a row."""
-    csv = needed("pyarrow.csv", "data.read")
+) -> tuple[Any, dict[str, Any]]:
+    """A text file, whether each line is a row, and how it is written."""
+    csv, pc = needed("pyarrow.csv", "data.read"), needed("pyarrow.compute", "data.read")
     with pa.input_stream(str(path), compression="detect") as stream:
-        raw = stream.read()
-    if raw[:2] in UTF16:
-        encoding = "utf-16"
-    if encoding.lower().replace("-", "") != "utf8":
-        raw = raw.decode(encoding).encode()
+        if stream.read(2) in UTF16:
+            encoding = "utf-16"
+    raw = _raw(pa, path, encoding)
     if b"\0" in raw[:4096]:
         raise DataError(f"{path.name!r} is not a table: it holds no text, whatever its name says")
     try:
@@ -181,26 +230,21 @@ def _text(
             "which encoding it has, as in encoding='latin-1'"
         ) from error
     head = raw.lstrip(b"\r\n").partition(b"\n")[0]
-    found = max(",;\t", key=lambda each: head.count(each.encode()))
+    found = delimiter or max(",;\t", key=lambda each: head.count(each.encode()))
     wrong: list[Any] = []
 
     def refuse(row: Any) -> str:
         wrong.append(row)
         return "error"
 
-    convert = csv.ConvertOptions(
-        null_values=[*csv.ConvertOptions().null_values, *ALSO_MISSING],
-        strings_can_be_null=True,
-        decimal_point=decimal or ".",
-        column_types={} if preparation is None else dict.fromkeys(preparation.texts, pa.string()),
-    )
+    how = {
+        "null_values": [*csv.ConvertOptions().null_values, *ALSO_MISSING],
+        "strings_can_be_null": True,
+        "decimal_point": decimal or ".",
+        "column_types": {} if preparation is None else dict.fromkeys(preparation.texts, pa.string()),
+    }
     try:
-        table = csv.read_csv(
-            pa.BufferReader(raw),
-            csv.ReadOptions(use_threads=False),  # several do not count lines
-            csv.ParseOptions(delimiter=delimiter or found, invalid_row_handler=refuse, newlines_in_values=True),
-            convert,
-        )
+        table = _parsed(pa, raw, found, invalid_row_handler=refuse, **how)
     except pa.ArrowInvalid as error:
         if not wrong:
             raise
@@ -210,10 +254,23 @@ def _text(
             f"{line}{path.name} has {row.actual_columns} cells, and the first line {row.expected_columns}: "
             f"{row.text[:80]!r}"
         ) from error
-    if decimal is None and (delimiter or found) != ",":
-        table = _with_commas(pa, table, preparation)
+    if re.search(rb"(?<![^\s,;|\"])(0\d|\d{19})", raw):
+        expected = () if preparation is None else preparation.numbers
+        digits = [
+            each.name
+            for each in table.schema
+            if (pa.types.is_integer(each.type) or pa.types.is_floating(each.type)) and each.name not in expected
+        ]
+        texts = _parsed(pa, raw, found, **{**how, "column_types": dict.fromkeys(digits, pa.string())})
+        for name in digits if len(set(table.column_names)) == table.num_columns else []:
+            if pc.any(pc.match_substring_regex(texts[name], NO_NUMBER)).as_py():
+                table = table.set_column(table.column_names.index(name), name, texts[name])
+    mark = decimal or "."
+    if decimal is None and found != ",":
+        commas = _with_commas(pa, table, preparation)
+        mark, table = "." if commas is table else ",", commas
     ended = raw.rstrip(b"\r\n").count(b"\n")
-    return table, ended == table.num_rows
+    return table, {"lines": ended == table.num_rows, "delimiter": found, "decimal": mark, "encoding": encoding}
 
 
 WHOLE = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?\s*$"
@@ -248,19 +305,19 @@ def _with_commas(pa: Any, table: Any, preparation: Preparation | None) -> Any:
     return table
 
 
-def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
-    return needed("pyarrow.parquet", "data.read").ParquetFile(path).read(), False
+def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
+    return needed("pyarrow.parquet", "data.read").ParquetFile(path).read(), {}
 
 
-def _arrow(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
+def _arrow(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     ipc = needed("pyarrow.ipc", "data.read")
     with pa.OSFile(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
-        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all(), False
+        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all(), {}
 
 
-def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
+def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     """Arrays by their names; one with two axes gives a column for each of its columns."""
     np = needed("numpy", "an npz file")
     columns: dict[str, Any] = {}
@@ -278,10 +335,10 @@ def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, bool]:
     if len(set(lengths.values())) > 1:
         told = listed(f"{name} has {length:,}" for name, length in lengths.items())
         raise DataError(f"the arrays of {path.name!r} have as many rows as each other in a table; {told}")
-    return pa.table({name: pa.array(array) for name, array in columns.items()}), False
+    return pa.table({name: pa.array(array) for name, array in columns.items()}), {}
 
 
-_READERS: dict[str, Callable[..., tuple[Any, bool]]] = {
+_READERS: dict[str, Callable[..., tuple[Any, dict[str, Any]]]] = {
     ".csv": _text,
     ".tsv": _text,
     ".txt": _text,

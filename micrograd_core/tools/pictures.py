@@ -83,11 +83,11 @@ def drawn(what: str, values: Sequence[str], limit: int) -> tuple[Drawing, float 
 
     if Path(what).exists() or what.endswith(".safetensors"):
         from micrograd_core.tools.using.inspection import sample
-        from micrograd_core.tools.using.trained import load
+        from micrograd_core.tools.using.trained import load_predictor
 
         if values:
             raise ExpressionError(f"{values[0]!r}: names have values in an expression; {what!r} is a file")
-        trained = load(what)
+        trained = load_predictor(what)
         out = trained.model(sample(trained.inputs, 1, trained.device))
         return draw(out, limit=limit, names=dict(trained.model.named_parameters())), None
     value, names = evaluated(what, values)

@@ -64,6 +64,30 @@ def test_frames() -> None:
     assert read(frame).to_pydict() == {"0": [1, 2], "c": ["x", "y"]}
     assert read({"a": np.arange(2), "b": pa.array([1, None])}).to_pydict() == {"a": [0, 1], "b": [1, None]}
     assert read(sets.load("iris")).column_names[-1] == "species"
+    assert read([{"a": 1}, {"b": "x", "a": None}]).to_pydict() == {"a": [1, None], "b": [None, "x"]}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["01234", "90210"], ["01234", "90210"]),
+        (["90210", ""], [90210, None]),
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["0", "10", "-5"], [0, 10, -5]),
+        (["0.5", "00.5"], [0.5, 0.5]),
+        (["2024-05-31", "2024-06-01"], None),
+    ],
+)
+def test_digits_that_a_number_would_lose_stay_text(
+    cells: list[str], expected: list[Any] | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("k,a\n" + "".join(f"x,{cell}\n" for cell in cells))
+    found = read(path)["a"]
+    assert found.to_pylist() == expected if expected else pa.types.is_date(found.type)
+    preparation = Preparation.fit({"a": [1, 2]})  # to which it is a number
+    if expected and "0" in str(cells[0])[:1]:
+        assert not pa.types.is_string(read(path, preparation=preparation)["a"].type)
 
 
 def test_arrays_of_a_file(tmp_path: Path) -> None:
@@ -96,7 +120,11 @@ def test_text_stays_text_where_a_preparation_says_so(tmp_path: Path) -> None:
     preparation = Preparation.fit(read(path), "y")
     assert preparation.texts == ["code"]
     path.write_text("code,y\n01,1.5\n02,2.5\n")
+    assert read(path)["code"].to_pylist() == ["01", "02"]
+    path.write_text("code,y\n1,1.5\n2,2.5\n")
     assert read(path)["code"].to_pylist() == [1, 2]
+    assert read(path, preparation=preparation)["code"].to_pylist() == ["1", "2"]
+    path.write_text("code,y\n01,1.5\n02,2.5\n")
     table = read(path, preparation=preparation)
     assert table["code"].to_pylist() == ["01", "02"]
     assert preparation.apply(table)[0].tolist() == [[1, 0, 0], [0, 1, 0]]
@@ -165,11 +193,13 @@ def test_arrays_that_are_no_table(tmp_path: Path) -> None:
 def test_what_is_no_frame() -> None:
     pd = pytest.importorskip("pandas")
     for data, sentence in (
-        (3, r"a table is the path of a file, .* or a dict of columns; got a int"),
+        (3, r"a table is the path of a file, .* a dict of columns or a list of dicts; got a int"),
+        ([], r"a table is the path of a file, .* got a list"),
+        ([1, 2], r"a table is the path of a file, .* got a list"),
         ({}, r"this dict is a table without columns"),
         ({"a": []}, r"this dict is a table without rows"),
         ({"a": [1], "b": [1, 2]}, r"this dict is not a table: .*length"),
-        ({"a": [1, "x"]}, r"this dict is not a table: .*'x'"),
+        ({"a": [1, "x"]}, r"this dict is not a table: in the column 'a', .*'x'"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"this DataFrame has more than one column 'a'"),
         (pd.DataFrame({"a": [1, "x"]}), r"this DataFrame is not a table: .*column a"),
     ):

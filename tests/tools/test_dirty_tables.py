@@ -103,8 +103,9 @@ def test_three_commands_with_european_numbers(
     assert float(capsys.readouterr().out.split()[2].rstrip("%")) > 60
     assert main(["predict", "runs/my", "new.csv", "--out", "predictions.csv"]) == 0
     with Path("predictions.csv").open(encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
-    assert [row["Größe"] for row in found] == ["1.234"] * 4
+        found = list(csv.DictReader(file, delimiter=";"))  # as it came, and numbers with its commas
+    assert [row["Größe"] for row in found] == ["1,234"] * 4
+    assert re.fullmatch(r"[01],\d+|\d,\d+e-\d+", found[0]["probability of Zürich"])
     assert {row["predicted Stadt"] for row in found} <= {"Zürich", "Łódź", "São Paulo"}
 
 
@@ -112,10 +113,36 @@ def test_three_commands_with_european_numbers(
     ("rows", "note"),
     {
         "names": (customers(), r"'Kunde' is left out: it has 60 different texts .*; --categories Kunde takes it in"),
-        "dates": (each(1, lambda day: ".".join(reversed(day.split("-")))), "'seit' .*are those dates"),
-        "money": (each(3, lambda x: f"{x} €"), r"'Größe' .*are those numbers\? They are understood as 1234.5, .*€"),
-        "shares": (each(3, lambda x: f"{x}%"), "'Größe' .*are those numbers"),
-        "thousands": (each(3, lambda x: f"{float(x):,.2f}"), "'Größe' .*are those numbers"),
+        "dates": (
+            each(1, lambda day: "{2}.{1}.{0}".format(*map(int, day.split("-")))),
+            r"'seit' is read as dates: '\d+\.\d+\.202\d' is 202\d-\d\d-\d\d; --categories seit keeps the texts",
+        ),
+        "money": (each(3, lambda x: f"{x} €"), r"'Größe' is read as money: '(-?[\d.]+) €' is (-?[\d.]+); --categories"),
+        "shares": (each(3, lambda x: f"{x}%"), r"'Größe' is read as percentages: '-?[\d.]+%' is -?[\d.]+;"),
+        "thousands": (each(3, lambda x: f"{float(x):,.2f}"), r"'Größe' is read as numbers: '-?\d,\d+\.\d\d' is "),
+        "unclear dates": (
+            each(1, lambda day: "/".join([day[9:].replace("0", "1"), *day.split("-")[1::-1]])),
+            "'seit' .* can be read in two ways; write dates as 2024-05-31",
+        ),
+        "no date": (
+            [
+                [*row[:1], "never" if i == 4 else f"{row[1][8:]}.{row[1][5:7]}.{row[1][:4]}", *row[2:]]
+                for i, row in enumerate(customers())
+            ],
+            r"row 5 \(line 6 of my.csv\), column 'seit': 'never' is no date, and most others are one",
+        ),
+        "postal codes": (
+            [[["01001", "90210"][i % 2], *row[1:]] for i, row in enumerate(customers())],
+            "'Kunde' is taken as text: '01001' begins with a zero, which a number would lose",
+        ),
+        "cases": (
+            [[*row[:5], ["red", " Red", "RED ", "blue"][i % 4], row[6]] for i, row in enumerate(customers())],
+            "'Farbe' writes the same in several ways, taken as one: ' Red', 'RED ' and 'red'; --categories Farbe keeps",
+        ),
+        "cases of the target": (
+            [[*row[:6], row[6].upper() if i % 3 else f" {row[6]}"] for i, row in enumerate(customers())],
+            "'Stadt' writes the same in several ways",
+        ),
         "places": (
             [[str(i), *row[1:]] for i, row in enumerate(customers())],
             "'Kunde' counts the rows, from 0 to 59; .* leave it out with --ignore Kunde",

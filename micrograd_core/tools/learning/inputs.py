@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from micrograd_core.data import DataError, Preparation, read
 from micrograd_core.data import images as images_of
-from micrograd_core.data.errors import needed
+from micrograd_core.data.errors import listed, needed
 from micrograd_core.data.pictures import pixels
+
+SCALARS = (str, int, float, datetime.date, datetime.time, type(None))
+"""What stands in one cell: a dict of such is one row."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +71,54 @@ class Inputs:
         """How many different tokens there are in sequences."""
         return len(self.classes) if self.kind == "tokens" else 0
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that are looked at, in the order in which an array has them."""
+        return self.names if self.preparation is None else tuple(each.name for each in self.preparation.columns)
+
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rows(self, source: str | Path) -> Rows:
-        """The examples of a file or a folder.
+    def rows(self, source: Any) -> Rows:
+        """The examples of a file, of a folder, or of what `data.read` takes; of an array, its columns in their order.
 
         Raises
         ------
         DataError
             When it is not what the network was trained on: with the row and the column.
         """
+        is_path = isinstance(source, (str, Path))
+        if hasattr(source, "__array_interface__") or hasattr(source, "__array_namespace__"):
+            source = self._of_array(source)
         if self.kind == "images":
-            return self._images(Path(source))
-        if Path(source).is_dir():
+            return source if isinstance(source, Rows) else self._images(source)
+        if is_path and Path(source).is_dir():
             raise DataError(f"{str(source)!r} is a folder, and this network was trained on a table; name a file")
+        if isinstance(source, Mapping) and source and all(isinstance(x, SCALARS) for x in source.values()):
+            source = [source]
         table = read(source, preparation=self.preparation)
         if self.preparation is not None:
             return Rows(*self.preparation.apply(table), table)
         return Rows(*self._cells(table), table)
+
+    def _of_array(self, array: Any) -> Any:
+        """A table of the rows of an array; of images, these."""
+        import numpy as np
+        import pyarrow as pa
+
+        array = np.asarray(array)
+        if array.dtype.names:  # which knows its columns
+            return {name: array[name] for name in array.dtype.names}
+        if self.kind == "images":
+            if array.ndim != 4 or array.shape[1:] != self.image:
+                raise DataError(f"images are an array of shape (rows, *{self.image}); got {array.shape}")
+            x = array.astype("float32").reshape(-1, *self.shape)
+            return Rows(x, None, pa.table({"image": [str(i) for i in range(len(x))]}))
+        if array.ndim != 2 or array.shape[1] != len(self.columns):
+            raise DataError(
+                f"an array has the shape (rows, {len(self.columns)}), for {listed(map(repr, self.columns))}; got "
+                f"{array.shape}. A dict or a frame, which names its columns, may have more"
+            )
+        return {name: array[:, i].tolist() for i, name in enumerate(self.columns)}
 
     def _cells(self, table: Any) -> tuple[Any, Any]:
         """Columns as they are: pixels or tokens."""
@@ -128,11 +163,16 @@ class Inputs:
                 )
         return np.array([places[each] for each in cells], dtype="int64")
 
-    def _images(self, folder: Path) -> Rows:
+    def _images(self, source: Any) -> Rows:
         """The images of a folder by class, those that lie in a folder, or a single one."""
         import numpy as np
         import pyarrow as pa
 
+        if not isinstance(source, (str, Path)):
+            raise DataError(
+                f"images are a folder, a file, or an array (rows, *{self.image}); got {type(source).__name__}"
+            )
+        folder = Path(source)
         channels, *size = self.image
         if folder.is_dir() and any(each.is_dir() and not each.name.startswith(".") for each in folder.iterdir()):
             found = images_of(folder, size=(size[0], size[1]), grey=channels == 1)

@@ -17,6 +17,7 @@ from micrograd_core.tools.learning.inputs import Inputs
 from micrograd_core.tools.learning.settings import Settings
 
 PARTS = ("train", "validation", "test")
+MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,14 @@ def _table(table: Any, name: str, about: str, target: str, settings: Settings) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         goal = fit(task=settings.task)
-    labels = table[target] if goal.task == "classification" else table.num_rows
+    labels: Any = table.num_rows
+    if goal.goal is not None and goal.task == "classification":
+        if len(goal.classes) > MOST_CLASSES:
+            raise DataError(
+                f"the target {target!r} holds {len(goal.classes):,} different values, and a network learns at most "
+                f"{MOST_CLASSES:,} classes; take a coarser column"
+            )
+        labels = goal.goal.inverse(goal.goal.numbers(table))
     chosen = dict(zip(PARTS, split(labels, _fractions(settings), seed=settings.seed, column=target), strict=True))
     made = fit(task=goal.task, rows=chosen["train"])
     x, y = made.apply(table)

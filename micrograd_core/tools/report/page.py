@@ -228,7 +228,7 @@ def _data(results: Results, folder: Path) -> str:
     if inputs.preparation is not None:
         prepared = inputs.preparation
         rows = [
-            (column.name, f"{len(column.values)} categories" if hasattr(column, "values") else _of_number(column))
+            (column.name, _of_categories(column) if hasattr(column, "values") else _of_number(column))
             for column in prepared.columns[:MOST_COLUMNS]
         ]
         rows += [(name, f"left out: {as_options(why)}") for name, why in list(prepared.left_out.items())[:MOST_COLUMNS]]
@@ -252,8 +252,13 @@ def _setting(x: Any) -> str:
     return " ".join(map(str, x)) if isinstance(x, (list, tuple)) else str(x)
 
 
+def _of_categories(column: Any) -> str:
+    return f"{len(column.values)} categories" + ("; all others together" if column.others else "")
+
+
 def _of_number(column: Any) -> str:
-    told = f"{'days' if column.dates else 'number'}, mean {column.center:.4g}, spread {column.scale:.4g}"
+    kind = "days" if column.dates else f"number in {column.unit}" if column.unit else "number"
+    told = f"{kind}, mean {column.center:.4g}, spread {column.scale:.4g}"
     return told + ("; whether it is missing" if column.indicator else "")
 
 

@@ -121,13 +121,12 @@ def add_export(commands: common.Commands) -> None:
 def _predict(options: argparse.Namespace) -> int:
     from micrograd_core.tools.using import predictions
 
-    table, out = predictions.predict(
-        options.model, options.table, options.out, options.device, options.own, options.unseen
-    )
+    out = options.out
+    table, text = predictions.predict(options.model, options.table, out, options.device, options.own, options.unseen)
     if options.json:
         common.tell(options, {"rows": table.num_rows, "out": out, "predictions": table.to_pylist()}, "")
     elif out is None:
-        sys.stdout.write(predictions.as_text(table, ","))
+        sys.stdout.write(text)
     else:
         print(f"wrote {table.num_rows:,} predictions to {out}")
     return 0

@@ -11,7 +11,7 @@ from micrograd_core import plugins
 from micrograd_core.errors import DeviceUnavailable, MicrogradError
 from micrograd_core.tools import arguments as common
 from micrograd_core.tools.using.inspection import sample
-from micrograd_core.tools.using.trained import load
+from micrograd_core.tools.using.trained import load_predictor
 
 ROUNDS = 5
 
@@ -61,7 +61,7 @@ def compare(
 
 
 def _computed(path: str, device: str, rows: int, seed: int, own: str | None) -> tuple[Any, dict[str, Any], float]:
-    trained = load(path, device, own)
+    trained = load_predictor(path, device=device, model=own)
     x = sample(trained.inputs, rows, trained.device, seed)
     times = []
     out: Any = None

@@ -13,7 +13,7 @@ from micrograd_core.device import Device
 from micrograd_core.ground import files
 from micrograd_core.tools import arguments as common
 from micrograd_core.tools.learning.inputs import Inputs
-from micrograd_core.tools.using.trained import found, load
+from micrograd_core.tools.using.trained import found, load_predictor
 
 
 def sample(inputs: Inputs, rows: int, device: Device, seed: int = 0) -> Tensor:
@@ -46,7 +46,7 @@ def inspect(path: str, own: str | None = None) -> dict[str, Any]:
     inputs = Inputs.from_json(meta["inputs"])
     result |= {"meta": {name: x for name, x in meta.items() if name != "inputs"}, "inputs": meta["inputs"]}
     try:
-        trained = load(path, "cpu", own)
+        trained = load_predictor(path, device="cpu", model=own)
         rows = nn.summary(trained.model, sample(inputs, 1, trained.device)).rows
         result["layers"] = [row._asdict() for row in rows]
     except CheckpointError as error:  # a network of the user's own
@@ -111,7 +111,7 @@ def export(path: str, out: str, own: str | None = None) -> dict[str, Any]:
     if Path(out).suffix.lower() != ".onnx":
         raise CheckpointError(f"export writes ONNX; name a file that ends in .onnx; got {out!r}")
     files.check(Path(out))
-    trained = load(path, "cpu", own)
+    trained = load_predictor(path, device="cpu", model=own)
     example = sample(trained.inputs, 2, trained.device)
     written = export_onnx(trained.model, example, out)
     return {"out": out, "inputs": written.inputs, "outputs": written.outputs, "because": written.because}

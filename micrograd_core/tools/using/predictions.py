@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import io
-from dataclasses import replace
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from micrograd_core.data import DataError
+from micrograd_core.data.reading import Fields, fields
 from micrograd_core.ground import files
 from micrograd_core.tools import arguments as common
 from micrograd_core.tools.learning import measures
 from micrograd_core.tools.learning.inputs import Rows
 from micrograd_core.tools.learning.loop import outputs
-from micrograd_core.tools.using.trained import Trained, load
+from micrograd_core.tools.using.trained import Predictor, load_predictor
 
 MOST_CLASSES = 50
 """Whose probabilities each have a column."""
@@ -27,14 +28,15 @@ def predict(
     device: str | None = None,
     own: str | None = None,
     unseen: str = "error",
-) -> tuple[Any, str | None]:
+) -> tuple[Any, str]:
     """The rows of `source` with what the network says of each; they are written to `out`, if that is given.
 
     Returns
     -------
     table : pyarrow.Table
         The columns that were given, then ``predicted TARGET``, and ``probability of CLASS`` for each class.
-    out : str or None
+    text : str
+        The same as CSV. Of a text file, each field that was given stands there as it did.
 
     Raises
     ------
@@ -45,54 +47,72 @@ def predict(
     if out is not None:
         _writer(out)
         files.check(Path(out))
-    trained = load(path, device, own)
-    inputs = trained.inputs
-    if inputs.preparation is not None and unseen != inputs.preparation.unseen:
-        inputs = replace(inputs, preparation=replace(inputs.preparation, unseen=unseen))
-    table = _with_predictions(replace(trained, inputs=inputs), inputs.rows(source))
+    predictor = load_predictor(path, device=device, model=own, unseen=unseen)
+    rows = predictor.inputs.rows(source)
+    said = _said(predictor, rows)
+    given = fields(source, rows.table)
+    table = rows.table
+    for name in said.column_names:
+        table = table.append_column(name, said[name])
     if out is not None:
-        files.write({Path(out): _writer(out)(table)})
-    return table, out
+        files.write({Path(out): _writer(out)(table, said, given)})
+    return table, as_text(table, said, given) if out is None else ""
 
 
-def _with_predictions(trained: Trained, rows: Rows) -> Any:
+def _said(predictor: Predictor, rows: Rows) -> Any:
+    """What the network says of each row, as a table."""
     import pyarrow as pa
 
-    inputs, table = trained.inputs, rows.table
-    out = outputs(trained.model, rows.x, trained.device)
-    columns: dict[str, Any] = {}
-    if inputs.task == "regression":
-        assert inputs.preparation is not None
-        columns[f"predicted {inputs.target}"] = inputs.preparation.inverse(out.reshape(-1))
-    elif inputs.task == "sequence":
-        said = out.argmax(axis=-1)
-        for i in range(said.shape[1]):
-            columns[f"predicted {inputs.target} {i}"] = [str(inputs.classes[j]) for j in said[:, i].tolist()]
-    else:
+    inputs = predictor.inputs
+    out = outputs(predictor.model, rows.x, predictor.device)
+    answers = predictor.answers(out)
+    if inputs.task == "sequence":
+        every = {f"predicted {inputs.target} {i}": answers[:, i] for i in range(answers.shape[1])}
+        return pa.table({name: [str(each) for each in column.tolist()] for name, column in every.items()})
+    columns = {f"predicted {inputs.target}": pa.array(answers.tolist())}
+    if len(inputs.classes) in range(1, MOST_CLASSES + 1):
         chances = measures.probabilities(out)
-        columns[f"predicted {inputs.target}"] = [inputs.classes[i] for i in chances.argmax(axis=1).tolist()]
-        if len(inputs.classes) <= MOST_CLASSES:
-            for i, name in enumerate(inputs.classes):
-                columns[f"probability of {name}"] = chances[:, i]
-    for name, values in columns.items():
-        table = table.append_column(name, pa.array(values))
-    return table
+        columns |= {f"probability of {name}": pa.array(chances[:, i]) for i, name in enumerate(inputs.classes)}
+    return pa.table(columns)
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_text(table: Any, delimiter: str) -> str:
-    """A table as CSV; numbers with as many digits as it takes to tell float32 apart."""
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(table.column_names)
-    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        writer.writerow(["" if each is None else f"{each:.7g}" if isinstance(each, float) else each for each in row])
-    return text.getvalue()
+def as_text(table: Any, said: Any, given: Fields | None, delimiter: str = "") -> str:
+    """A table as CSV: each field of a text file as it stood there, then what the network said.
+
+    Lines are separated as those that were given, unless a `delimiter` says otherwise. Numbers of a frame have all their
+    digits, and those of the network as many as tell float32 apart.
+    """
+    import pyarrow as pa
+
+    mark = given.decimal if given else "."
+    delimiter = delimiter or (given.delimiter if given else ",")
+    before = given.table if given else table.select(table.column_names[: table.num_columns - said.num_columns])
+    columns = [
+        (column.cast(pa.string()) if pa.types.is_floating(column.type) else column).to_pylist()
+        for column in before.columns
+    ]
+    columns += [
+        [f"{each:.7g}".replace(".", mark) if isinstance(each, float) else each for each in column.to_pylist()]
+        for column in said.columns
+    ]
+    special = re.compile(f'[{re.escape(delimiter)}"\r\n]')
+
+    def line(cells: Iterable[Any]) -> str:
+        texts = ["" if each is None else str(each) for each in cells]
+        return delimiter.join('"' + each.replace('"', '""') + '"' if special.search(each) else each for each in texts)
+
+    head = [*before.column_names, *said.column_names]
+    return "\n".join([line(head), *map(line, zip(*columns, strict=True))]) + "\n"
 
 
-def _parquet(table: Any) -> bytes:
+def _csv(table: Any, said: Any, given: Fields | None) -> bytes:
+    return as_text(table, said, given, ";" if given and given.delimiter == ";" else ",").encode()
+
+
+def _parquet(table: Any, said: Any, given: Fields | None) -> bytes:
     import pyarrow.parquet
 
     content = io.BytesIO()
@@ -101,10 +121,10 @@ def _parquet(table: Any) -> bytes:
 
 
 WRITERS = {
-    ".csv": lambda table: as_text(table, ",").encode(),
-    ".tsv": lambda table: as_text(table, "\t").encode(),
+    ".csv": _csv,
+    ".tsv": lambda table, said, given: as_text(table, said, given, "\t").encode(),
     ".parquet": _parquet,
-    ".json": lambda table: (common.json_text(table.to_pylist()) + "\n").encode(),
+    ".json": lambda table, said, given: (common.json_text(table.to_pylist()) + "\n").encode(),
 }
 
 
@@ -126,7 +146,7 @@ def evaluate(path: str, source: str, device: str | None = None, own: str | None 
     DataError
         When they lack the target, or are not such as the network was trained on.
     """
-    trained = load(path, device, own)
+    trained = load_predictor(path, device=device, model=own)
     inputs = trained.inputs
     rows = inputs.rows(source)
     if rows.y is None:
