@@ -12,7 +12,7 @@ from typing import Any
 
 from micrograd_core.data.errors import DataError, listed, nearest, needed
 from micrograd_core.data.reading import place
-from micrograd_core.data.written import Written, number
+from micrograd_core.data.written import Written, day, number
 
 Cell = str | bool | int | float
 """A category: what a cell holds."""
@@ -147,6 +147,11 @@ class Number:
         if self.indicator:
             yield absent.astype("float32")
 
+    @property
+    def sample(self) -> float | str:
+        """What may stand in a cell."""
+        return day(self.fill) if self.dates else float(f"{self.fill:.4g}")
+
     def read(self, table: Any) -> Any:
         """The column as float64, NaN where nothing is."""
         return numbers(table, self.name, self.dates, as_written(self))
@@ -270,6 +275,11 @@ class Category:
             return [self.name]
         more = [f"{self.name} is missing"] * self.missing + [f"{self.name} is another"] * self.others
         return [*(f"{self.name}={each}" for each in self.values), *more]
+
+    @property
+    def sample(self) -> Cell:
+        """What may stand in a cell."""
+        return self.values[0]
 
     def features(self, table: Any, unseen: str) -> Iterator[Any]:
         """The features of a table, each one array."""

@@ -57,6 +57,8 @@ class Written(NamedTuple):
     def parse(self, text: str) -> float | None:
         """The number of a text, of a date its days since 1970; None where it is written in another way."""
         found = _READ[self.way](self.way, text.strip())
+        if found is None and self.dates:  # which can be nothing else
+            found = _days("ymd", text.strip())
         return found[0] if found is not None and found[1] in ("", self.unit) else None
 
     def told(self, text: str) -> str:

@@ -212,15 +212,5 @@ def test_a_device_that_computes_otherwise_is_named(
     assert main(["compare", str(folder / "species"), "--devices", "cpu", "cpuu"]) == 2
 
 
-def test_export_is_what_onnx_runs(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("onnx")
-    onnxruntime = pytest.importorskip("onnxruntime")
-    np = pytest.importorskip("numpy")
-    out = tmp_path / "m.onnx"
-    assert "which takes" in said(folder, capsys, "export", "FOLDER/species", str(out))
-    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
-    x = np.random.RandomState(0).standard_normal((5, 4)).astype("float32")
-    (found,) = session.run(None, {session.get_inputs()[0].name: x})
-    expected = load_model(folder / "species" / "model.safetensors").eval()(mg.asarray(x))
-    assert np.abs(found - expected.numpy()).max() < 1e-5
+def test_export_refuses_other_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "name a file that ends in .onnx" in refused(folder, capsys, "export", "FOLDER/species", "m.txt")

@@ -108,12 +108,14 @@ def _train(options: argparse.Namespace) -> int:
 
 def summary(metrics: dict[str, Any]) -> str:
     """What is printed when a training is done."""
+    from micrograd_core.tools.learning.measures import ranked
+
     part = metrics["judged_on"]
     figures = metrics[part]
     if metrics["task"] == "regression":
         told = f"{part} R² {figures['r2']:.3f}, mean error {figures['mae']:.4g}"
     else:
-        told = f"{part} accuracy {figures['accuracy']:.2%}"
+        told = f"{part} accuracy {figures['accuracy']:.2%}{ranked(figures)}"
     kept = "" if metrics["best_epoch"] == metrics["epochs"] else f" (the best was epoch {metrics['best_epoch']})"
     return (
         f"{told} after {metrics['epochs']} epochs{kept} in {metrics['seconds']:.1f} s on {metrics['device']}; "

@@ -68,11 +68,14 @@ def _of_classes(inputs: Inputs, chances: Any, y: Any) -> dict[str, Any]:
     f1 = 2 * right / np.maximum(truly + claimed, 1)
     figures: dict[str, Any] = {
         "accuracy": float((said == labels).mean()),
+        "balanced_accuracy": float(recall[truly > 0].mean()),
         "loss": float(-np.log(np.maximum(chance, 1e-30)).mean()),
         "f1": float(f1[truly > 0].mean()),
         "rows": len(y),
     }
-    if y.ndim > 1:
+    if y.ndim == 1:
+        figures["auc"] = _auc(flat, labels, truly)
+    else:
         figures["whole_sequences"] = float((chances.argmax(axis=-1) == y).all(axis=1).mean())
     return {
         "figures": figures,
@@ -91,6 +94,26 @@ def _of_classes(inputs: Inputs, chances: Any, y: Any) -> dict[str, Any]:
         "true": labels,
         "chance": flat.max(axis=1),
     }
+
+
+def _auc(chances: Any, labels: Any, truly: Any) -> float:
+    """How often a row of a class is given more of it than a row of another, ties half; the mean over the classes."""
+    import numpy as np
+
+    found = []
+    for i in np.flatnonzero((truly > 0) & (truly < len(labels)))[-1 if len(truly) == 2 else 0 :]:
+        _, places, counts = np.unique(chances[:, i], return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(counts) - (counts - 1) / 2)[places.reshape(-1)]
+        least = truly[i] * (truly[i] + 1) / 2
+        found.append(float((ranks[labels == i].sum() - least) / (truly[i] * (len(labels) - truly[i]))))
+    return sum(found) / len(found) if found else math.nan
+
+
+def ranked(figures: dict[str, Any]) -> str:
+    """Balanced accuracy and AUC, for a terminal; nothing of sequences."""
+    if "auc" not in figures:
+        return ""
+    return f" (balanced {figures['balanced_accuracy']:.2%}, AUC {figures['auc']:.3f})"
 
 
 def importance(inputs: Inputs, model: Module, x: Any, device: Device) -> Any:

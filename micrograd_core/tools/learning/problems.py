@@ -14,6 +14,7 @@ from micrograd_core.data import images as images_of
 from micrograd_core.data.errors import listed, nearest
 from micrograd_core.tools.arguments import as_options
 from micrograd_core.tools.learning.inputs import Inputs
+from micrograd_core.tools.learning.noticed import noticed
 from micrograd_core.tools.learning.settings import Settings
 
 PARTS = ("train", "validation", "test")
@@ -130,6 +131,8 @@ def _table(table: Any, name: str, about: str, target: str, settings: Settings) -
     chosen = dict(zip(PARTS, split(labels, _fractions(settings), seed=settings.seed, column=target), strict=True))
     made = fit(task=goal.task, rows=chosen["train"])
     x, y = made.apply(table)
+    for said in noticed(table, made, x, y, chosen):
+        warnings.warn(said, DataWarning, stacklevel=2)
     inputs = Inputs("table", str(made.task), target, tuple(made.names), tuple(made.classes), x.shape[1:], made)
     return Problem(name, about, goal.reason, (), inputs, _parts(x, y, chosen), chosen)
 

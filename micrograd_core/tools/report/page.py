@@ -16,9 +16,10 @@ from micrograd_core.tools.arguments import as_options
 from micrograd_core.tools.report import charts
 
 if TYPE_CHECKING:
+    from micrograd_core.tools.learning.inputs import Inputs
     from micrograd_core.tools.report.results import Results
 
-MOST_CLASSES, MOST_COLUMNS, MOST_POINTS = 30, 40, 1500
+MOST_CLASSES, MOST_COLUMNS, MOST_SHOWN, MOST_POINTS = 30, 40, 12, 1500
 
 
 def page(results: Results, folder: Path) -> str:
@@ -53,6 +54,11 @@ def _tiles(results: Results) -> list[str]:
             (charts.percent(round(figures["accuracy"], 4)), f"of the {results.part} rows are right"),
             (charts.percent(round(_commonest(results), 4)), "would be, if it always said the commonest"),
         ]
+        if "auc" in figures:
+            told += [
+                (charts.percent(round(figures["balanced_accuracy"], 4)), "balanced: the mean over the classes"),
+                (charts.number(figures["auc"]), "AUC; 1 is perfect, 0.5 is guessing"),
+            ]
     else:
         told = [
             (f"{figures['r2']:.3f}", f"R² on the {results.part} rows; 1 is perfect"),
@@ -262,6 +268,14 @@ def _of_number(column: Any) -> str:
     return told + ("; whether it is missing" if column.indicator else "")
 
 
+def _sample(inputs: Inputs, new: str) -> str:
+    """Rows that a network takes, as one writes them in Python."""
+    if inputs.preparation is None or len(inputs.preparation.columns) > MOST_SHOWN:
+        return repr(new)
+    cells = {column.name: column.sample for column in inputs.preparation.columns}
+    return "[{" + ", ".join(f"{name!r}: {cell!r}" for name, cell in cells.items()) + "}]"
+
+
 def _use(results: Results, folder: Path) -> str:
     model = shlex.quote(str(folder))
     new = "new_images/" if results.problem.inputs.kind == "images" else "new.csv"
@@ -269,8 +283,10 @@ def _use(results: Results, folder: Path) -> str:
     lines = [f"micrograd predict {model} {new} --out {out}", f"micrograd inspect {model}"]
     lines += [f"micrograd train --config {shlex.quote(str(folder / 'config.toml'))}"]
     body = f"<pre>{escape(chr(10).join(lines))}</pre>"
-    known = "import load_model\nmodel = load_model"
-    code = f"from micrograd_core.checkpoints {known}({str(folder / 'model.safetensors')!r})"
-    if results.settings.model != "transformer" and ":" not in (results.settings.model or ""):
+    if ":" not in (results.settings.model or ""):
+        code = "from micrograd_core.tools import load_predictor\n\n"
+        code += (
+            f"predictor = load_predictor({str(folder)!r})\npredictor.predict({_sample(results.problem.inputs, new)})"
+        )
         body += f"<pre>{escape(code)}</pre>"
     return _section("Use it", "", body)

@@ -159,9 +159,9 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from micrograd_core.tools.using import inspection
+    from micrograd_core.tools.using.exporting import export
 
-    result = inspection.export(options.model, options.file, options.own)
+    result = export(options.model, options.file, options.own)
     told = ", ".join(f"{name} {dtype} {shape}" for name, (dtype, shape) in result["inputs"].items())
     fixed = f"; the number of rows is fixed: {result['because']}" if result["because"] else ""
     common.tell(options, result, f"wrote {result['out']}, which takes {told}{fixed}")

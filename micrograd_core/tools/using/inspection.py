@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from micrograd_core import nn
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.checkpoints import CheckpointError
 from micrograd_core.device import Device
-from micrograd_core.ground import files
 from micrograd_core.tools import arguments as common
 from micrograd_core.tools.learning.inputs import Inputs
 from micrograd_core.tools.using.trained import found, load_predictor
@@ -102,16 +100,3 @@ def _becomes(column: Any) -> str:
         return f"a number: (x − {column.center:.6g}) / {column.scale:.6g}"
     shown = ", ".join(map(str, column.values[:6]))
     return f"{len(column.values)} categories: {shown}{' …' * (len(column.values) > 6)}"
-
-
-def export(path: str, out: str, own: str | None = None) -> dict[str, Any]:
-    """Write a network as ONNX."""
-    from micrograd_core.checkpoints import export_onnx
-
-    if Path(out).suffix.lower() != ".onnx":
-        raise CheckpointError(f"export writes ONNX; name a file that ends in .onnx; got {out!r}")
-    files.check(Path(out))
-    trained = load_predictor(path, device="cpu", model=own)
-    example = sample(trained.inputs, 2, trained.device)
-    written = export_onnx(trained.model, example, out)
-    return {"out": out, "inputs": written.inputs, "outputs": written.outputs, "because": written.because}

@@ -175,4 +175,5 @@ def judgement(result: dict[str, Any]) -> str:
         for each in result["classes"]
     ]
     table = common.aligned(rows)
-    return f"{table}\n\naccuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['rows']:,} rows"
+    accuracy = f"accuracy {result['accuracy']:.2%}{measures.ranked(result)}"
+    return f"{table}\n\n{accuracy}, loss {result['loss']:.4f} on {result['rows']:,} rows"
