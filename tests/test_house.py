@@ -260,7 +260,8 @@ def test_public_doors_stay_where_they_were() -> None:
 
 AUTHORS = frozenset(
     "adapters.array_api adapters.strided backend dtypes errors ground.locks ground.parameters ground.warning layout "
-    "plugins compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes compiler.program".split()
+    "plugins "
+    "compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes compiler.program".split()
 )
 """What authors of backends import from, those of compilers from the last six."""
 

@@ -23,7 +23,7 @@ from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import sweep as scalar_sweep
 from micrograd_core.transforms import jit as jit_module
 from micrograd_cpu import products, team
-from micrograd_cpu.objects import COMPILING, library
+from micrograd_cpu.objects import COMPILING, PLANNING, library
 from tests.engine.test_fork import all_of_it, in_child
 from tests.interrupts import lines
 
@@ -35,6 +35,7 @@ LOCKS: dict[str, Any] = {
     "opening": OPENING,
     "tracing": jit_module._tracing,
     "compiling": COMPILING,
+    "planning": PLANNING,
     "team": team._OfProcess.free,
 }
 

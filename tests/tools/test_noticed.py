@@ -76,7 +76,8 @@ def test_outliers_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(notes) == 1
     assert re.fullmatch(
         r"row (18|41) \(line (19|42) of my.csv\), column 'age': -?999 is far from the others, of which half lie "
-        r"between [\d.]+ and [\d.]+, and so are 1 more; if it is a slip, or stands for a missing value, mend or empty it",
+        r"between [\d.]+ and [\d.]+, and so are 1 more; "
+        r"if it is a slip, or stands for a missing value, mend or empty it",
         notes[0],
     )
     draw = random.Random(0)

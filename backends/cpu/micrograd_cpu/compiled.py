@@ -112,9 +112,9 @@ class Compiled:
                     f"the program was compiled for a {dtype} of shape {shape} as input {i}; got a {x.dtype} of shape "
                     f"{x.shape}"
                 )
-        from micrograd_cpu.objects import COMPILING
+        from micrograd_cpu.objects import PLANNING
 
-        with COMPILING:
+        with PLANNING:
             layouts = tuple([_layout(x) for x in arrays])
             if layouts not in self.plans and len(self.plans) >= LAYOUTS:
                 arrays = tuple([as_half(np.array(x, order="C")) for x in arrays])

@@ -320,9 +320,9 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
         *params.items(),
         *[(_of_primes(x, first), x.dtype.char, _laid(x)) if isinstance(x, np.ndarray) else repr(x) for x in operands],
     )
-    from micrograd_cpu.objects import COMPILING
+    from micrograd_cpu.objects import PLANNING
 
-    with COMPILING:
+    with PLANNING:
         if kind not in _MADE:
             if len(_MADE) >= KINDS:
                 _MADE.clear()

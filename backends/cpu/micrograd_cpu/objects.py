@@ -26,7 +26,9 @@ from micrograd_cpu.target import processor, target
 LIMIT: Final = 256 << 20
 """Bytes on disk."""
 COMPILING: Final = lock(awaited=True)
-"""Whoever makes code has it: LLVM's objects are shared, and a forked child could not go on with half of them."""
+"""Held for a module: LLVM's objects are shared, and a forked child could not go on with half of them."""
+PLANNING: Final = lock()
+"""Held while a program is planned for new layouts: what a thread of the parent had begun, a child begins anew."""
 
 
 @cache
