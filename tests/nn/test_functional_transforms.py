@@ -21,7 +21,7 @@ from tests.nn.test_functional_torch import CALLS
 
 READ = {
     "histogram": "reads the extremes", "masked_select": "has as many elements as the mask says",
-    "ctc_loss": "reads the lengths", "one_hot": "reads the greatest class", "dim": "is a number",
+    "one_hot": "reads the greatest class", "dim": "is a number",
     "numel": "is a number", "is_floating_point": "is an answer",
 }  # fmt: skip
 """What is no function of a tensor whose numbers are not known yet."""

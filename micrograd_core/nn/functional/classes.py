@@ -7,7 +7,8 @@ from typing import Any
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along, chosen_reduction, numbers
+from micrograd_core.ground.context import levels, programs
+from micrograd_core.nn.functional.common import T, along, chosen_reduction
 from micrograd_core.nn.functional.convolution import linear
 
 NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
@@ -107,7 +108,8 @@ def ctc_loss(
     targets : Tensor
         Labels (batch, longest), or all of them one after the other, 1-d.
     input_lengths, target_lengths : Tensor or sequence of int
-        How much of each example counts. They are read.
+        How much of each example counts. Inside `jit` and `vmap`, where their numbers are not known, it is not checked
+        whether they fit, and the longest target is taken to be as long as `targets`.
     blank : int
         The class that stands for no label.
     reduction : str
@@ -126,25 +128,43 @@ def ctc_loss(
     if x.ndim != 3:
         raise ShapeError(f"ctc_loss: log_probs are (length, batch, classes); got shape {asarray(log_probs).shape}")
     steps, batch = x.shape[:2]
-    lengths = [asarray(each).reshape(-1).tolist() for each in (input_lengths, target_lengths)]
-    labels = asarray(targets).tolist()
-    if asarray(targets).ndim == 1:
-        starts = [sum(lengths[1][:i]) for i in range(batch)]
-        rows = [labels[start : start + n] for start, n in zip(starts, lengths[1], strict=True)]
-    else:
-        rows = [row[:n] for row, n in zip(labels, lengths[1], strict=True)]
-    if len(lengths[0]) != batch or len(rows) != batch or max(lengths[0]) > steps:
-        raise ShapeError(f"ctc_loss: lengths {lengths[0]} and {lengths[1]} do not fit log_probs of shape {x.shape}")
-    width = 2 * max(map(len, rows)) + 1
-    laid = [[blank] + [label for each in row for label in (each, blank)] for row in rows]
-    laid = [[*row, *[blank] * (width - len(row))] for row in laid]
+    labels = asarray(targets).to(device=x.device).astype("int64")
+    inputs, wanted = (
+        asarray(each).to(device=x.device).astype("int64").reshape(-1) for each in (input_lengths, target_lengths)
+    )
+    if (labels.ndim == 2 and labels.shape[0] != batch) or not inputs.shape == wanted.shape == (batch,):
+        raise ShapeError(
+            f"ctc_loss: {inputs.size} and {wanted.size} lengths and targets of shape {labels.shape} do not fit "
+            f"log_probs of shape {x.shape}"
+        )
+    longest = labels.shape[-1]
+    if programs.get() is None and not levels.get():
+        lengths, room = [inputs.tolist(), wanted.tolist()], longest
+        longest = max(lengths[1], default=0)
+        if max(lengths[0], default=0) > steps or (sum(lengths[1]) if labels.ndim == 1 else longest) > room:
+            raise ShapeError(
+                f"ctc_loss: lengths {lengths[0]} and {lengths[1]} do not fit log_probs of shape {x.shape} and targets "
+                f"of shape {labels.shape}"
+            )
+    if labels.ndim == 1:
+        starts = T["cumulative_sum"](wanted, axis=0) - wanted
+        places = starts.expand_dims(1) + arange(longest, device=x.device)
+        labels = T["take"](labels, T["clip"](places, 0, max(labels.shape[0] - 1, 0)).reshape(-1), axis=0)
+        labels = labels.reshape(batch, longest)
+    counted = arange(longest, device=x.device) < wanted.expand_dims(1)
+    labels = T["where"](counted, labels[:, :longest], blank)
+    blanks = full((batch, longest), blank, dtype="int64", device=x.device)
+    laid = T["stack"]([blanks, labels], axis=2).reshape(batch, 2 * longest)
+    laid = T["concat"]([laid, full((batch, 1), blank, dtype="int64", device=x.device)], axis=1)
+    width = 2 * longest + 1
+    position, ends_at = arange(width, device=x.device), 2 * wanted.expand_dims(1)
     # a label may follow the label before it without a blank between, unless the two are the same
-    skips = [[i > 1 and row[i] != blank and row[i] != row[i - 2] for i in range(width)] for row in laid]
-    places = numbers([label for row in laid for label in row], x, (1, batch, width), "int64")
-    skip = asarray(skips, device=x.device)
+    before = T["concat"]([full((batch, 2), blank, dtype="int64", device=x.device), laid], axis=1)[:, :width]
+    skip = (laid != blank) & (laid != before) & (position > 1)
+    places = laid.expand_dims(0)
     p = T["take_along_axis"](x, places, axis=2)
     never = full((batch, 2), NEVER, dtype=x.dtype, device=x.device)
-    first = asarray([[i < 2 and i <= 2 * len(row) for i in range(width)] for row in rows], device=x.device)
+    first = (position < 2) & (position <= ends_at)
     state = T["where"](first, p[0], NEVER)
     states = [state]
     for step in range(1, steps):
@@ -152,13 +172,11 @@ def ctc_loss(
         ways = [state, along(before, 1, 1, width + 1), T["where"](skip, along(before, 1, 0, width), NEVER)]
         state = T["logsumexp"](T["stack"](ways), axis=0) + p[step]
         states.append(state)
-    ends = T["stack"](states)[
-        numbers([max(n - 1, 0) for n in lengths[0]], x, (batch,), "int64"), arange(batch, device=x.device)
-    ]
-    last = [[i in (2 * len(row), 2 * len(row) - 1) for i in range(width)] for row in rows]
-    losses = -T["logsumexp"](T["where"](asarray(last, device=x.device), ends, NEVER), axis=1)
+    ends = T["stack"](states)[T["clip"](inputs - 1, 0, steps - 1), arange(batch, device=x.device)]
+    last = (position == ends_at) | (position == ends_at - 1)
+    losses = -T["logsumexp"](T["where"](last, ends, NEVER), axis=1)
     impossible = losses > -NEVER / 2
     losses = T["where"](impossible, 0.0 if zero_infinity else float("inf"), losses)
     if word == "mean":
-        return (losses / numbers([max(n, 1) for n in lengths[1]], x, (batch,))).mean()
+        return (losses / T["maximum"](wanted, 1).astype(x.dtype)).mean()
     return losses.sum() if word == "sum" else losses[0] if absent else losses
