@@ -101,7 +101,7 @@ def test_a_write_into_a_result_changes_no_gradient(name: str, write: Callable[[T
         assert found is expected
         return
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_what_a_derivative_reads_of_a_result_is_no_copy() -> None:
