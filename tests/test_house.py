@@ -260,10 +260,10 @@ def test_public_doors_stay_where_they_were() -> None:
 
 AUTHORS = frozenset(
     "adapters.array_api adapters.strided backend dtypes errors ground.locks ground.parameters ground.warning layout "
-    "plugins "
-    "compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes compiler.program".split()
+    "plugins compiler.assembly compiler.fusion compiler.nests compiler.outlines compiler.passes "
+    "compiler.program compiler.views ground.disk".split()
 )
-"""What authors of backends import from, those of compilers from the last six."""
+"""What authors of backends import from, those of compilers from the last eight."""
 
 DEFINITIONS = {
     "ops.network.activations.CUBIC", "ops.network.patches.lengths_of", "ops.standard.random.MULTIPLIERS",

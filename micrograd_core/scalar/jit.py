@@ -146,6 +146,7 @@ class Trace:
         self.written: dict[int, tuple[Value, Operand]] = {}
         self.slopes: dict[int, tuple[Value, Operand]] = {}
         self.numbers: set[int] = set()  # values that stand for floats
+        self.derived: dict[Operand, dict[Value, Operand]] = {}  # the derivatives of expressions
 
     def bind(self, value: Value, expression: Operand) -> Value:
         """Let `value` stand for an expression."""
@@ -230,8 +231,11 @@ class Trace:
 
     def gradients(self, value: Value) -> dict[Value, Operand]:
         """The derivatives of a value by the leaves it was computed from."""
-        found = self.k.gradients([(self.expression(value), 1.0)], self.leaves)
-        return {self.leaves[expression]: g for expression, g in found.items()}
+        root = self.expression(value)
+        if root not in self.derived:
+            found = self.k.gradients([(root, 1.0)], self.leaves)
+            self.derived[root] = {self.leaves[expression]: g for expression, g in found.items()}
+        return self.derived[root]
 
     def refuse(self, value: Value, what: str) -> float:
         """The value is asked for its number."""

@@ -6,14 +6,19 @@ back from these is compiled when they are first swept together.
 
 from __future__ import annotations
 
+import hashlib
+import marshal
 import math
+import sys
 from collections.abc import Callable, Iterable
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.python import name, source
 from micrograd_core.device import default_device
+from micrograd_core.ground import disk
 from micrograd_core.ops import TABLE
 from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.tables.expressions import Expressions, Operand
@@ -25,6 +30,8 @@ FAST = {
 CONSTANTS = {"inf": math.inf, "nan": math.nan}
 FEW, MANY = 100, 100_000
 """Steps between which machine code pays: a call of it takes longer than fewer, and to compile more takes too long."""
+LONG = 1 << 18
+"""Characters from which on Python takes a tenth of a second to compile a function, which is then kept on disk."""
 KEPT = 128
 """Programs that are kept, of one function."""
 
@@ -46,7 +53,7 @@ class Compiled:
         text = source(self.program, read(self.inputs), write, self._width, EXACT if exact else ())
         functions = {**FAST, **EXACT} if exact else {**EXACT, **FAST}
         scope = {**CONSTANTS, **functions, **self._state.names}
-        exec(compile(text, "<jit>", "exec"), scope)
+        exec(code_of(text), scope)
         return text, scope.pop("run")  # which refers to the scope
 
     def _machine_code(self) -> tuple[str, Callable[[list[Any]], Any]] | None:
@@ -81,6 +88,19 @@ class Compiled:
             if self._exact is None:
                 _, self._exact = self._compile(True)
             return self._exact(flat)
+
+
+def code_of(text: str) -> Any:
+    """Python's code for a function, from the disk if another process has compiled it."""
+    if len(text) < LONG:
+        return compile(text, "<jit>", "exec")
+    key = hashlib.sha256(repr((sys.implementation.cache_tag, MAGIC_NUMBER, text)).encode()).hexdigest()
+    kept = disk.read(key)
+    if kept is not None:
+        return marshal.loads(kept)
+    code = compile(text, "<jit>", "exec")
+    disk.write(key, marshal.dumps(code))
+    return code
 
 
 class Slopes(Block):

@@ -53,7 +53,7 @@ class Expressions(Builder):
 
     def make(self, name: str, *operands: Operand) -> Operand:
         """An operation, simplified where that changes no number."""
-        if not any(isinstance(x, Ref) for x in operands) and hasattr(Floats, name):
+        if Ref not in map(type, operands) and hasattr(Floats, name):
             return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
         x, y = operands[0], operands[-1]
         if name == "multiply" and (x == 1.0 or y == 1.0):
@@ -64,7 +64,7 @@ class Expressions(Builder):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
             return x
-        key = name, *[each if isinstance(each, Ref) else repr(each) for each in operands]
+        key = name, *[each if each.__class__ is Ref else repr(each) for each in operands]
         return self.emit(Step(name, operands, NOTHING), _outline(name), key)
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:

@@ -26,6 +26,7 @@ import generated
 
 pytest.importorskip("llvmlite")
 
+from micrograd_core.ground import disk
 from micrograd_cpu import compiled, objects, scalars
 
 MANY = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
@@ -428,7 +429,7 @@ def test_old_object_code_goes_when_there_is_too_much(kept: Path, monkeypatch: py
     compile_and_run()
     (first,) = kept.iterdir()
     os.utime(first, (1, 1))
-    monkeypatch.setattr(objects, "LIMIT", first.stat().st_size + 100)
+    monkeypatch.setattr(disk, "LIMIT", first.stat().st_size + 100)
     Device("cpu").kernels.compile(one("exp", X))(np.ones(X.shape, "float32"))
     assert first not in [*kept.iterdir()]
 
@@ -438,7 +439,7 @@ def test_a_folder_that_cannot_be_made_is_no_failure(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path / "file" / "objects"))
     compile_and_run()
     monkeypatch.setenv("MICROGRAD_CACHE", "off")
-    assert objects.folder() is None
+    assert disk.folder() is None
     monkeypatch.delenv("MICROGRAD_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert objects.folder() == tmp_path / "micrograd"
+    assert disk.folder() == tmp_path / "micrograd"
