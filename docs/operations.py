@@ -19,9 +19,9 @@ Every operation of the op table, as `python docs/generate.py` writes it out. Eac
 name, and is differentiable to any order unless the table says why not.
 
 Where a gradient has a choice: elements tied for an extremum share it evenly; at 0, `abs`, `sign`, `relu` and `hypot`
-have gradient 0, `sqrt` an infinite one; `0 ** 0` is constant in the base; a branch that `where` does not take gets 0,
-whatever it holds; what steps has gradient 0. Complex gradients are as PyTorch's: `z.grad` is the direction of steepest
-ascent.
+have gradient 0, `sqrt` an infinite one; `0 ** 0` is constant in the base; the branch that `where` does not take gets 0,
+which times an infinite derivative is NaN ([tensors.md](tensors.md#backward)); what steps has gradient 0. Complex
+gradients are as PyTorch's: `z.grad` is the direction of steepest ascent.
 """
 
 KINDS = {

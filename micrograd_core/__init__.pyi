@@ -447,6 +447,9 @@ def elu(x: ArrayLike, /, *, alpha: float = 1.0) -> Tensor:
 def gelu(x: ArrayLike, /, *, approximate: str = 'none') -> Tensor:
     """``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016); with ``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``."""
 
+def times_normal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """``x1`` times the standard normal distribution function of ``x2``: the exact `gelu` of one operand."""
+
 def silu(x: ArrayLike, /) -> Tensor:
     """``x * sigmoid(x)`` (Elfwing et al. 2018), also called swish."""
 
@@ -1180,6 +1183,7 @@ __all__ = [
     "tensordot",
     "threshold",
     "tile",
+    "times_normal",
     "topk",
     "trace",
     "trapezoid",

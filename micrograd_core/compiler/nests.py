@@ -138,7 +138,8 @@ def varying(nest: Nest) -> dict[int, frozenset[int]]:
 
 
 LONG: Final = frozenset(
-    "exp expm1 log log1p log2 log10 sin cos tanh erf erfc pow floor_divide remainder random_uniform_from".split()
+    "exp expm1 log log1p log2 log10 sin cos tanh erf erfc times_normal pow floor_divide remainder "
+    "random_uniform_from".split()
 )
 """Primitives that compilers spell out, in fifty instructions or so."""
 

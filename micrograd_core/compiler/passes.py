@@ -34,7 +34,7 @@ REDUCTIONS: Final = frozenset(("sum", "max", "min", "prod"))
 ELEMENTWISE: Final = frozenset(
     "add subtract multiply divide negative abs maximum minimum less less_equal greater greater_equal equal not_equal "
     "bitwise_and bitwise_or bitwise_xor bitwise_invert where astype copy exp expm1 log log1p sqrt sin cos tanh erf "
-    "erfc log2 log10 pow floor ceil trunc round floor_divide remainder isnan copysign signbit "
+    "erfc times_normal log2 log10 pow floor ceil trunc round floor_divide remainder isnan copysign signbit "
     "random_uniform_from".split()
 )
 """The scalar primitives: what a line in a nest may compute."""

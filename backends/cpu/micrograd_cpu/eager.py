@@ -61,7 +61,7 @@ OPERATIONS: Final = (
     "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
     "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
     "softmax_gradient", "softplus", "softshrink", "square_gradient", "standardize", "standardize_gradient", "tanh",
-    "tanh_gradient", "threshold",
+    "tanh_gradient", "tanhshrink", "threshold", "times_normal",
 )  # fmt: skip
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from micrograd_core.ops.network.activations import TAIL
+
 
 class Format(NamedTuple):
     """A floating-point format: the type, that of its bits, and of fractions how many there are."""
@@ -126,6 +128,19 @@ ERFC: Final = {  # (1 + 2 y) exp(y**2) erfc(y) in (y - a) / (y + a) for y >= 1/2
 }  # fmt: skip
 VANISHING: Final = {"float": 10.2, "double": 28.0}
 """Where erfc is 0."""
+FURTHEST_NORMAL: Final = {"float": 18.0, "double": 53.0}
+"""Where ``exp(-y**2 / 2)`` is no longer a product of two powers of 2 and a number near 1."""
+
+
+def _scaled_normal(coefficients: Sequence[float], factor: float) -> tuple[float, ...]:
+    """A polynomial in ``y / sqrt(2)``, by falling powers, as one in `y`, by rising powers, times a factor."""
+    return tuple(factor * c * 0.5 ** (n / 2) for n, c in enumerate(reversed(coefficients)))
+
+
+NORMAL: Final = {  # exp(y**2 / 2) times the standard normal distribution function of -y, for y >= 0, as a quotient
+    type: (_scaled_normal(above, 0.5), _scaled_normal(below, 1.0))
+    for type, (above, below) in {"float": TAIL["float32"], "double": TAIL["float64"]}.items()
+}
 QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the ones before leave
     "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
@@ -136,7 +151,7 @@ FURTHEST: Final = {
 }
 """Beyond these arguments, and of divisions these quotients, functions are the C library's."""
 DIVISIONS: Final = ("floor_divide", "remainder")
-BINARY: Final = ("pow", *DIVISIONS)
+BINARY: Final = ("pow", "times_normal", *DIVISIONS)
 NAN: Final = math.nan
 
 
@@ -439,28 +454,37 @@ def _turned(quarters: int) -> Callable[[Code, str], str]:
 
 
 def _tail(c: Code, y: str, exact: bool) -> str:
-    """``erfc(y)`` for ``y >= 1/2``: ``exp(-y**2) P / (1 + 2 y)``; if `exact`, with what P, sum and quotient lose.
+    """``erfc(y)`` for ``y >= 1/2``; if `exact`, with what its factors lose.
 
     Where it is 0 it is computed of a smaller number: see `_exp`.
     """
-    a, coefficients = ERFC[c.format.name]
     nothing = c.compare("ogt", y, VANISHING[c.format.name])
     y = c.where(nothing, 1.0, y)
     square = c.mul(y, y)
-    n, q = _reduced(c, c.neg(square), c.fma(y, y, c.neg(square)))
+    lost = c.fma(y, y, c.neg(square))
+    return c.where(nothing, 0.0, _scaled(c, *_of_tail(c, y, c.neg(square), lost, exact)))
+
+
+def _of_tail(c: Code, y: str, power: str, lost: str, exact: bool) -> tuple[str, str]:
+    """``exp(power - lost) P / (1 + 2 y)`` as a number and an exponent of 2; ``erfc(y)`` if the power is ``-y**2``.
+
+    If `exact`, with what P, sum and quotient lose.
+    """
+    a, coefficients = ERFC[c.format.name]
+    n, q = _reduced(c, power, lost)
     first, *rest = coefficients
     t = c.div(c.sub(y, a), c.add(y, a))
     slope = c.polynomial(t, rest)
     p, below = c.fma(slope, t, first), c.fma(y, 2.0, 1.0)
     if not exact:
         part = c.div(p, below)
-        return c.where(nothing, 0.0, _scaled(c, c.fma(part, q, part), n))
+        return c.fma(part, q, part), n
     reciprocal = c.div(1.0, below)
     p_lost, below_lost = c.fma(slope, t, c.sub(first, p)), c.fma(y, 2.0, c.sub(1.0, below))
     part = c.mul(p, reciprocal)
     left = c.fma(c.neg(part), below, p)
     left = c.mul(c.add(c.fma(c.neg(part), below_lost, left), p_lost), reciprocal)
-    return c.where(nothing, 0.0, _scaled(c, c.add(part, c.fma(part, q, left)), n))
+    return c.add(part, c.fma(part, q, left)), n
 
 
 def _erf(c: Code, x: str) -> str:
@@ -478,6 +502,31 @@ def _erfc(c: Code, x: str) -> str:
     tail = _tail(c, size, exact=True)
     far = c.where(c.compare("olt", x, 0.0), c.sub(2.0, tail), tail)
     return c.where(c.compare("olt", size, 0.5), near, far)
+
+
+def _times_normal(c: Code, x: str, y: str) -> str:
+    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. The square keeps what it rounds off."""
+    type, size = c.format.name, c.abs(y)
+    nothing = c.compare("ogt", size, FURTHEST_NORMAL[type])
+    size = c.where(nothing, 1.0, size)
+    square = c.mul(size, size)
+    lost = c.fma(size, size, c.neg(square))
+    power, lost = c.mul(square, -0.5), c.mul(lost, 0.5)
+    if type == "double":
+        part, n = _of_tail(c, c.mul(size, 0.5**0.5), power, lost, exact=True)
+        part = c.mul(c.mul(x, 0.5), part)
+    else:  # which is quicker, and has enough digits
+        n, q = _reduced(c, power, lost)
+        above, below = (c.in_pairs(size, square, each) for each in NORMAL[type])
+        reciprocal = c.div(1.0, below)
+        part = c.mul(above, reciprocal)
+        left = c.mul(c.fma(c.neg(part), below, above), reciprocal)
+        part = c.fma(x, part, c.mul(x, c.fma(part, q, left)))
+    right = c.compare("ogt", y, 0.0)
+    p = c.call("copysign", c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n)), x)
+    found = c.where(right, c.sub(x, p), p)
+    limit = c.where(c.compare("oeq", y, -math.inf), c.call("copysign", 0.0, x), x)
+    return c.where(c.compare("oeq", c.abs(x), math.inf), limit, found)
 
 
 # ── powers ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -589,8 +638,8 @@ def _floor_divide(c: Code, x: str, y: str, rest: str) -> str:
 
 FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
     "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sin": _turned(0), "cos": _turned(1),
-    "erf": _erf, "erfc": _erfc, "pow": _pow, "log2": _log_to("log2"), "log10": _log_to("log10"),
-    "floor_divide": _floor_divide, "remainder": _remainder,
+    "erf": _erf, "erfc": _erfc, "times_normal": _times_normal, "pow": _pow, "log2": _log_to("log2"),
+    "log10": _log_to("log10"), "floor_divide": _floor_divide, "remainder": _remainder,
 }  # fmt: skip
 QUIET: Final = "nounwind willreturn memory(none)"
 

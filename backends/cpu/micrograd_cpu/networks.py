@@ -11,10 +11,11 @@ import numpy as np
 
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
-from micrograd_core.ops.network.activations import CUBIC
+from micrograd_core.ops.network.activations import CUBIC, FAR
 from micrograd_core.ops.standard.random import place_of
 from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
+from micrograd_cpu.mathematics import NORMAL
 from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]
@@ -51,12 +52,44 @@ def sigmoid(x: Any) -> Any:
     return np.reciprocal(e, out=e)
 
 
-@in_float32
-def silu(x: Any) -> Any:
-    """In the memory of the sigmoid."""
-    s = sigmoid(x)
-    s *= x
-    return s
+def _like_the_identity(ratio: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A kernel for ``x / ratio(exp(-x))``, which on the left becomes ``x exp(x)``: of that the digits are kept.
+
+    There the exponential overflows, which NumPy notes for nothing, and `ratio` computes in its memory.
+    """
+
+    @in_float32
+    def kernel(x: Any) -> Any:
+        e = np.negative(x, out=...)
+        try:
+            with np.errstate(over="raise"):
+                np.exp(e, out=e)
+        except FloatingPointError:
+            near, far = np.maximum(x, FAR), np.minimum(x, FAR)
+            tail = far * np.exp(far + 8) * math.exp(-8)  # the sum is exact, and its exponential not subnormal
+            return np.where(x < FAR, tail, near / ratio(np.exp(-near, out=...)))
+        e = ratio(e)
+        return np.divide(x, e, out=e)
+
+    return kernel
+
+
+def _of_silu(e: Any) -> Any:
+    """``1 + e``."""
+    e += 1
+    return e
+
+
+def _of_mish(e: Any) -> Any:
+    """``1 / tanh(log(1 + 1 / e)) = 1 + e e / (e + 1/2)``."""
+    part = np.add(e, 0.5, out=..., dtype=e.dtype)
+    np.divide(e, part, out=part)
+    e *= part
+    e += 1
+    return e
+
+
+silu, mish = _like_the_identity(_of_silu), _like_the_identity(_of_mish)
 
 
 @in_float32
@@ -141,11 +174,11 @@ def _erfc_of(y: Any) -> Any:
 
 
 def _error_function(complement: bool) -> Callable[..., Any]:
-    """`erf` or `erfc`, each approximation only where it holds."""
+    """`erf` or `erfc`, each approximation only where it holds; of float32 in float64."""
 
     @in_float32
     def kernel(x: Any) -> Any:
-        flat = np.ravel(x)
+        flat = np.ravel(x).astype(np.float64, copy=False)
         y = np.abs(flat)
         out = np.empty_like(flat)
         small = y < BOUNDS[0]
@@ -158,12 +191,13 @@ def _error_function(complement: bool) -> Callable[..., Any]:
             out[large] = np.where(negative, 2 - tail, tail)
         else:
             out[large] = np.copysign(1 - tail, flat[large])
-        return out.reshape(x.shape)
+        return out.reshape(x.shape).astype(x.dtype, copy=False)
 
     return kernel
 
 
 erf, erfc = _error_function(False), _error_function(True)
+
 
 # exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
 # that with the rounding of float32 it is below 5e-7.
@@ -204,12 +238,6 @@ def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
     return k.where(k.less(0, x), k.subtract(1, tail), tail), gauss
 
 
-def _gelu_composed(k: Any, x: Any, *, approximate: str) -> Any:
-    if approximate != "none" or x.dtype is not float32:
-        return k.gelu(x, approximate=approximate)
-    return k.multiply(_normal_composed(k, x)[0], x)
-
-
 def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate != "none" or x.dtype is not float32:
         return k.gelu_gradient(g, x, approximate=approximate)
@@ -217,12 +245,62 @@ def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
 
 
+def _side_by_side(type: str) -> Any:
+    """Numerator and denominator, by falling powers, one column for each."""
+    above, below = NORMAL[type]
+    return np.array([(*above, *[0.0] * (len(below) - len(above))), below]).T[::-1, :, None]
+
+
+_NORMAL: Final = {np.dtype("float32"): _side_by_side("float"), np.dtype("float64"): _side_by_side("double")}
+_ENDS: Final[dict[Any, Any]] = {
+    np.dtype(type): (np.finfo(type).min, np.finfo(type).max) for type in (np.float32, np.float64)
+}
+_BEYOND: Final = 53.0  # where exp(-y**2 / 2) is 0 in any dtype
+
+
+def times_normal(x: Any, y: Any) -> Any:
+    """Of arrays. Of infinities the limits: where both are, on the left it is 0."""
+    if x.__class__ is float or y.__class__ is float:
+        return NotImplemented
+    found, infinite = _times_normal(x, y), np.isinf(x)
+    limits = np.where(np.equal(y, -math.inf), np.copysign(0, x), x)
+    return np.where(infinite, limits, found) if infinite.any() else found
+
+
+@in_float32
+def _times_normal(x: Any, y: Any) -> Any:
+    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. The exponential comes last: it is subnormal sooner.
+
+    What a square rounds off is many roundings of its exponential: float32 numbers are computed in float64, float64's in
+    two parts, of which one is exact.
+    """
+    size = np.abs(np.ravel(y), dtype=np.float64)
+    np.minimum(size, _BEYOND, out=size)
+    first, *rest = _NORMAL[y.dtype]
+    total = np.empty((2, size.size))
+    total[:] = first
+    for each in rest:
+        total *= size
+        total += each
+    p: Any = np.divide(total[0], total[1], out=total[0]).reshape(y.shape)
+    p = p * np.minimum(np.maximum(x, _ENDS[x.dtype][0]), _ENDS[x.dtype][1])  # infinity times 0 would be NaN
+    if y.dtype == np.float64:
+        coarse = np.rint(size * 4096)
+        coarse *= 1 / 4096
+        p *= np.exp((coarse - size) * (coarse + size) * 0.5).reshape(y.shape)
+        size = coarse
+    np.square(size, out=size)
+    size *= -0.5
+    p = np.asarray(p * np.exp(size).reshape(y.shape)).astype(y.dtype, copy=False)
+    return np.subtract(x, p, out=p, where=y > 0)
+
+
 @in_float32
 def gelu(x: Any, *, approximate: str) -> Any:
-    """In the memory of the distribution function."""
-    if not x.ndim:
-        return gelu(x[None], approximate=approximate)[0]
-    cdf = _normal(x)[0] if approximate == "none" else sigmoid(_tanh_argument(x))
+    """By `times_normal`, or in the memory of the sigmoid."""
+    if approximate == "none":
+        return _times_normal(x, x)
+    cdf = sigmoid(_tanh_argument(x))
     cdf *= x
     return cdf
 
@@ -633,8 +711,8 @@ def cross_entropy_gradient(
     return p if counts is None else np.where(np.expand_dims(counts, axis), p, 0).astype(p.dtype)
 
 
-COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu": _gelu_composed, "gelu_gradient": _gelu_gradient_composed}
-"""Shorter compositions than those of the op table, with the digits that float32 has."""
+COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradient_composed}
+"""A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "batch_norm": batch_norm,
@@ -651,6 +729,7 @@ NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "layer_norm": layer_norm,
     "layer_norm_gradients": layer_norm_gradients,
     "log_softmax": log_softmax,
+    "mish": mish,
     "nll_loss": nll_loss,
     "sigmoid": sigmoid,
     "silu": silu,
@@ -660,4 +739,5 @@ NETWORKS: Final[dict[str, Callable[..., Any]]] = {
     "softplus": softplus,
     "standardize": standardize,
     "standardize_gradient": standardize_gradient,
+    "times_normal": times_normal,
 }

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.errors import one_of
+from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.shared import arrays, in_float32
 from micrograd_core.ops.tangents import symmetric
 
 if TYPE_CHECKING:
@@ -136,6 +137,33 @@ def _softplus(k: Table, x: Any) -> Any:
     return k.add(k.maximum(x, 0), k.log1p(k.exp(k.negative(k.abs(x)))))
 
 
+FAR = -80.0
+"""Below this, ``exp(x)`` may be subnormal in float32 where `x` times it is not; in float64 that comes later."""
+
+
+def _tail(k: Table, x: Any, size: Any) -> tuple[Any, Any]:
+    """``exp(size)`` and 1; far on the left with 8 more in the exponent, which is exact, and ``exp(-8)``."""
+    far = k.less(x, FAR)
+    one = k.full(shape=(), fill_value=1.0, dtype=x.dtype)
+    return k.exp(k.where(far, k.add(size, 8), size)), k.where(far, math.exp(-8), one)
+
+
+@in_float32
+def _silu(k: Table, x: Any) -> Any:
+    """``x exp(min(x, 0)) / (1 + exp(-|x|))``: the product before the quotient, which has digits where neither has."""
+    negative = k.less(x, 0)
+    e, scale = _tail(k, x, k.where(negative, x, k.negative(x)))
+    return k.multiply(k.divide(k.where(negative, k.multiply(x, e), x), k.add(e, 1)), scale)
+
+
+@in_float32
+def _mish(k: Table, x: Any) -> Any:
+    """With ``e = exp(x)`` and ``n = e (e + 2)``, ``tanh(log(1 + e))`` is ``n / (n + 2)``: 1 from 20 on."""
+    e, scale = _tail(k, x, k.minimum(x, 20))
+    n = k.multiply(e, k.add(e, 2))
+    return k.multiply(k.multiply(x, k.divide(n, k.add(n, 2))), scale)
+
+
 def _silu_derivative(k: Table, x: Any) -> Any:
     s = k.sigmoid(x)
     return k.multiply(s, k.add(k.multiply(x, k.subtract(1, s)), 1))
@@ -164,6 +192,14 @@ def _normal_cdf(k: Table, x: Any) -> Any:
     return k.multiply(k.erfc(k.multiply(x, -(0.5**0.5))), 0.5)
 
 
+_DENSITY = (2 * math.pi) ** -0.5  # of the standard normal distribution, at 0
+
+
+def _times_normal(k: Table, x: Any, y: Any) -> Any:
+    x, y = arrays(k, x, y)
+    return k.multiply(x, _normal_cdf(k, y))
+
+
 def _tanh_argument(k: Table, x: Any) -> Any:
     return k.multiply(k.multiply(x, k.add(k.multiply(k.square(x), CUBIC), 1)), (2 / math.pi) ** 0.5)
 
@@ -171,7 +207,7 @@ def _tanh_argument(k: Table, x: Any) -> Any:
 @in_float32
 def _gelu(k: Table, x: Any, *, approximate: str) -> Any:
     if approximate == "none":
-        return k.multiply(x, _normal_cdf(k, x))
+        return k.times_normal(x, x)
     # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps the digits of the left tail
     return k.multiply(x, k.sigmoid(k.multiply(_tanh_argument(k, x), 2)))
 
@@ -179,7 +215,7 @@ def _gelu(k: Table, x: Any, *, approximate: str) -> Any:
 @in_float32
 def _gelu_gradient(k: Table, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate == "none":
-        density = _gauss(k, k.multiply(x, 0.5**0.5), (2 * math.pi) ** -0.5)
+        density = _gauss(k, k.multiply(x, 0.5**0.5), _DENSITY)
         return k.multiply(g, k.add(_normal_cdf(k, x), k.multiply(x, density)))
     s = k.sigmoid(k.multiply(_tanh_argument(k, x), 2))
     slope = k.multiply(k.add(k.multiply(k.square(x), 3 * CUBIC), 1), 2 * (2 / math.pi) ** 0.5)
@@ -288,6 +324,19 @@ OPS = (
         samples=_samples({}, {"approximate": "tanh"}),
         reference=_gelu_reference,
     ),
+    _ELEMENTWISE(
+        "times_normal",
+        "``x1`` times the standard normal distribution function of ``x2``: the exact `gelu` of one operand.",
+        operands=2,
+        check=broadcast_shapes,
+        gradient=(
+            lambda k, g, out, x, y: k.times_normal(g, y),
+            lambda k, g, out, x, y: k.multiply(k.multiply(g, x), _gauss(k, k.multiply(y, 0.5**0.5), _DENSITY)),
+        ),
+        compose=_times_normal,
+        samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array((2, 1)), Array((3,), -6.0, 6.0))),
+        reference=lambda np, x, y: x * _elementwise(lambda v: math.erfc(-v / 2**0.5) / 2)(np, y),
+    ),
     Op(
         "gelu_gradient",
         "``x1`` times the derivative of `gelu` at ``x2``.",
@@ -302,7 +351,7 @@ OPS = (
         "silu",
         "``x * sigmoid(x)`` (Elfwing et al. 2018), also called swish.",
         gradient=(lambda k, g, out, x: k.silu_gradient(g, x),),
-        compose=lambda k, x: k.multiply(x, k.sigmoid(x)),
+        compose=_silu,
         samples=_samples(),
         reference=lambda np, x: x * _sigmoid(np, x),
     ),
@@ -319,7 +368,7 @@ OPS = (
         "mish",
         "``x * tanh(softplus(x))`` (Misra 2020).",
         gradient=(lambda k, g, out, x: k.multiply(g, _mish_derivative(k, x)),),
-        compose=lambda k, x: k.multiply(x, k.tanh(k.softplus(x))),
+        compose=_mish,
         samples=_samples(),
         reference=lambda np, x: x * np.tanh(np.logaddexp(0, x)),
     ),

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.dtypes import REAL_OF, DType, bool_, float32
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, REAL, Array, Op, Sample
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary
@@ -29,8 +30,12 @@ def _logit_parameters(x: Any, /, eps: float | None = None) -> dict[str, Any]:
 
 
 def _logit(k: Table, x: Any, *, eps: float | None) -> Any:
+    """``log(x / (1 - x))``, near 1/2, where that is 0, as ``log1p((2 x - 1) / (1 - x))``."""
     x = x if eps is None else k.clip(x, eps, 1 - eps)
-    return k.subtract(k.log(x), k.log1p(k.negative(x)))
+    off, rest = k.subtract(x, 0.5), k.subtract(1, x)
+    near = k.less(k.abs(off), 0.125)
+    around = k.log1p(k.where(near, k.divide(k.multiply(off, 2), rest), 0))
+    return k.where(near, around, k.log(k.divide(x, rest)))
 
 
 def _logit_rule(k: Table, g: Any, out: Any, x: Any, *, eps: float | None) -> Any:
@@ -82,20 +87,22 @@ def greatest(dtype: DType) -> float:
 def _replacements(
     x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> dict[str, Any]:
-    ends = {"posinf": posinf, "neginf": neginf}
-    return {"nan": float(nan), **{name: each if each is None else float(each) for name, each in ends.items()}}
+    """The ends of the dtype are looked up here: a composition may see a wider one."""
+    dtype = getattr(x, "dtype", None)
+    end = greatest(as_dtype(dtype)) if dtype is not None and as_dtype(dtype).kind.endswith("floating") else 0.0
+    ends = {"posinf": end if posinf is None else posinf, "neginf": -end if neginf is None else neginf}
+    return {"nan": float(nan), **{name: float(each) for name, each in ends.items()}}
 
 
-def _nan_to_num(k: Table, x: Any, *, nan: float, posinf: float | None, neginf: float | None) -> Any:
+def _nan_to_num(k: Table, x: Any, *, nan: float, posinf: float, neginf: float) -> Any:
     dtype = k.dtype(x)
     if dtype.is_complex:
         replaced = (k.nan_to_num(part(x), nan=nan, posinf=posinf, neginf=neginf) for part in (k.real, k.imag))
         return k.complex(*replaced)
     if not dtype.is_floating:
         return k.copy(x)
-    above, below = greatest(dtype) if posinf is None else posinf, -greatest(dtype) if neginf is None else neginf
     out = k.where(k.isnan(x), nan, x)
-    return k.where(k.equal(x, -math.inf), below, k.where(k.equal(x, math.inf), above, out))
+    return k.where(k.equal(x, -math.inf), neginf, k.where(k.equal(x, math.inf), posinf, out))
 
 
 def _nan_to_num_rule(k: Table, g: Any, out: Any, x: Any, **replacements: Any) -> Any:

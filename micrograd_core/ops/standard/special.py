@@ -49,38 +49,47 @@ def _reflected(k: Table, x: Any) -> tuple[Any, Any, Any]:
 # ── the gamma function ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _zeta_less_one(s: int) -> float:
-    """Riemann's zeta function of an integer, less 1 (DLMF 25.2.9)."""
-    a, factor = 40, s / 2  # s (s + 1) … (s + 2 m - 2) / (2 m)!
-    tail = float(a) ** (1 - s) / (s - 1) - float(a) ** -s / 2
+def _zeta(s: int, first: float) -> float:
+    """Hurwitz' zeta function ``sum((first + n)**-s)`` by the formula of Euler and Maclaurin (DLMF 25.11.28)."""
+    a, factor = first + 40, s / 2  # s (s + 1) … (s + 2 m - 2) / (2 m)!
+    tail = a ** (1 - s) / (s - 1) + a**-s / 2
     for m, b in enumerate(BERNOULLI[:4], 1):
         tail += b * factor * a ** (1.0 - s - 2 * m)
         factor *= (s + 2 * m - 1) * (s + 2 * m) / ((2 * m + 1) * (2 * m + 2))
-    return math.fsum([n**-s for n in range(2, a + 1)]) + tail
+    return math.fsum([(first + n) ** -s for n in range(40)]) + tail
 
 
-NEAR = [1 - 0.5772156649015329, *((-1) ** n * _zeta_less_one(n) / n for n in range(2, 28))]
+NEAR = [1 - 0.5772156649015329, *((-1) ** n * _zeta(n, 2.0) / n for n in range(2, 43))]
 """``lgamma(1 + t) + log1p(t)``, over `t`: a series (DLMF 5.7.3) that is exactly 0 where the function is, at 1 and 2."""
 
 
 @in_float32
 def _lgamma(k: Table, x: Any) -> Any:
-    left, y, rest = _reflected(k, x)
-    small, low, large = _shifted(k, y)
-    product = low
-    for i in range(1, LARGE):
-        product = k.multiply(product, k.add(low, i))
+    """By recursion from the interval around 2, or the series of Stirling; below -1/2 by reflection.
+
+    Around 0 it is ``lgamma(1 + x) - log|x|``: subnormal numbers have a logarithm, while multiples of them are rounded.
+    """
+    left = k.less(x, -0.5)
+    y = k.where(left, k.subtract(1, x), x)
+    little, lower, middle = k.less(y, 0.5), k.less(y, 1.25), k.less(y, LARGE)
+    base, product = k.where(middle, y, 2), 1.0
+    for _ in range(LARGE - 2):
+        above = k.less_equal(2.5, base)
+        base = k.where(above, k.subtract(base, 1), base)
+        product = k.multiply(k.where(above, base, 1), product)
+    one = k.full(shape=(), fill_value=1.0, dtype=y.dtype)
+    t = k.subtract(base, k.where(little, 0, k.where(lower, one, 2)))
+    around = k.subtract(k.multiply(t, _horner(k, t, NEAR)), k.where(lower, k.log1p(t), 0))
+    logarithm = k.log(k.where(little, k.abs(x), product))
+    below = k.add(around, k.where(little, k.negative(logarithm), logarithm))
+    large = k.where(middle, LARGE, y)
     inverse = k.divide(1, large)
     series = [b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1)]
     tail = k.multiply(inverse, _horner(k, k.multiply(inverse, inverse), series))
     # infinity less infinity would be NaN
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
-    above = k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail)
-    above = k.subtract(above, k.where(small, k.log(product), 0))
-    lower, near = k.less(y, 1.5), k.less(y, 2.5)
-    t = k.where(near, k.subtract(y, k.where(lower, k.full(shape=(), fill_value=1.0, dtype=y.dtype), 2.0)), 0)
-    around = k.multiply(t, _horner(k, t, NEAR))
-    above = k.where(near, k.subtract(around, k.where(lower, k.log1p(t), 0)), above)
+    above = k.where(middle, below, k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail))
+    rest = k.subtract(x, k.floor(k.add(x, 0.5)))
     sine = k.abs(k.sin(k.multiply(rest, math.pi)))
     mirrored = k.subtract(k.subtract(math.log(math.pi), k.log(k.where(left, sine, 1))), above)
     pole = k.logical_or(k.equal(rest, 0), k.equal(x, -math.inf))
@@ -99,6 +108,11 @@ def _cotangent(k: Table, rest: Any, left: Any, order: int) -> Any:
     return k.multiply(_horner(k, c, list(map(float, coefficients))), math.pi ** (order + 1))
 
 
+ROOT = 1.4616321325302124, 1.2438149938918909e-08, 4.341643069426251e-25  # of digamma, in three parts (DLMF 5.4.19)
+AROUND_ROOT = [(-1) ** (n + 1) * _zeta(n + 1, sum(ROOT)) for n in range(1, 40)]
+"""``digamma(root + t)`` over `t`: its Taylor series (DLMF 5.15)."""
+
+
 @in_float32
 def _digamma(k: Table, x: Any) -> Any:
     left, y, rest = _reflected(k, x)
@@ -113,6 +127,10 @@ def _digamma(k: Table, x: Any) -> Any:
     tail = k.multiply(square, _horner(k, square, series))
     above = k.add(k.subtract(k.log(y), k.multiply(inverse, 0.5)), tail)
     above = k.subtract(above, k.where(small, total, 0))
+    t = k.subtract(k.subtract(k.subtract(x, ROOT[0]), ROOT[1]), ROOT[2])
+    near = k.less(k.abs(t), 0.5)
+    t = k.where(near, t, 0)
+    above = k.where(near, k.multiply(t, _horner(k, t, AROUND_ROOT)), above)
     mirrored = k.subtract(above, _cotangent(k, rest, left, 0))
     undefined = k.logical_and(k.equal(rest, 0), k.less(x, 0))
     pole = k.where(undefined, math.nan, k.where(k.equal(x, 0), k.negative(k.divide(1, x)), mirrored))
@@ -124,7 +142,8 @@ def _polygamma(k: Table, x: Any, *, n: int) -> Any:
     """``(-1)**(n + 1) n!`` times Hurwitz' zeta function of ``n + 1``, by the formula of Euler and Maclaurin."""
     if n == 0:
         return k.digamma(x)
-    left, y, rest = _reflected(k, x)
+    left = k.less_equal(x, 0)
+    y, rest = k.where(left, k.subtract(1, x), x), k.subtract(x, k.floor(k.add(x, 0.5)))
     small, low, large = _shifted(k, y)
     order, inverse = n + 1, k.divide(1, large)
     total = k.pow(low, float(-order))
@@ -194,10 +213,17 @@ def _bessel(order: int) -> Any:
         size = k.abs(x)
         far = k.less(FAR, size)
         near, away = k.where(far, 1, size), k.where(far, size, FAR)
-        close = _horner(k, k.multiply(k.multiply(near, near), 0.25), powers)
+        coarse = k.multiply(k.floor(k.multiply(near, 64)), 1 / 64)  # the square in two parts, of which this is exact
+        whole, part = k.square(coarse), k.multiply(k.subtract(near, coarse), k.add(near, coarse))
+        square = k.add(whole, part)
+        lost = k.add(k.subtract(whole, square), part)
+        close = _horner(k, k.multiply(square, 0.25), powers)
+        # what it lost, times about half of the logarithm's derivative by the square
+        close = k.add(close, k.multiply(close, k.divide(k.multiply(lost, 0.5), k.add(near, 2))))
         if order:
             close = k.multiply(close, k.multiply(near, 0.5))
-        root = k.exp(k.subtract(away, k.multiply(k.add(k.log(away), math.log(2 * math.pi)), 0.5)))
+        # exp(x) overflows sooner than the result; x - 8 is exact
+        root = k.multiply(k.exp(k.subtract(away, 8)), k.divide(math.exp(8) / (2 * math.pi) ** 0.5, k.sqrt(away)))
         out = k.where(far, k.multiply(root, _horner(k, k.divide(1, away), inverse)), close)
         out = k.where(k.isinf(size), math.inf, out)
         return k.where(k.less(x, 0), k.negative(out), out) if order else out

@@ -1,0 +1,96 @@
+"""Elementwise operations beside mpmath: no more units in the last place than the page of their accuracy promises."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mpmath")
+
+from micrograd_core import Device, asarray
+from micrograd_core.array import functions
+from micrograd_core.ops import TABLE
+
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.py"
+COUNT = 400 if os.environ.get("MICROGRAD_EXHAUSTIVE") else 25
+"""Points of each kind."""
+DEFECTS = {  # points that were once far off
+    "gelu": [-36.0, -37.6, -12.566376, -13.1], "silu": [-88.97, -713.08, -91.5], "mish": [-91.07, -713.98],
+    "tanhshrink": [1e-4, 3.2e-102, 0.3], "lgamma": [1e-323, 1.4e-45, 2.5], "logit": [0.506, 0.49732],
+    "digamma": [1.4616321449683623, 1.4545604], "i0": [75.0898, 713.0, 18.14], "i1": [75.0898, 18.14],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> Any:
+    """The program that writes the page."""
+    spec = importlib.util.spec_from_file_location("accuracy", PAGE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["accuracy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_operation_is_measured_or_rounds_nothing(accuracy: Any) -> None:
+    """Of those whose results are real floats."""
+    rounded = {
+        op.name
+        for op in TABLE.values()
+        if op.kind == "elementwise" and op.accepted(0) & {"real floating"} and op.result == "same"
+    }
+    assert rounded - accuracy.REFERENCES.keys() - accuracy.EXACT == set()
+    assert not accuracy.REFERENCES.keys() & accuracy.EXACT
+    assert {name for name, *_ in accuracy.EXCEPTIONS} <= accuracy.REFERENCES.keys()
+
+
+NAMES = sorted(op.name for op in TABLE.values() if op.kind == "elementwise")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_within_the_bound(accuracy: Any, name: str, dtype: str) -> None:
+    if name not in accuracy.REFERENCES:
+        pytest.skip("nothing is rounded")
+    for way, worst in accuracy.measured(name, dtype, COUNT).items():
+        bound, _ = accuracy.EXCEPTIONS.get((name, dtype, way), (accuracy.BOUND, ""))
+        assert worst.ulps <= bound, f"{name} of {dtype}, {way}: {worst.ulps} ulp at {worst.at}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", DEFECTS)
+def test_points_that_were_once_far_off(accuracy: Any, name: str, dtype: str) -> None:
+    op = TABLE[name]
+    points = [np.array(DEFECTS[name], dtype)]
+    with accuracy.mp.workprec(accuracy.PRECISION):
+        wanted = accuracy.exact(op, points)
+        for way, f in accuracy.ways(op):
+            bound, _ = accuracy.EXCEPTIONS.get((name, dtype, way), (accuracy.BOUND, ""))
+            worst = accuracy.worst(f(*points), wanted, points)
+            assert worst.ulps <= bound, f"{name} of {dtype}, {way}: {worst.ulps} ulp at {worst.at}"
+
+
+def test_the_gate_notices_an_error(accuracy: Any) -> None:
+    """Five units, an infinity, NaN, and a 0 where there is a number."""
+    x = np.array([0.75], "float32")
+    with accuracy.mp.workprec(accuracy.PRECISION):
+        wanted = accuracy.exact(TABLE["sqrt"], [x])
+        right = np.sqrt(x)
+        assert accuracy.worst(right, wanted, [x]).ulps < 1
+        for wrong in (right + 5 * np.spacing(right), right * np.inf, right * np.nan, right * 0):
+            assert accuracy.worst(wrong.astype("float32"), wanted, [x]).ulps > accuracy.BOUND
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_limits_at_the_infinities(dtype: str) -> None:
+    x = asarray([np.inf], dtype=dtype, device=Device("cpu"))
+    for name in ("gelu", "silu", "mish", "tanhshrink", "lgamma", "i0"):
+        assert functions.FUNCTIONS[name](x).tolist() == [np.inf]
+    assert functions.FUNCTIONS["gelu"](-x).tolist() == [0.0]
