@@ -111,6 +111,13 @@ class Generator:
         trace = programs.get()
         return {"key": stream._key, "block": block if trace is None else trace.position(self, block)}
 
+    def give_back(self, place: dict[str, int], words: int) -> None:
+        """Undo a `take` of what nobody used, unless somebody else has drawn since."""
+        with _lock:
+            stream = self._stream()
+            if (stream._key, stream._block) == (place["key"], place["block"] + -(-words // 4)):
+                stream._block = place["block"]
+
     def _stream(self) -> Generator:
         """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""
         others = rewound.get()

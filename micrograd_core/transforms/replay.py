@@ -103,7 +103,7 @@ class Replay:
         text.numbers(self.host.entries, otherwise)
         for i, (generator, blocks) in enumerate(self._draws.values()):
             drawn = f"{name(default_generator)}()" if generator is None else name(generator)
-            lines.append(f"b{i} = {drawn}.take({4 * blocks})")
+            lines.append(f"s{i} = {drawn}; b{i} = s{i}.take({4 * blocks})")
         handles = [self._read(source, text) for source in self.sources]
         outputs = [f"v{i}" for i in range(self.outputs)]
         derived = [i for i, each in enumerate(self.derivatives) if each is not None]
@@ -115,11 +115,15 @@ class Replay:
             tuple_text(handles[: self.taken]),
             f"{tuple_text(outputs)} = ",
         )
-        lines += [
+        call = [
             f"try: {made if outputs else ''}{compiled}({', '.join(handles[: self.taken])})",
             "except TypeError as error:",
             f"    {made if outputs else ''}{name(unless_withheld)}(error, {compiled}, {taken}, {{}})",
         ]
+        if self._draws:  # of a call that fails nothing stays
+            back = [f"s{i}.give_back(b{i}, {4 * blocks})" for i, (_, blocks) in enumerate(self._draws.values())]
+            call = ["try:", *(f"    {x}" for x in call), "except BaseException:", f"    {'; '.join(back)}", "    raise"]
+        lines += call
         lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
         for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
             self._wrapped(text, f"r{i}", f"v{self.written + i}", name(dtype), "[]" if freed else "None")

@@ -37,6 +37,7 @@ from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import declaration, module, modules
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
+from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
 
@@ -61,6 +62,11 @@ def function(program: Program, backend: Any) -> Callable[..., Any]:
     """A program as one function of its input handles."""
     if program.types and available():
         return Compiled(program, backend).function()
+    return by_kernels(program, backend)
+
+
+def by_kernels(program: Program, backend: Any) -> Callable[..., Any]:
+    """A program as calls of kernels in a row."""
     return straight_line(
         program,
         lambda op: backend.kernel(op) or compose(op, backend),
@@ -74,7 +80,8 @@ class Compiled:
 
     def __init__(self, program: Program, backend: Any) -> None:
         self.backend, self.inputs = backend, program.inputs
-        self.program = optimized(program, covers, COMPOSED)
+        with_flags, self.flags = checked(program)
+        self.program, self.original = optimized(with_flags, covers, COMPOSED), program
         self.runs: list[Callable[..., Any]] = []
         self.plans: dict[Any, Callable[..., Any]] = {}  # the same by layout
         types = program.types[: program.inputs]
@@ -150,6 +157,10 @@ class Compiled:
             if gone:
                 lines.append(f"del {', '.join(gone)}")
         outputs = [f"v{x.number}" if isinstance(x, Ref) else repr_of(x, scope) for x in plan.outputs]
+        if self.flags:
+            scope["refused"] = by_kernels(self.original, self.backend)
+            flags, outputs = outputs[-self.flags :], outputs[: -self.flags]
+            lines.append(f"if {' or '.join(flags)}: return refused({', '.join(inputs)})")
         lines.append(f"return ({''.join(x + ', ' for x in outputs)})")
         source = "\n    ".join([f"def run({', '.join(inputs)}):", *lines])
         if dumps:

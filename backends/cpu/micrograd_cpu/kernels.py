@@ -14,6 +14,7 @@ import numpy as np
 
 from micrograd_core.errors import IndexingError
 from micrograd_cpu import eager, random
+from micrograd_cpu.casts import astype, checked
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
 from micrograd_cpu.networks import COMPOSED, NETWORKS
@@ -37,8 +38,25 @@ _sum: Any = np.add.reduce
 
 
 def power(x: Any, n: Any) -> Any:
-    """Squares are common, and a multiplication each."""
-    return np.square(x) if n.__class__ in (int, float) and n == 2 else np.power(x, n)
+    """Squares are common, and a multiplication each. For exponents 1/2 that are repeated NumPy takes the root."""
+    if n.__class__ in (int, float):
+        return np.square(x) if n == 2 else _root(x) if n == 0.5 and x.dtype.kind != "c" else np.power(x, n)
+    found = np.power(x, n)
+    if (n.size == 1 or n.shape != found.shape) and found.dtype.kind not in "iuc":
+        half = np.equal(n, 0.5)
+        if half.any():
+            found = np.where(half & np.equal(x, -math.inf), math.inf, np.where(half & np.equal(x, 0), 0.0, found))
+    return found
+
+
+def _root(x: Any) -> Any:
+    """``x ** 0.5``, which differs from the root at -0.0 and at minus infinity."""
+    try:
+        root = checked(np.sqrt, x)
+    except FloatingPointError:
+        infinite = np.equal(x, -math.inf)
+        root = np.where(infinite, math.inf, np.sqrt(np.where(infinite, 0.0, x)))
+    return np.add(root, 0.0)
 
 
 def real(x: Any) -> Any:
@@ -188,12 +206,6 @@ def full(*, shape: Shape, fill_value: Any, dtype: Any) -> Any:
     result = (np.zeros if empty else np.empty)(shape, dtype)
     if not empty:
         result[...] = fill_value
-    return result if dtype.itemsize != 2 else as_half(result)
-
-
-def astype(x: Any, *, dtype: Any) -> Any:
-    """Always fresh."""
-    result = x.astype(dtype)
     return result if dtype.itemsize != 2 else as_half(result)
 
 

@@ -251,7 +251,7 @@ class Scalars:
         """Some argument is beyond what a function without branches can do."""
 
     def convert(self, x: str, source: DType, target: DType) -> str:
-        """As NumPy casts. What is beyond the range of an integer dtype becomes something."""
+        """As NumPy casts; floats to integers as `casts` does."""
         old, new = TYPES[source.name], TYPES[target.name]
         if source is target:
             return x
@@ -292,13 +292,8 @@ class Scalars:
         return self.emit(f"bitcast i64 {self.emit(f'select i1 {lost}, i64 {marked}, i64 {kept}')} to double")
 
     def to_integer(self, x: str, type: str, target: DType) -> str:
-        """The integer towards 0."""
-        new, signed = TYPES[target.name], target.kind == "signed integer"
-        if target.bits < 32 or (not signed and target.bits == 32):  # through a wider one, as processors do
-            wide = "i32" if target.bits < 32 else "i64"
-            found = self.intrinsic("fptosi.sat", type, x, result=wide, suffix=f"{wide}.{SUFFIX[type]}")
-            return self.emit(f"trunc {wide} {found} to {new}")
-        name = "fptosi.sat" if signed else "fptoui.sat"
+        """The integer towards 0; what is beyond the range is the nearest there is, and NaN is 0."""
+        new, name = TYPES[target.name], "fptosi.sat" if target.kind == "signed integer" else "fptoui.sat"
         return self.intrinsic(name, type, x, result=new, suffix=f"{new}.{SUFFIX[type]}")
 
 

@@ -100,7 +100,8 @@ def _abs_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any) -> Any:
 def _sign(k: Table, x: Any) -> Any:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
-        positive = k.where(k.less(0, x), 1, x)
+        rest = k.add(x, 0.0) if k.dtype(x).is_floating else x  # of -0.0 too it is 0.0
+        positive = k.where(k.less(0, x), 1, rest)
         return positive if k.dtype(x).kind == "unsigned integer" else k.where(k.less(x, 0), -1, positive)
     largest = k.maximum(k.abs(k.real(x)), k.abs(k.imag(x)))
     scaled = k.divide(x, as_complex(k, k.where(k.equal(largest, 0), 1, largest)))

@@ -1,0 +1,106 @@
+"""Floats as integers: towards 0, what is beyond the range as the nearest integer there is, NaN as 0.
+
+NumPy leaves what is out of range to the processor, and that to whether a number stands in a vector. Processors note
+that a conversion went wrong, so the ordinary one costs nothing more; narrow and unsigned integers, of which processors
+note nothing, are made of wider ones. Large arrays go through a nest, whose instructions are those of `jit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy._core import umath
+
+from micrograd_core.dtypes import DTYPES
+from micrograd_cpu import eager
+from micrograd_cpu.half import Half, as_half, wide
+
+# A fifth of what `np.errstate` takes, which is more than a small conversion.
+_state: Any = getattr(umath, "_extobj_contextvar", None)
+
+with np.errstate(all="ignore", invalid="raise"):
+    _RAISING: Final = _state.get() if _state is not None else None
+_INT32, _INT64 = np.dtype("int32"), np.dtype("int64")
+
+
+def _plainly(function: Callable[..., Any], *args: Any) -> Any:
+    with np.errstate(invalid="raise"):
+        return function(*args)
+
+
+def _quickly(function: Callable[..., Any], *args: Any) -> Any:
+    token = _state.set(_RAISING)
+    try:
+        return function(*args)
+    finally:
+        _state.reset(token)
+
+
+def _raises(checked: Callable[..., Any]) -> bool:
+    try:
+        checked(np.array([np.nan, 1.0], "float32").astype, _INT32)
+    except FloatingPointError:
+        return True
+    except Exception:  # another NumPy, with another inside
+        return False
+    return False
+
+
+checked: Final[Callable[..., Any]] = _quickly if _raises(_quickly) else _plainly
+"""Calls a function of NumPy, and raises FloatingPointError where a result is not defined."""
+_TELLS: Final = _raises(checked)
+"""Whether processor and NumPy note what goes wrong in a conversion; else each number is looked at."""
+
+
+def _composed(k: Any, x: Any, *, dtype: Any) -> Any:
+    return k.astype(x, dtype=DTYPES[dtype.name])
+
+
+def _declines(x: Any, *, dtype: Any) -> Any:
+    return NotImplemented
+
+
+_large: Final = eager.compiled(_composed, _declines)
+
+
+def saturated(x: Any, dtype: Any) -> Any:
+    """The conversion written out."""
+    facts = np.iinfo(dtype)
+    high = x.dtype.type(float(facts.max // 2 + 1) * 2)  # a power of 2, which is beyond
+    above, below = np.greater_equal(x, high), np.less_equal(x, x.dtype.type(facts.min))
+    inside = np.logical_not(np.logical_or(above, np.logical_or(below, np.isnan(x))))
+    result = np.where(inside, x, x.dtype.type(0)).astype(dtype)
+    np.copyto(result, facts.max, where=above)
+    np.copyto(result, facts.min, where=below)
+    return result
+
+
+def to_integers(x: Any, dtype: Any) -> Any:
+    """An array of floats as one of integers."""
+    if x.__class__ is Half:
+        x = wide(x)
+    if x.size >= eager.SMALL and x.flags.c_contiguous:
+        found = _large(x, dtype=dtype)
+        if found is not NotImplemented:
+            return found
+    if not _TELLS:
+        return saturated(x, dtype)
+    narrow = dtype.itemsize < 4
+    try:
+        if dtype.kind == "i" and not narrow:
+            return checked(x.astype, dtype)
+        between = checked(x.astype, _INT32 if narrow else _INT64)
+    except FloatingPointError:
+        return saturated(x, dtype)
+    result = between.astype(dtype)
+    return result if (result == between).all() else saturated(x, dtype)
+
+
+def astype(x: Any, *, dtype: Any) -> Any:
+    """Always fresh."""
+    if dtype.kind in "iu" and x.dtype.kind not in "iub":
+        return to_integers(x, dtype)
+    result = x.astype(dtype)
+    return result if dtype.itemsize != 2 else as_half(result)
