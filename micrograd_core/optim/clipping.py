@@ -15,34 +15,75 @@ from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.context import programs
 from micrograd_core.ground.warning import unless_withheld
 
+EPSILON = 1e-6
+"""Added to a norm before it divides, as in PyTorch."""
 
-def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
+
+def clip_grad_norm(
+    params: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
+) -> float:
     """Scale all gradients by one factor, so that their common norm is at most `max_norm` (Pascanu et al. 2013).
 
     All or none: what is interrupted, or lacks memory, leaves the gradients as they were, or has scaled all of them.
+    The factor is ``max_norm / (norm + 1e-6)``, or 1 if that is less, as in PyTorch.
 
     Parameters
     ----------
-    params : iterable of Tensor
+    params : Tensor or iterable of Tensor
         Those without a gradient do not count.
     max_norm : float
+    norm_type : float
+        The order of the norm: positive, or infinity for the greatest size.
+    error_if_nonfinite : bool
+        Whether an infinite norm, or NaN, is an error, which leaves the gradients as they were.
 
     Returns
     -------
     float, or in a function under `jit` a Tensor of shape ()
         The norm before; infinite or NaN if a gradient is, and then all gradients become NaN, for all to see.
+
+    Raises
+    ------
+    ValueError
+        For a `max_norm` or `norm_type` that is not positive, and for `error_if_nonfinite` in a function under `jit`,
+        which reads no numbers.
+    RuntimeError
+        By `error_if_nonfinite`.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm must be positive; got {max_norm}")
-    owners = [p for p in params if p.grad is not None]
+    order = float(norm_type)
+    if not order > 0:
+        raise ValueError(f"clip_grad_norm: norm_type must be positive, such as 2, 1 or infinity; got {norm_type}")
+    owners = [p for p in ([params] if isinstance(params, Tensor) else params) if p.grad is not None]
     if programs.get() is not None and owners:
-        return _traced_clip(owners, float(max_norm))  # type: ignore[no-any-return]
-    norms = _norms([p.grad for p in owners if p.grad is not None])
-    total = math.hypot(*norms) if all(map(math.isfinite, norms)) else sum(norms)
-    if not total <= max_norm:
-        factor = float(max_norm) / total if math.isfinite(total) else math.nan
+        if error_if_nonfinite:
+            raise ValueError(
+                "clip_grad_norm: a function under jit reads no numbers, and so error_if_nonfinite cannot raise there; "
+                "look at the norm that the function returns"
+            )
+        return _traced_clip(owners, float(max_norm), order)  # type: ignore[no-any-return]
+    norms = _norms([p.grad for p in owners if p.grad is not None], order)
+    total = _common(norms, order) if all(map(math.isfinite, norms)) else sum(norms)
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(
+            f"clip_grad_norm: the norm of all gradients is {total}; without error_if_nonfinite they would become NaN"
+        )
+    factor = float(max_norm) / (total + EPSILON) if math.isfinite(total) else math.nan
+    if not factor >= 1:
         _replace(owners, lambda k, g: k.multiply(g, factor))
     return total
+
+
+def _common(norms: list[float], order: float) -> float:
+    """The norm of norms, without overflow."""
+    greatest = max(norms, default=0.0)
+    if order == 2:
+        return math.hypot(*norms)
+    if not greatest or order == math.inf:
+        return greatest
+    total: float = math.fsum([(each / greatest) ** order for each in norms]) ** (1 / order)
+    return greatest * total
 
 
 def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
@@ -62,33 +103,38 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
     _replace(params, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
 
 
-def _norms(gradients: Iterable[Tensor]) -> list[float]:
+def _norms(gradients: Iterable[Tensor], order: float) -> list[float]:
     """Of each; read from a device all at once, since a reader waits for what the device has been given."""
     together: dict[Any, list[Tensor]] = {}
     for g in gradients:
         if g.size:
-            norm = _norm(g.detach())
+            norm = _norm(g.detach(), order)
             together.setdefault((norm.device, norm.dtype), []).append(norm)
     return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
 
 
-def _norm(g: Tensor) -> Tensor:
-    """Scaled by the greatest element, so that no square overflows or vanishes; nor does a sum in a half type."""
+def _norm(g: Tensor, order: float) -> Tensor:
+    """Scaled by the greatest element, so that no power overflows or vanishes; nor does a sum in a half type."""
     sizes = abs(g)
     sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
     greatest = sizes.max()
+    if order == math.inf:
+        return greatest
     scales = (greatest > 0) & (greatest < math.inf)
     scaled = sizes / FUNCTIONS["where"](scales, greatest, 1.0)
-    return FUNCTIONS["where"](scales, greatest * (scaled * scaled).sum().sqrt(), greatest)
+    total = (scaled * scaled).sum().sqrt() if order == 2 else (scaled**order).sum() ** (1 / order)
+    return FUNCTIONS["where"](scales, greatest * total, greatest)
 
 
-def _traced_clip(owners: list[Tensor], max_norm: float) -> Any:
+def _traced_clip(owners: list[Tensor], max_norm: float, order: float) -> Any:
     """The same without reading a number: where nothing is to be scaled, the factor is 1."""
     with no_grad():
-        norms = FUNCTIONS["stack"]([_norm(p.grad.detach()) for p in owners if p.grad is not None and p.grad.size])
-        total = _norm(norms.astype("float64" if "float64" in owners[0]._kernels.backend.dtypes else "float32"))
+        norms = [_norm(p.grad.detach(), order) for p in owners if p.grad is not None and p.grad.size]
+        dtype = "float64" if "float64" in owners[0]._kernels.backend.dtypes else "float32"
+        total = _norm(FUNCTIONS["stack"](norms).astype(dtype), order)
         finite = (total < math.inf).astype(total.dtype)
-        factor = FUNCTIONS["where"](total <= max_norm, 1.0, max_norm / total / finite)
+        factor = max_norm / (total + EPSILON)
+        factor = FUNCTIONS["where"](factor >= 1, 1.0, factor / finite)  # 0 / 0 of an infinite norm
     for p in owners:
         g = p.grad
         assert g is not None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, nn, optim
+from micrograd_core import Device, Tensor, asarray, jit, nn, optim
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 
 
@@ -257,21 +258,66 @@ def with_gradients(*gradients: Any) -> list[Tensor]:
     return parameters
 
 
-def test_clipping_by_the_common_norm_equals_torch() -> None:
+SETS = {
+    "several": [(3, 4), (5,), ()], "one": [(7,)], "none": [], "an empty one": [(0,), (3,)], "zeros": [(2,), (2,)],
+}  # fmt: skip
+
+
+def clipped(gradients: list[Any], limit: float, order: float, compiled: bool) -> tuple[float, list[Any]]:
+    ours = with_gradients(*gradients)
+    if compiled and ours:
+        norm = jit(lambda: optim.clip_grad_norm(ours, limit, order))().item()
+    else:
+        norm = optim.clip_grad_norm(ours, limit, norm_type=order)
+    return norm, [p.grad.numpy() for p in ours if p.grad is not None]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("order", [2.0, 1, 3, 0.5, math.inf])
+@pytest.mark.parametrize("name", SETS)
+def test_clipping_by_the_common_norm_is_that_of_numpy_and_torch(name: str, order: float, compiled: bool) -> None:
+    rng = np.random.default_rng(0)
+    gradients = [rng.normal(size=shape) * (name != "zeros") for shape in SETS[name]]
+    flat = np.abs(np.concatenate([g.ravel() for g in gradients])) if gradients else np.zeros(0)
+    norm = flat.max(initial=0.0) if order == math.inf else np.sum(flat**order) ** (1 / order)
+    for limit in (0.5, 100.0, max(float(norm), 1.0)):
+        found, changed = clipped(gradients, limit, order, compiled)
+        assert found == pytest.approx(norm, rel=1e-12)
+        for g, before in zip(changed, gradients, strict=True):
+            np.testing.assert_allclose(g, before * min(1.0, limit / (norm + 1e-6)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [2.0, 1, 3, math.inf])
+@pytest.mark.parametrize("name", SETS)
+def test_clipping_equals_torch(name: str, order: float) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
-    gradients = [rng.normal(size=shape) for shape in ((3, 4), (5,), ())]
-    for limit in (0.5, 100.0):
-        ours = with_gradients(*gradients)
+    gradients = [rng.normal(size=shape) * (name != "zeros") for shape in SETS[name] if 0 not in shape]
+    for limit in (0.5, 3.0, 100.0):
+        found, changed = clipped(gradients, limit, order, False)
         theirs = [torch.zeros(g.shape, dtype=torch.float64) for g in gradients]
         for p, g in zip(theirs, gradients, strict=True):
             p.grad = torch.tensor(g)
-        assert optim.clip_grad_norm(ours, limit) == pytest.approx(
-            torch.nn.utils.clip_grad_norm_(theirs, limit).item(), rel=1e-12
-        )
-        for p, q in zip(ours, theirs, strict=True):
-            assert p.grad is not None
-            np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5)
+        expected = torch.nn.utils.clip_grad_norm_(theirs, limit, order).item()
+        assert found == pytest.approx(expected, rel=1e-12)
+        for g, q in zip(changed, theirs, strict=True):
+            np.testing.assert_allclose(g, q.grad.numpy(), rtol=1e-12)
+
+
+def test_clipping_refuses_what_is_no_norm() -> None:
+    p = Tensor(np.ones(2))
+    p.grad = asarray(np.array([np.inf, 1.0]))
+    for order in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="norm_type must be positive"):
+            optim.clip_grad_norm([p], 1.0, order)
+    with pytest.raises(RuntimeError, match="the norm of all gradients is inf"):
+        optim.clip_grad_norm([p], 1.0, error_if_nonfinite=True)
+    assert p.grad is not None
+    assert p.grad.tolist() == [np.inf, 1.0]
+    with pytest.raises(ValueError, match="under jit reads no numbers"):
+        jit(lambda: optim.clip_grad_norm([p], 1.0, error_if_nonfinite=True))()
+    assert optim.clip_grad_norm(p, 1.0) == np.inf  # one tensor is not its rows
+    assert np.isnan(p.grad.numpy()).all()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
