@@ -76,8 +76,7 @@ def test_outliers_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(notes) == 1
     assert re.fullmatch(
         r"row (18|41) \(line (19|42) of my.csv\), column 'age': -?999 is far from the others, of which half lie "
-        r"between [\d.]+ and [\d.]+, and so are 1 more; "
-        r"if it is a slip, or stands for a missing value, mend or empty it",
+        r"between [\d.]+ and [\d.]+, and so are 1 more; if it is a slip, or stands for .*, mend or empty it",
         notes[0],
     )
     draw = random.Random(0)
@@ -128,7 +127,7 @@ def test_what_the_report_says_to_type_works(
     names: dict[str, object] = {}
     exec("\n".join(before), names)
     found = eval(last, names).tolist()
-    rows = eval(last.partition("predict")[2], {})
+    rows = eval(last.partition(".predict")[2], {})
     Path("new.csv").write_text(",".join(rows[0]) + "\n" + ",".join(map(str, rows[0].values())) + "\n")
     capsys.readouterr()
     assert main(["predict", "run", "new.csv", "--json"]) == 0
