@@ -200,7 +200,7 @@ class _RunningNorm(Module):
             old = getattr(self, name)
             setattr(self, name, old * (1 - rate) + new.to(dtype=old.dtype) * rate)
 
-    def _rate(self) -> Any:
+    def _rate(self) -> float | Tensor:
         """How much the newest batch counts."""
         return 0.0 if self.momentum is None else self.momentum
 
@@ -271,7 +271,7 @@ class BatchNorm(_RunningNorm):
             x, self.running_mean, self.running_var, self.weight, self.bias, training=training, eps=self.eps
         )
 
-    def _rate(self) -> Any:
+    def _rate(self) -> float | Tensor:
         assert self.num_batches_tracked is not None
         assert self.running_mean is not None
         self.num_batches_tracked = self.num_batches_tracked + 1
@@ -279,7 +279,8 @@ class BatchNorm(_RunningNorm):
             return self.momentum
         kept = self.running_mean.dtype  # a tensor, which `jit` counts on with
         wide = float32 if kept.bits < float32.bits else kept
-        return (1 / self.num_batches_tracked.astype(wide)).astype(kept)
+        rate: Tensor = (1 / self.num_batches_tracked.astype(wide)).astype(kept)
+        return rate
 
     def _count(self, x: Tensor) -> int:
         return x.size // max(x.shape[1], 1)
