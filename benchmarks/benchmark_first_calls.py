@@ -44,9 +44,9 @@ from benchmarks.gpt import training
 run = training()
 """
 TIMED = """
-start, cpu = time.perf_counter(), time.process_time()
+start, cpu = time.perf_counter(), time.thread_time()
 run()
-print(time.perf_counter() - start, time.process_time() - cpu)
+print(time.perf_counter() - start, time.thread_time() - cpu)
 """
 
 Figures = dict[str, float]
@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 
 def seconds(name: str, cache: str) -> tuple[float, float]:
-    """The first call in a process of its own: seconds until it returns, and of the processor."""
+    """The first call in a process of its own: seconds until it returns, and of the processor for the thread that calls."""
     program = (VALUES if name == GPT else CALL.format(name=name)) + TIMED
     environment = {key: value for key, value in os.environ.items() if key not in UNSET}
     environment |= {"MICROGRAD_CACHE": cache, "PYTHONPATH": str(ROOT)}
@@ -85,7 +85,7 @@ def measure(name: str, repeat: int) -> Figures:
 
 
 def table(cases: report.Result) -> str:
-    """As Markdown: the processor's seconds, which other processes disturb less."""
+    """As Markdown: the processor's seconds, which other processes and waiting threads disturb less."""
     rows = [["processor's seconds of the first call", "compiled", "from the disk"]]
     rows += [[each["about"], f"{each['cold_cpu_s']:.2f}", f"{each['kept_cpu_s']:.2f}"] for each in cases.values()]
     return report.in_markdown(rows).rstrip()
