@@ -266,9 +266,9 @@ AUTHORS = frozenset(
 """What authors of backends import from, those of compilers from the last eight."""
 
 DEFINITIONS = {
-    "ops.network.activations.CUBIC", "ops.network.patches.lengths_of", "ops.standard.random.MULTIPLIERS",
-    "ops.standard.random.PLACE", "ops.standard.random.WEYL", "ops.standard.random.place_of",
-    "ops.standard.random.start_at",
+    "ops.network.activations.CUBIC", "ops.network.activations.FAR", "ops.network.activations.TAIL",
+    "ops.network.patches.lengths_of", "ops.standard.random.MULTIPLIERS", "ops.standard.random.PLACE",
+    "ops.standard.random.WEYL", "ops.standard.random.place_of", "ops.standard.random.start_at",
 }  # fmt: skip
 """What a kernel has in common with the definition of its operation: constants, how many windows fit, how the place of
 a random number is written."""

@@ -68,7 +68,7 @@ def calls(name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int, dict[st
         yield from ((1, 4, {"training": each, "eps": 1e-5}) for each in (True, False))
     elif name.startswith("batch_norm"):
         yield 2, int(name != "batch_norm_weight_gradient"), {"eps": 1e-5}
-    elif "norm" in name or "standardize" in name:
+    elif ("norm" in name and name != "times_normal") or "standardize" in name:
         full = 1 + ("gradient" in name)
         vectors = {
             "layer_norm": 2,

@@ -42,7 +42,7 @@ def power(x: Any, n: Any) -> Any:
     if n.__class__ in (int, float):
         return np.square(x) if n == 2 else _root(x) if n == 0.5 and x.dtype.kind != "c" else np.power(x, n)
     found = np.power(x, n)
-    if (n.size == 1 or n.shape != found.shape) and found.dtype.kind not in "iuc":
+    if found.dtype.kind not in "iuc" and (n.size == 1 or n.shape != found.shape):
         half = np.equal(n, 0.5)
         if half.any():
             found = np.where(half & np.equal(x, -math.inf), math.inf, np.where(half & np.equal(x, 0), 0.0, found))

@@ -523,9 +523,9 @@ def _times_normal(c: Code, x: str, y: str) -> str:
         left = c.mul(c.fma(c.neg(part), below, above), reciprocal)
         part = c.fma(x, part, c.mul(x, c.fma(part, q, left)))
     right = c.compare("ogt", y, 0.0)
-    p = c.call("copysign", c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n)), x)
-    found = c.where(right, c.sub(x, p), p)
-    limit = c.where(c.compare("oeq", y, -math.inf), c.call("copysign", 0.0, x), x)
+    p = c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n))
+    found = c.call("copysign", c.where(right, c.sub(x, p), p), x)
+    limit = c.where(c.compare("ogt", y, -math.inf), x, NAN)
     return c.where(c.compare("oeq", c.abs(x), math.inf), limit, found)
 
 

@@ -252,18 +252,16 @@ def _side_by_side(type: str) -> Any:
 
 
 _NORMAL: Final = {np.dtype("float32"): _side_by_side("float"), np.dtype("float64"): _side_by_side("double")}
-_ENDS: Final[dict[Any, Any]] = {
-    np.dtype(type): (np.finfo(type).min, np.finfo(type).max) for type in (np.float32, np.float64)
-}
+_MOST: Final[dict[Any, Any]] = {np.dtype(type): np.finfo(type).max for type in (np.float32, np.float64)}
 _BEYOND: Final = 53.0  # where exp(-y**2 / 2) is 0 in any dtype
 
 
 def times_normal(x: Any, y: Any) -> Any:
-    """Of arrays. Of infinities the limits: where both are, on the left it is 0."""
+    """Of arrays. Infinities stay where they do not meet a 0."""
     if x.__class__ is float or y.__class__ is float:
         return NotImplemented
-    found, infinite = _times_normal(x, y), np.isinf(x)
-    limits = np.where(np.equal(y, -math.inf), np.copysign(0, x), x)
+    found, infinite = np.copysign(_times_normal(x, y), x), np.isinf(x)
+    limits = np.where(np.greater(y, -math.inf), x, math.nan)
     return np.where(infinite, limits, found) if infinite.any() else found
 
 
@@ -283,7 +281,7 @@ def _times_normal(x: Any, y: Any) -> Any:
         total *= size
         total += each
     p: Any = np.divide(total[0], total[1], out=total[0]).reshape(y.shape)
-    p = p * np.minimum(np.maximum(x, _ENDS[x.dtype][0]), _ENDS[x.dtype][1])  # infinity times 0 would be NaN
+    p = p * np.minimum(x, _MOST[x.dtype])  # which leaves `x`, infinity too, where it is subtracted
     if y.dtype == np.float64:
         coarse = np.rint(size * 4096)
         coarse *= 1 / 4096

@@ -230,7 +230,7 @@ OPS = (
         "``x - tanh(x)``.",
         gradient=(lambda k, g, out, x: k.multiply(g, k.square(k.tanh(x))),),
         compose=_tanhshrink,
-        reference=lambda np, x: x - np.tanh(x),
+        reference=lambda np, x: np.copysign(x - np.tanh(x), x),
     ),
     _ELEMENTWISE(
         "softshrink",
