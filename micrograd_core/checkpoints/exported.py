@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -158,11 +157,8 @@ def _traced(model: Module, arguments: list[Tensor]) -> _Trace:
             "computes only"
         )
     outputs: list[Any] = []
-    made = count()
     for each in replay.results:
         if each.kind == "tensor":
-            outputs.append(next(made))
-        elif each.kind == "again":
             outputs.append(each.what)
         elif each.kind == "given":
             outputs.append(_Given(each.what))
