@@ -1,8 +1,8 @@
 """Floats as integers: towards 0, what is beyond the range as the nearest integer there is, NaN as 0.
 
 NumPy leaves what is out of range to the processor, and that to whether a number stands in a vector. Processors note
-that a conversion went wrong, so the ordinary one costs nothing more; narrow and unsigned integers, of which processors
-note nothing, are made of wider ones. Large arrays go through a nest, whose instructions are those of `jit`.
+that a conversion went wrong, so the ordinary one costs nothing more. Of narrow and unsigned integers they note nothing:
+small arrays become wider integers first, and large ones go through a nest, with the instructions of `jit`.
 """
 
 from __future__ import annotations
@@ -81,15 +81,16 @@ def to_integers(x: Any, dtype: Any) -> Any:
     """An array of floats as one of integers."""
     if x.__class__ is Half:
         x = wide(x)
-    if x.size >= eager.SMALL and x.flags.c_contiguous:
+    narrow = dtype.itemsize < 4
+    told = dtype.kind == "i" and not narrow
+    if x.size >= eager.SMALL and x.flags.c_contiguous and not (told and _TELLS):
         found = _large(x, dtype=dtype)
         if found is not NotImplemented:
             return found
     if not _TELLS:
         return saturated(x, dtype)
-    narrow = dtype.itemsize < 4
     try:
-        if dtype.kind == "i" and not narrow:
+        if told:
             return checked(x.astype, dtype)
         between = checked(x.astype, _INT32 if narrow else _INT64)
     except FloatingPointError:
@@ -101,6 +102,19 @@ def to_integers(x: Any, dtype: Any) -> Any:
 def astype(x: Any, *, dtype: Any) -> Any:
     """Always fresh."""
     if dtype.kind in "iu" and x.dtype.kind not in "iub":
-        return to_integers(x, dtype)
+        return _usual(x, dtype) if dtype.itemsize > 2 and dtype.kind == "i" else to_integers(x, dtype)
     result = x.astype(dtype)
     return result if dtype.itemsize != 2 else as_half(result)
+
+
+def _usual(x: Any, dtype: Any) -> Any:
+    """`to_integers` of the usual dtypes, without the calls on the way."""
+    if checked is not _quickly or not _TELLS or x.__class__ is Half:
+        return to_integers(x, dtype)
+    token = _state.set(_RAISING)
+    try:
+        return x.astype(dtype)
+    except FloatingPointError:
+        return saturated(x, dtype)
+    finally:
+        _state.reset(token)

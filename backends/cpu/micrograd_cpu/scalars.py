@@ -292,9 +292,26 @@ class Scalars:
         return self.emit(f"bitcast i64 {self.emit(f'select i1 {lost}, i64 {marked}, i64 {kept}')} to double")
 
     def to_integer(self, x: str, type: str, target: DType) -> str:
-        """The integer towards 0; what is beyond the range is the nearest there is, and NaN is 0."""
-        new, name = TYPES[target.name], "fptosi.sat" if target.kind == "signed integer" else "fptoui.sat"
-        return self.intrinsic(name, type, x, result=new, suffix=f"{new}.{SUFFIX[type]}")
+        """The integer towards 0; what is beyond the range is the nearest there is, and NaN is 0.
+
+        By comparisons, of which LLVM makes vectors; of its own saturating conversion it makes few.
+        """
+
+        def where(condition: str, y: str, z: str, kind: str = type) -> str:
+            return self.emit(f"select i1 {self.emit(f'fcmp {condition}')}, {kind} {y}, {kind} {z}")
+
+        new, signed = TYPES[target.name], target.kind == "signed integer"
+        low, high = (-(1 << target.bits - 1), 1 << target.bits - 1) if signed else (0, 1 << target.bits)
+        least, beyond = number(float(low), type), number(float(high), type)
+        known = where(f"ord {type} {x}, {x}", x, number(0.0, type))
+        safe = where(f"olt {type} {known}, {least}", least, known)
+        if target.bits < 32:  # whose ends floats have
+            most = number(float(high - 1), type)
+            safe = where(f"ogt {type} {safe}, {most}", most, safe)
+            return self.emit(f"trunc i32 {self.emit(f'fptosi {type} {safe} to i32')} to {new}")
+        safe = where(f"oge {type} {safe}, {beyond}", number(0.0, type), safe)
+        found = self.emit(f"{'fptosi' if signed else 'fptoui'} {type} {safe} to {new}")
+        return where(f"oge {type} {x}, {beyond}", constant(high - 1, target), found, new)
 
 
 CONTRACTED: Final = frozenset(("fadd", "fsub", "fmul"))
