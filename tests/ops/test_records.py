@@ -268,7 +268,6 @@ LISTS = {
     "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
     "array/methods.py": "the operators of a tensor that NumPy's functions stand for",
     "checkpoints/spellings.py": "what ONNX calls them",
-    "compiler/assembly.py": "which primitives of a nest take longer than a look into memory",
     "compiler/nests.py": "how a nest shows its primitives",
     "compiler/passes.py": "the primitives of nests, and what is better left to a kernel",
     "conformance/extremes.py": "calls of the suite",
