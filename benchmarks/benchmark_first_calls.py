@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 
 def seconds(name: str, cache: str) -> tuple[float, float]:
-    """The first call in a process of its own: seconds until it returns, and of its thread on the processor."""
+    """The first call in a process of its own: seconds until it returns, and those that its thread kept a core busy."""
     program = (VALUES if name == GPT else CALL.format(name=name)) + TIMED
     environment = {key: value for key, value in os.environ.items() if key not in UNSET}
     environment |= {"MICROGRAD_CACHE": cache, "PYTHONPATH": str(ROOT)}

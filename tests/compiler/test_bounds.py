@@ -24,7 +24,7 @@ from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
 
-from micrograd_cpu import linker, objects
+from micrograd_cpu import compiled, linker, objects, segments
 from micrograd_cpu.llvm import LINES, module, modules
 from micrograd_cpu.scalars import covers
 
@@ -261,6 +261,26 @@ def test_nests_that_are_the_same_are_compiled_once(monkeypatch: pytest.MonkeyPat
         expected = np.tanh(expected @ w + expected)
     np.testing.assert_allclose(Device("cpu").kernels.compile(program)(x, w)[0], expected, rtol=1e-9)
     assert sum(text.count("define void @nest") for text in texts) == 1
+
+
+def test_functions_that_call_many_steps_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(k: Any, x: Any, w: Any) -> Any:
+        for _ in range(300):
+            x = k.tanh(k.add(k.matmul(x, w), x))
+        return x
+
+    texts = list[str]()
+    compile = objects.compiled
+    monkeypatch.setattr(objects, "compiled", lambda ir, *how: texts.append(ir) or compile(ir, *how))
+    program, _ = planned(f, ((8, 8), "float64"), ((8, 8), "float64"))
+    x, w = np.random.default_rng(0).normal(size=(2, 8, 8)) / 8
+    expected = x
+    for _ in range(300):
+        expected = np.tanh(expected @ w + expected)
+    np.testing.assert_allclose(Device("cpu").kernels.compile(program)(x, w)[0], expected, rtol=1e-6, atol=1e-9)
+    calls = [text for text in texts if "define ptr @call" in text]
+    assert sum(text.count("define ptr @call") for text in calls) == -(-600 // segments.STEPS)
+    assert all(text.count("define ptr @call") == 1 or len(text) <= compiled.LONGEST for text in calls)
 
 
 # ── nothing hangs, and Ctrl-C is heard ───────────────────────────────────────────────────────────────────────

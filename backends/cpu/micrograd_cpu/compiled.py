@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import re
 import sys
 from array import array
 from collections import deque
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from itertools import zip_longest
 from struct import Struct
 from typing import Any, Final
 
@@ -34,7 +36,7 @@ from micrograd_core.tables.raw import compose
 from micrograd_cpu import blas, entries, team
 from micrograd_cpu.entries import STACK, SegmentEntry, weight
 from micrograd_cpu.half import Half, as_half
-from micrograd_cpu.llvm import declaration, module, modules
+from micrograd_cpu.llvm import module, modules
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
@@ -49,6 +51,8 @@ LARGE: Final = 1_000_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
+LONGEST: Final = 100_000
+"""Characters of a module: what LLVM compiles in half a second."""
 DEAR_LINE: Final = 24
 """How much longer a function of `mathematics` takes than a sum."""
 
@@ -287,12 +291,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
     numbers = {text: i for i, text in enumerate(nests)}
     names = {id(x): f"nest{numbers[repr(x.nest)]}" for x in runs}
     names |= {id(x): f"product{i}" for i, x in enumerate(products)}
-    before, here = modules([*nests.values()]), ""
-    if len(before) > 1:
-        here = "\n".join(declaration(i, each) for i, each in enumerate(nests.values()))
-    else:
-        here, before = "".join(before), []
-    texts = {"": "\n".join([here, *[entries.ranged(names[id(x)], x) for x in products]])}
+    texts: dict[str, str] = {}
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
@@ -300,13 +299,34 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
         elif not isinstance(step, Call):
             texts[f"share{i}"] = entries.share(f"share{i}", names[id(step)], entries.arrays(step))
     shares = [f"{name}.job" for name in texts if name.startswith("share")]
-    held = library([*before, "\n".join(texts.values())], [*[*texts][1:], *shares])
+    called = [*[entries.ranged(names[id(x)], x) for x in products], *texts.values()]
+    held = library(_bounded(modules([*nests.values()]), called), [*texts, *shares])
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             yield entries.function(held, f"call{i}", types if i == 0 else ())
         elif not isinstance(step, Call):
             yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
+
+
+def _bounded(nests: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Modules: one where that is short, else those of the nests, and some for what calls them."""
+    if len(nests) <= 1 and sum(map(len, (*nests, *others))) <= LONGEST:
+        return ["\n".join((*nests, *others))]
+    heads = {name: head for text in (*nests, *others) for head, name in _HEAD.findall(text)}
+    found, chunk = list(nests), list[str]()
+    for text, more in zip_longest(others, others[1:], fillvalue=""):
+        chunk.append(text)
+        if not more or sum(map(len, chunk)) + len(more) > LONGEST:
+            whole = "\n".join(chunk)
+            needed = {*_CALLED.findall(whole)} - {name for _, name in _HEAD.findall(whole)}
+            found.append("\n".join([*(f"declare {heads[name]}" for name in sorted(needed)), whole]))
+            chunk = []
+    return found
+
+
+_HEAD: Final = re.compile(r"^define (void @((?:nest|product)\d+)\(.*\))", re.MULTILINE)
+_CALLED: Final = re.compile(r"call void @((?:nest|product)\d+)\(")
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────

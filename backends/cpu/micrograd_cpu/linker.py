@@ -70,7 +70,7 @@ def _outside(name: str) -> int:
 class Image:
     """An object file in memory, for as long as it lives: ``image[name]`` is the address of a function.
 
-    It may refer to the functions of the image `before` it, and to those that are before that.
+    It has the functions of the image `before` it, too, and may refer to them.
     """
 
     def __init__(self, code: bytes, before: Image | None = None) -> None:
@@ -98,7 +98,8 @@ class Image:
         if protect(self.base, fixed, mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unlinked("the system runs no code from memory that was written")
         where = {self._name(each): each for each in self.symbols if 0 < each.section < SPECIAL and each.info >> 4}
-        self.found = {name: self._address(each) for name, each in where.items() if each.section in places}
+        self.found: dict[str, int] = dict(before.found) if before else {}
+        self.found |= {name: self._address(each) for name, each in where.items() if each.section in places}
         del self.code, self.sections, self.symbols, self.names, self.entries
 
     def __getitem__(self, name: str) -> int:
@@ -127,19 +128,11 @@ class Image:
 
     def _address(self, symbol: Symbol) -> int:
         if symbol.section == 0:
-            return self._elsewhere(self._name(symbol))
+            name = self._name(symbol)
+            return self.before.found[name] if self.before and name in self.before.found else _outside(name)
         if symbol.section not in self.places:
             raise Unlinked(f"a symbol of section {symbol.section}")
         return self.places[symbol.section] + symbol.value
-
-    def _elsewhere(self, name: str) -> int:
-        """Where another image, or this process, has a function."""
-        image = self.before
-        while image is not None:
-            if name in image.found:
-                return image.found[name]
-            image = image.before
-        return _outside(name)
 
     def _fill(self, at: int, kind: int, symbol: int, addend: int) -> None:
         """Write an address, or how far it is, where the code expects it."""

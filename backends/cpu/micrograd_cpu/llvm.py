@@ -101,11 +101,6 @@ def modules(nests: Sequence[Nest]) -> list[str]:
     return [module(each, first=first) for each, first in zip(found, firsts, strict=False)]
 
 
-def declaration(i: int, nest: Nest) -> str:
-    """What a module says of ``@nest0`` that is in another."""
-    return f"declare void @nest{i}({arguments(nest)}) nounwind"
-
-
 def module(nests: Sequence[Nest], sizes: Sizes | None = None, first: int = 0) -> str:
     """The IR of nests, whose functions are numbered from `first`."""
     declared, functions, texts = set[str](), set[tuple[str, str]](), list[str]()

@@ -20,6 +20,8 @@ from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
 from micrograd_cpu.products import ALONE
 
+STEPS: Final = 256
+"""Steps of a segment at most: the function that calls them takes more than linear time to compile."""
 ALIGNED: Final = 64
 """Bytes: where values in an arena begin."""
 
@@ -205,6 +207,8 @@ def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[
         if isinstance(step, Call) or alone(step):
             groups += [step, []]
         else:
+            if len(groups[-1]) == STEPS:
+                groups.append([])
             groups[-1].append(step)
     groups[1:] = [each for each in groups[1:] if each != []]
     wanted = {x.number for x in plan.outputs if isinstance(x, Ref)}
