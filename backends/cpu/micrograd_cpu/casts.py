@@ -1,7 +1,7 @@
 """Floats as integers: towards 0, what is beyond the range as the nearest integer there is, NaN as 0.
 
 NumPy leaves what is out of range to the processor, and that to whether a number stands in a vector. Processors note
-that a conversion went wrong, so the ordinary one costs nothing more. Of narrow and unsigned integers they note nothing:
+that a conversion went wrong, so a large one costs hardly more. Of narrow and unsigned integers they note nothing:
 small arrays become wider integers first, and large ones go through a nest, with the instructions of `jit`.
 """
 
@@ -31,11 +31,12 @@ def _plainly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _quickly(function: Callable[..., Any], *args: Any) -> Any:
-    token = _state.set(_RAISING)
-    try:
+    before = _state.get()
+    try:  # from here on, or an interrupt could leave NumPy raising
+        _state.set(_RAISING)
         return function(*args)
     finally:
-        _state.reset(token)
+        _state.set(before)
 
 
 def _raises(checked: Callable[..., Any]) -> bool:
@@ -111,10 +112,12 @@ def _usual(x: Any, dtype: Any) -> Any:
     """`to_integers` of the usual dtypes, without the calls on the way."""
     if checked is not _quickly or not _TELLS or x.__class__ is Half:
         return to_integers(x, dtype)
-    token = _state.set(_RAISING)
+    before = _state.get()
     try:
+        _state.set(_RAISING)
         return x.astype(dtype)
     except FloatingPointError:
-        return saturated(x, dtype)
+        pass
     finally:
-        _state.reset(token)
+        _state.set(before)
+    return saturated(x, dtype)
