@@ -2,7 +2,7 @@
 
 Errors are in units in the last place (ulp) of the exact result, where that is a normal number. Points are drawn: over
 all exponents, near roots and thresholds, near overflow and underflow, among subnormal numbers. Of them
-`tests/ops/test_accuracy.py` holds a small sample against `BOUND` and `EXCEPTIONS`.
+`tests/ops/test_accuracy.py` holds a small sample against `BOUND`.
 """
 
 from __future__ import annotations
@@ -26,25 +26,13 @@ from micrograd_core.ops import TABLE, Op
 
 PAGE = Path(__file__).with_suffix(".md")
 BOUND = 4.0
-"""Units in the last place that no operation may be off, but for `EXCEPTIONS`."""
+"""Units in the last place that no operation may be off."""
 PRECISION = 300
 """Bits that mpmath computes with."""
 DTYPES = ("float32", "float64")
 WAYS = ("eager", "large", "jit")
 """Kernels of small arrays; those of large ones, which the cpu compiles from `SMALL` elements on; `jit`."""
 SMALL = 1 << 14
-
-
-NO_FMA = "NumPy rounds each product and each sum: it has no fused multiply-add"
-SEVERAL = "several functions are multiplied, and each rounds"
-EXCEPTIONS: dict[tuple[str, str, str], tuple[float, str]] = {  # operation, dtype, way: bound, reason
-    ("erf", "float64", "eager"): (6.0, NO_FMA),
-    ("erfc", "float64", "eager"): (8.0, NO_FMA),
-    ("gelu", "float64", "eager"): (12.0, NO_FMA),
-    ("times_normal", "float64", "eager"): (12.0, NO_FMA),
-    **{(op, dtype, way): (8.0, SEVERAL) for op in ("i0", "i1", "polygamma") for dtype in DTYPES for way in WAYS},
-}
-"""Operations that may be off further."""
 
 
 # ── what is exact ────────────────────────────────────────────────────────────────────────────────────────────
@@ -359,7 +347,7 @@ The greatest errors of elementwise operations on the cpu beside mpmath, in units
 result, among some thousand points each: all exponents, roots, thresholds, the edges of overflow and underflow,
 subnormal operands. Half a unit is what rounding costs. Results that are subnormal may have fewer digits, and are not
 counted. `python docs/accuracy.py` writes this page; `tests/ops/test_accuracy.py` holds every operation to
-{bound:g} ulp, but for the exceptions below.
+{bound:g} ulp.
 
 *Eager* is what small arrays are computed by, NumPy or kernels of it; *large* are arrays from {small} elements on, for
 which loops are compiled (with llvmlite); *jit* are those of programs.
@@ -380,12 +368,6 @@ def page(count: int) -> str:
     for name in sorted(REFERENCES):
         found = [w.ulps for dtype in DTYPES for w in measured(name, dtype, count).values()]
         lines.append(f"| `{name}` | " + " | ".join(map(_shown, found)) + " |")
-    lines += ["", "## Exceptions", "", "| operation | bound | reason |", "|---|---:|---|"]
-    reasons: dict[tuple[str, float, str], list[str]] = {}
-    for (name, dtype, way), (bound, reason) in EXCEPTIONS.items():
-        reasons.setdefault((name, bound, reason), []).append(f"{dtype} {way}")
-    for (name, bound, reason), where in reasons.items():
-        lines.append(f"| `{name}`, {', '.join(where) if len(where) < 6 else 'all'} | {bound:g} | {reason} |")
     lines += ["", "Where terms of a sum cancel, errors are counted in units of the greater term: only it is known.", ""]
     lines += ["| operation | terms |", "|---|---|", *(f"| `{name}` | {about} |" for name, (about, _) in TERMS.items())]
     exact = ", ".join(f"`{name}`" for name in sorted(EXACT))

@@ -305,7 +305,8 @@ def test_compiling_ends(example: str) -> None:
 
 
 LARGE = """
-import sys, numpy as np, micrograd_core as mg
+import signal, sys, numpy as np, micrograd_core as mg
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background is born without
 def f(x):
     for i in range(2000):
         x = mg.tanh(mg.sin(mg.sum(x, axis=1, keepdims=True) + x) + 0.001 * i)

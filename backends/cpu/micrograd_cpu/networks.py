@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from micrograd_core.ops.network.activations import CUBIC, FAR
 from micrograd_core.ops.standard.random import place_of
 from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
-from micrograd_cpu.mathematics import NORMAL
+from micrograd_cpu.mathematics import ERF, ERFC, NORMAL, VANISHING
 from micrograd_cpu.random import uniform
 
 Shape = tuple[int, ...]
@@ -114,63 +115,52 @@ def softplus(x: Any) -> Any:
     return e
 
 
-# Rational approximations, numerator and denominator by falling powers: W. J. Cody, "Rational Chebyshev approximations
-# for the error function", Math. Comp. 23 (1969), 631-637, with the coefficients of his program CALERF. The relative
-# error is below 1e-16 everywhere.
-SMALL: Final = (  # erf(x) / x, in x**2, for |x| <= 0.46875
-    (0.185777706184603153, 3.16112374387056560, 113.864154151050156, 377.485237685302021, 3209.37758913846947),
-    (1.0, 23.6012909523441209, 244.024637934444173, 1282.61652607737228, 2844.23683343917062),
-)
-MIDDLE: Final = (  # exp(x**2) erfc(x), in x, up to 4
-    (
-        2.15311535474403846e-8, 0.564188496988670089, 8.88314979438837594, 66.1191906371416295, 298.635138197400131,
-        881.952221241769090, 1712.04761263407058, 2051.07837782607147, 1230.33935479799725,
-    ),
-    (
-        1.0, 15.7449261107098347, 117.693950891312499, 537.181101862009858, 1621.38957456669019, 3290.79923573345963,
-        4362.61909014324716, 3439.36767414372164, 1230.33935480374942,
-    ),
-)  # fmt: skip
-LARGE: Final = (  # x**2 (1 / sqrt(pi) - x exp(x**2) erfc(x)), in 1 / x**2, beyond 4
-    (
-        0.0163153871373020978, 0.305326634961232344, 0.360344899949804439, 0.125781726111229246, 0.0160837851487422766,
-        6.58749161529837803e-4,
-    ),
-    (
-        1.0, 2.56852019228982242, 1.87295284992346725, 0.527905102951428412, 0.0605183413124413191,
-        2.33520497626869185e-3,
-    ),
-)  # fmt: skip
-BOUNDS: Final = (0.46875, 4.0, 30.0)  # between the three; and where erfc is 0 in any dtype
+def _columns(*polynomials: Any, type: Any = np.float64) -> Any:
+    """A column for each, by falling powers; `_polynomials` takes them. They are given by rising ones."""
+    return np.array([*zip_longest(*polynomials, fillvalue=0.0)], type)[::-1, :, None]
 
 
-def _polynomial(x: Any, coefficients: Any) -> Any:
-    """By Horner's scheme, in place."""
-    first, *rest = (x.dtype.type(each) for each in coefficients)
-    total = np.full_like(x, first)
+def _polynomials(x: Any, columns: Any) -> Any:
+    """Several polynomials side by side, by Horner's scheme, in place."""
+    first, *rest = columns
+    total = np.empty((len(first), x.size), columns.dtype)
+    total[:] = first
+    x = x.ravel()
     for each in rest:
         total *= x
         total += each
     return total
 
 
-def _ratio(x: Any, coefficients: Any) -> Any:
-    above, below = (_polynomial(x, each) for each in coefficients)
-    above /= below
-    return above
+def _polynomial(x: Any, columns: Any) -> Any:
+    """One polynomial, of which the columns have even and odd powers."""
+    even, odd = _polynomials(np.square(x), columns).reshape(2, *x.shape)
+    odd *= x
+    odd += even
+    return odd
 
 
-def _erfc_of(y: Any) -> Any:
-    """``erfc(y)`` for a vector of numbers from 0.46875 on, each by the approximation of its interval."""
-    y = np.minimum(y, BOUNDS[2])
-    coarse = np.floor(y * 16) / 16
-    out = np.exp(-coarse * coarse) * np.exp((coarse - y) * (coarse + y))
-    far = y > BOUNDS[1]
-    near = ~far
-    out[near] *= _ratio(y[near], MIDDLE)
-    inverse = 1 / np.square(y[far])
-    out[far] *= (math.pi**-0.5 - inverse * _ratio(inverse, LARGE)) / y[far]
-    return out
+_ERF: Final = _columns(ERF["double"][::2], ERF["double"][1::2])
+_ERFC: Final = _columns(ERFC["double"][1][1::2], ERFC["double"][1][2::2])
+_NORMAL: Final = _columns(*NORMAL["float"])
+
+
+def _tail(y: Any, x: Any, half: float, scale: Any = 1.0) -> Any:
+    """``scale * exp(-x**2 * half) * exp(y**2) * erfc(y)`` of float64 numbers ``y >= 0``.
+
+    What the square of `x`, and a polynomial and a sum in `y`, round off is put back. The exponential comes last: it is
+    subnormal sooner.
+    """
+    at, (first, *_) = ERFC["double"]
+    t = (y - at) / (y + at)
+    slope = t * _polynomial(t, _ERFC)
+    p, twice = slope + first, y + y
+    below = twice + 1
+    part = p / below
+    lost = (first - p) + slope - part * (np.minimum(twice, 1) - (below - np.maximum(twice, 1)))
+    coarse = np.rint(x * 2.0**20) * 2.0**-20  # its square is exact
+    part += part * np.expm1((coarse - x) * (coarse + x) * half) + lost / below
+    return part * scale * np.exp(np.square(coarse) * -half)
 
 
 def _error_function(complement: bool) -> Callable[..., Any]:
@@ -181,12 +171,13 @@ def _error_function(complement: bool) -> Callable[..., Any]:
         flat = np.ravel(x).astype(np.float64, copy=False)
         y = np.abs(flat)
         out = np.empty_like(flat)
-        small = y < BOUNDS[0]
+        small = y < (0.5 if complement else 1.0)
         near = flat[small]
-        near = near * _ratio(np.square(near), SMALL)
-        out[small] = 1 - near if complement else near
+        share = near * _polynomial(np.square(near), _ERF)
+        out[small] = (1 - near) - share if complement else near + share
         large = ~small
-        tail, negative = _erfc_of(y[large]), flat[large] < 0
+        y, negative = np.minimum(y[large], VANISHING["double"]), flat[large] < 0
+        tail = _tail(y, y, 1.0)
         if complement:
             out[large] = np.where(negative, 2 - tail, tail)
         else:
@@ -205,6 +196,7 @@ _SCALED_ERFC: Final = (
     0.050256592, -0.182881615, 0.169056843, -0.00558639448, 0.141422913, 0.168543808, 0.20784251, 0.225669606,
     0.225675862,
 )  # fmt: skip
+_SCALED: Final = _columns(_SCALED_ERFC[::-2], _SCALED_ERFC[-2::-2], type=np.float32)
 
 
 def _normal(x: Any) -> tuple[Any, Any]:
@@ -218,7 +210,7 @@ def _normal(x: Any) -> tuple[Any, Any]:
     t *= np.float32(0.4 * 0.5**0.5)
     t += 1
     np.reciprocal(t, out=t)
-    tail = _polynomial(t, _SCALED_ERFC)
+    tail = _polynomial(t, _SCALED)
     tail *= t
     tail *= gauss  # 2 * (1 - Phi(|x|)), of which twice the half is taken
     tail *= 0.5
@@ -245,13 +237,6 @@ def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
 
 
-def _side_by_side(type: str) -> Any:
-    """Numerator and denominator, by falling powers, one column for each."""
-    above, below = NORMAL[type]
-    return np.array([(*above, *[0.0] * (len(below) - len(above))), below]).T[::-1, :, None]
-
-
-_NORMAL: Final = {np.dtype("float32"): _side_by_side("float"), np.dtype("float64"): _side_by_side("double")}
 _MOST: Final[dict[Any, Any]] = {np.dtype(type): np.finfo(type).max for type in (np.float32, np.float64)}
 _BEYOND: Final = 53.0  # where exp(-y**2 / 2) is 0 in any dtype
 
@@ -267,29 +252,19 @@ def times_normal(x: Any, y: Any) -> Any:
 
 @in_float32
 def _times_normal(x: Any, y: Any) -> Any:
-    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. The exponential comes last: it is subnormal sooner.
-
-    What a square rounds off is many roundings of its exponential: float32 numbers are computed in float64, float64's in
-    two parts, of which one is exact.
-    """
-    size = np.abs(np.ravel(y), dtype=np.float64)
+    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. float32 numbers are computed in float64."""
+    size = np.abs(y, dtype=np.float64, out=...)
     np.minimum(size, _BEYOND, out=size)
-    first, *rest = _NORMAL[y.dtype]
-    total = np.empty((2, size.size))
-    total[:] = first
-    for each in rest:
-        total *= size
-        total += each
-    p: Any = np.divide(total[0], total[1], out=total[0]).reshape(y.shape)
-    p = p * np.minimum(x, _MOST[x.dtype])  # which leaves `x`, infinity too, where it is subtracted
+    most = np.minimum(x, _MOST[x.dtype])  # which leaves `x`, infinity too, where it is subtracted
     if y.dtype == np.float64:
-        coarse = np.rint(size * 4096)
-        coarse *= 1 / 4096
-        p *= np.exp((coarse - size) * (coarse + size) * 0.5).reshape(y.shape)
-        size = coarse
-    np.square(size, out=size)
-    size *= -0.5
-    p = np.asarray(p * np.exp(size).reshape(y.shape)).astype(y.dtype, copy=False)
+        p = _tail(size * 0.5**0.5, size, 0.5, most * 0.5)
+    else:
+        above, below = _polynomials(size, _NORMAL).reshape(2, *y.shape)
+        p = above / below * most
+        np.square(size, out=size)
+        size *= -0.5
+        p = p * np.exp(size)
+    p = np.asarray(p).astype(y.dtype, copy=False)
     return np.subtract(x, p, out=p, where=y > 0)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
@@ -90,22 +91,55 @@ def _lgamma(k: Table, x: Any) -> Any:
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
     above = k.where(middle, below, k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail))
     rest = k.subtract(x, k.floor(k.add(x, 0.5)))
-    sine = k.abs(k.sin(k.multiply(rest, math.pi)))
-    mirrored = k.subtract(k.subtract(math.log(math.pi), k.log(k.where(left, sine, 1))), above)
+    sine = k.abs(_sine(k, rest))
+    mirrored = k.subtract(k.negative(k.log(k.where(left, sine, 1))), above)
     pole = k.logical_or(k.equal(rest, 0), k.equal(x, -math.inf))
     return k.where(left, k.where(pole, math.inf, mirrored), above)
 
 
+SINE = [(-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 10)]
+COSINE = [(-1) ** n * math.pi ** (2 * n - 1) / math.factorial(2 * n) for n in range(1, 10)]
+SQUARE = [(-4) ** n * 2 * math.pi ** (2 * n) / math.factorial(2 * n + 2) for n in range(1, 12)]
+"""In ``x**2``: ``sin(pi x) / (pi x) - 1``, ``(cos(pi x) - 1) / pi``, and the square of the first quotient, less 1."""
+PARTS = {  # 1 / pi and its square, each in two parts
+    "float32": ((0.31830987334251404, 1.284127663345183e-08), (0.10132118314504623, 4.972915373130201e-10)),
+    "float64": ((0.3183098861837907, -1.9678676675182486e-17), (0.10132118364233778, -3.9662898794394414e-18)),
+}
+
+
+def _sine(k: Table, x: Any, squared: bool = False) -> Any:
+    """``sin(pi x) / pi`` for ``|x| <= 1/2``, or its square: of series, as a product ``pi x`` would lose digits.
+
+    Beyond 1/4 they are those of the cosine of the rest.
+    """
+    size, (most, rest) = k.abs(x), PARTS[k.dtype(x).name][squared]
+    far = k.less(0.25, size)
+    t = k.where(far, k.subtract(0.5, size), x)
+    square = k.multiply(t, t)
+    tail = k.multiply(square, _horner(k, square, SQUARE if squared else SINE))
+    near = k.multiply(square if squared else t, k.add(tail, 1))
+    if squared:
+        return k.where(far, k.add(k.subtract(rest, near), most), near)
+    cosine = k.add(k.add(k.multiply(square, _horner(k, square, COSINE)), rest), most)
+    return k.where(far, k.copysign(cosine, x), near)
+
+
 def _cotangent(k: Table, rest: Any, left: Any, order: int) -> Any:
-    """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent c, whose own is -(1 + c²)."""
-    coefficients = [0, 1]
-    for _ in range(order):
-        slope = [n * c for n, c in enumerate(coefficients)][1:]
-        coefficients = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent c, whose own is -(1 + c²).
+
+    From the first on it is a multiple of ``1 + c²``, which is ``1 / sin(pi x)²``.
+    """
     rest = k.where(left, rest, 0.25)
-    cosine = k.sin(k.multiply(k.subtract(0.5, k.abs(rest)), math.pi))  # which keeps its digits where it is small
-    c = k.divide(cosine, k.sin(k.multiply(rest, math.pi)))
-    return k.multiply(_horner(k, c, list(map(float, coefficients))), math.pi ** (order + 1))
+    power = k.divide(-(math.pi ** (order - 1)), _sine(k, rest, squared=True)) if order else math.pi
+    if order == 1:
+        return power
+    coefficients = [1.0] if order else [0.0, 1.0]
+    for _ in range(1, order):  # of the quotient q: (1 + c²) q has the derivative -(1 + c²) (2 c q + (1 + c²) q')
+        slope = [i * c for i, c in enumerate(coefficients)][1:]
+        terms = zip_longest([0.0, *(2 * c for c in coefficients)], slope, [0.0, 0.0, *slope], fillvalue=0.0)
+        coefficients = [-sum(each) for each in terms]
+    c = k.divide(_sine(k, k.subtract(0.5, k.abs(rest))), _sine(k, rest))  # a cosine that keeps its digits near 0
+    return k.multiply(_horner(k, c, coefficients), power)
 
 
 ROOT = 1.4616321325302124, 1.2438149938918909e-08, 4.341643069426251e-25  # of digamma, in three parts (DLMF 5.4.19)
@@ -119,7 +153,7 @@ def _digamma(k: Table, x: Any) -> Any:
     small, low, large = _shifted(k, y)
     inverse = k.divide(1, large)
     total: Any = 0.0  # of 1 / (x + i) less its logarithm's share, so that there is little to cancel
-    for i in range(LARGE):
+    for i in reversed(range(LARGE)):  # the largest comes last
         step = k.divide(1, k.add(low, i))
         total = k.add(k.subtract(step, k.log1p(step)), total)
     square = k.multiply(inverse, inverse)
@@ -146,16 +180,15 @@ def _polygamma(k: Table, x: Any, *, n: int) -> Any:
     y, rest = k.where(left, k.subtract(1, x), x), k.subtract(x, k.floor(k.add(x, 0.5)))
     small, low, large = _shifted(k, y)
     order, inverse = n + 1, k.divide(1, large)
-    total = k.pow(low, float(-order))
-    for i in range(1, LARGE):
-        total = k.add(total, k.pow(k.add(low, i), float(-order)))
     series, factor = [], float(order)  # order (order + 1) … (order + 2 m - 2) / (2 m)!
     for m, b in enumerate(BERNOULLI, 1):
         factor = factor if m == 1 else factor * (order + 2 * m - 3) * (order + 2 * m - 2)
         series.append(b * factor / math.factorial(2 * m))
     square = k.multiply(inverse, inverse)
     inner = k.add(k.multiply(square, _horner(k, square, series)), k.add(k.multiply(inverse, 0.5), 1 / n))
-    above = k.add(k.multiply(k.pow(inverse, float(n)), inner), k.where(small, total, 0))
+    above = k.multiply(k.pow(inverse, float(n)), inner)
+    for i in reversed(range(LARGE)):  # the largest comes last
+        above = k.add(above, k.where(small, k.pow(k.add(low, i), float(-order)), 0))
     above = k.multiply(above, (-1.0) ** (n + 1) * math.factorial(n))
     mirrored = k.subtract(k.multiply(above, (-1.0) ** n), _cotangent(k, rest, left, n))
     pole = k.where(k.equal(rest, 0), math.inf if n % 2 else -math.inf, mirrored)
@@ -198,15 +231,27 @@ def _near(k: Table, y: Any, z: Any) -> Any:
 
 # ── modified Bessel functions ────────────────────────────────────────────────────────────────────────────────
 
-FAR = 20.0  # from where on the series of inverse powers has the digits of float64
+FAR = 8.0  # from where on they are ``exp(x - 8) / sqrt(x)`` times a polynomial in ``16 / x - 1``
+AFAR = {  # its coefficients by order, by rising powers: our own fit; off by 2**-57
+    0: (
+        1198.871278030659897, 10.017664276583635, 0.4060543949220955, 0.0332169155789547, 0.0044232872529072,
+        0.0008864172462846, 0.0002644771429049, 0.000117228686818, 6.42348094317e-5, 2.2520219103e-5,
+        -2.01144848781e-5, -3.99714198387e-5, -1.61113969725e-5, 2.25139328018e-5, 2.21499029468e-5,
+        -1.0451138933e-5, -1.77473403684e-5, 4.5312996708e-6, 1.0844589928e-5, -1.703869042e-6,
+        -4.8261133997e-6, 4.554666131e-7, 1.3644105933e-6, -6.03960102e-8, -1.808735479e-7,
+    ),
+    1: (
+        1160.7804465749152831, -29.0630800044559432, -0.6535326012458263, -0.0448292773910349,
+        -0.0054697900155702, -0.001038522765659, -0.0002981342022328, -0.0001285662655225, -6.96766979806e-5,
+        -2.512281665e-5, 2.00751566796e-5, 4.18354761895e-5, 1.78095475058e-5, -2.2781655835e-5,
+        -2.3514844432e-5, 1.0213460052e-5, 1.86093493002e-5, -4.2887789388e-6, -1.1311754516e-5,
+        1.5786036955e-6, 5.0226114858e-6, -4.176806599e-7, -1.4185839026e-6, 5.51927914e-8, 1.879781732e-7,
+    ),
+}  # fmt: skip
 
 
 def _bessel(order: int) -> Any:
-    powers = [1 / (math.factorial(i) * math.factorial(i + order)) for i in range(46)]
-    inverse, term = [1.0], 1.0
-    for i in range(1, 21):
-        term *= -(4 * order**2 - (2 * i - 1) ** 2) / (8 * i)
-        inverse.append(term)
+    powers = [1 / (math.factorial(i) * math.factorial(i + order)) for i in range(26)]
 
     @in_float32
     def compose(k: Table, x: Any) -> Any:
@@ -223,8 +268,8 @@ def _bessel(order: int) -> Any:
         if order:
             close = k.multiply(close, k.multiply(near, 0.5))
         # exp(x) overflows sooner than the result; x - 8 is exact
-        root = k.multiply(k.exp(k.subtract(away, 8)), k.divide(math.exp(8) / (2 * math.pi) ** 0.5, k.sqrt(away)))
-        out = k.where(far, k.multiply(root, _horner(k, k.divide(1, away), inverse)), close)
+        afar = _horner(k, k.subtract(k.divide(16, away), 1), AFAR[order])
+        out = k.where(far, k.multiply(k.exp(k.subtract(away, 8)), k.divide(afar, k.sqrt(away))), close)
         out = k.where(k.isinf(size), math.inf, out)
         return k.where(k.less(x, 0), k.negative(out), out) if order else out
 
