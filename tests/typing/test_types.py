@@ -64,6 +64,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mypys(programs: Path) -> dict[str, dict[int, str]]:
     """The errors of each file by line, from one run, of the stubs' too."""
+    pytest.importorskip("mypy")
     config = programs / "mypy.ini"
     sessions = ",".join(f"page_{page.stem}" for page in PAGES)
     config.write_text(f"[mypy]\nstrict = True\nlocal_partial_types = True\n[mypy-{sessions}]{LOOSE}")
