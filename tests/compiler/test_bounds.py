@@ -24,7 +24,7 @@ from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
 
-from micrograd_cpu import compiled, linker, objects, segments
+from micrograd_cpu import compiled, objects, segments
 from micrograd_cpu.llvm import LINES, module, modules
 from micrograd_cpu.scalars import covers
 
@@ -234,7 +234,7 @@ def layers(k: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_code_of_several_modules_is_linked(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linker, "KNOWN", known and linker.KNOWN)
+    monkeypatch.setattr(objects, "PLAIN", objects.PLAIN or not known)
     program, found = planned(layers, (SHAPE, "float64"))
     assert len(modules(nests(found))) > 1
     x = np.random.default_rng(0).normal(size=SHAPE)

@@ -80,12 +80,12 @@ def arithmetic(
         values.append(last)
     outputs = iter(program.outputs)
     for i, shape in enumerate(shapes, len(given)):
-        pointer = entry.load("ptr", entry.load("ptr", "%arguments", 8 * i), entries.DATA)
+        pointer = entry.elements(i)
         for element in range(int(np.prod(shape))):
             entry.do(f"  store double {text(next(outputs))}, ptr {entry.moved(pointer, 8 * element)}")
     held = library(entry.whole(), ["scalars"], quickly=True)
     types = [(float, None) if shape is None else (np.ndarray, _FLOAT64) for shape in given]
-    machine = entries.function(held, "scalars", types)
+    machine = entries.function(held, "scalars", types, [Layout.contiguous(shape or ()) for shape in given])
 
     def call(*arguments: Any) -> Any:
         made = [np.empty(shape, _FLOAT64) for shape in shapes]

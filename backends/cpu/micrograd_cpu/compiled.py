@@ -16,6 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import zip_longest
@@ -42,6 +43,7 @@ from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
+from micrograd_cpu.target import PLAIN
 
 __warningregistry__ = WITHHELD
 
@@ -304,7 +306,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
     types = [(as_half(np.empty(0, x)).__class__, x) for x in dtypes]
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
-            yield entries.function(held, f"call{i}", types if i == 0 else ())
+            yield entries.function(held, f"call{i}", types if i == 0 else (), layouts)
         elif not isinstance(step, Call):
             yield entries.function_of_share(held, f"share{i}", entries.arrays(step), ctypes.c_int64)
 
@@ -401,6 +403,10 @@ def multiplied(share: Callable[..., Any], count: int, *arrays: Any) -> None:
 
 def _divided(share: Callable[..., Any], count: int, ranges: int, most: int, arrays: Sequence[Any]) -> None:
     threads, layout, begins = _division(count, ranges, most, len(arrays))
+    if PLAIN:
+        left = array("q", [0])
+        _by_threads(lambda _: share(left.buffer_info()[0], count, begins[2], *arrays), threads)
+        return
     words = [x if x.__class__ is int else id(x) for x in arrays]
     if not team.do(threads, layout, share.job, *begins, *words):  # type: ignore[attr-defined]
         taken = array("q", [0])
@@ -436,7 +442,10 @@ def shared(part: Callable[[int, int], Any], count: int) -> None:
 
 def _by_threads(take: Callable[[int], Any], threads: int) -> None:
     """`take` of its number by each thread, this one's is 0; without those that have not begun when this one is done."""
-    helpers = [_Threads.of_process().submit(take, i) for i in range(1, threads)]
+    helpers = []
+    with suppress(RuntimeError):  # the system gives no more threads, or Python is about to end
+        for i in range(1, threads):
+            helpers.append(_Threads.of_process().submit(take, i))
     take(0)
     for each in helpers:
         if not each.cancel():

@@ -3,6 +3,8 @@
 A call through ctypes takes ten times as long, and to ask an array for its address from Python as long again. So what
 is printed here has the signature of ``METH_FASTCALL``, and looks into the objects. What it needs of this process, such
 as functions and types of Python and NumPy, is in an array of addresses that Python hands it as ``self``.
+
+The plain way (`target.PLAIN`) is ctypes: Python looks into the objects, and code takes addresses of elements.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
 from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
+from micrograd_cpu.target import PLAIN
 from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
@@ -61,7 +64,9 @@ def compiles() -> bool:
 
 
 def available() -> bool:
-    """Whether arrays and functions look as they should."""
+    """Whether arrays and functions look as they should, which the plain way need not know."""
+    if PLAIN:
+        return True
     probe = np.zeros((3, 5), "float32")[:, ::2]
     facts = probe.__array_interface__["data"][0], id(np.ndarray), id(probe.dtype)
     found = tuple(ctypes.c_void_p.from_address(id(probe) + at).value for at in (DATA, TYPE, DTYPE))
@@ -74,14 +79,43 @@ def available() -> bool:
     return there == [probe.shape, probe.strides] and all(hasattr(ctypes.pythonapi, name) for name in _PYTHON)
 
 
-def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]]) -> Any:
-    """An entry as a function of Python, for inputs of these types and dtypes."""
+def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layouts: Sequence[Layout]) -> Any:
+    """An entry as a function of Python, for inputs of these types, dtypes and layouts."""
     addresses = [ctypes.cast(getattr(ctypes.pythonapi, each), ctypes.c_void_p).value or 0 for each in _PYTHON]
     addresses += [blas.product(each) for each in _GEMM]
     addresses += [id(each) for pair in inputs for each in pair]
     held = np.array(addresses, "uint64").view(Addresses)
     held.library = library
-    return callable_of(held, name, library.address(name))
+    if not PLAIN:
+        return callable_of(held, name, library.address(name))
+    code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
+    start, expected = held.ctypes.data, [(*each, layout) for each, layout in zip(inputs, layouts, strict=False)]
+
+    def call(*arguments: Any) -> Any:
+        if any(not _is(x, *each) for x, each in zip(arguments, expected, strict=False)):
+            return True
+        numbers = [ctypes.c_double(x) if x.__class__ is float else x for x in arguments]  # which live during the call
+        pointers = np.array([*map(_address, numbers)], "uint64")
+        code(start, _address(pointers), len(numbers))
+        return None
+
+    call.held = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
+    return call
+
+
+def _is(x: Any, kind: type, dtype: Any, layout: Layout) -> bool:
+    """Whether an argument is what code was made for."""
+    same = x.__class__ is kind
+    if kind is float or not same:
+        return same
+    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n != 1]
+    wanted = [s * x.itemsize for s, n in zip(layout.strides, layout.shape, strict=True) if n != 1]
+    return bool(x.dtype == dtype) and x.shape == layout.shape and (0 in x.shape or steps == wanted)
+
+
+def _address(x: Any) -> Any:
+    """Where the elements of an array are, or a number; ``x.ctypes`` would leave a cycle of references."""
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else ctypes.addressof(x)
 
 
 def callable_of(held: Any, name: str, address: int) -> Any:
@@ -161,7 +195,7 @@ def part(name: str, function: str, count: int, more: str = "") -> str:
     addresses = "".join(
         f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
     )
-    given = "".join(f", ptr %d{n}" for n in range(count))
+    given = objects if PLAIN else "".join(f", ptr %d{n}" for n in range(count))
     return (
         f"define void @{name}(i64 %begin, i64 %end{more}{objects}) {{\n{addresses}"
         f"  call void @{function}(i64 %begin, i64 %end{more}{given})\n  ret void\n}}\n"
@@ -188,7 +222,14 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
 
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     """A part as a function of Python, during which other threads run; `more` are types between."""
-    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *[ctypes.py_object] * count)(library.address(name))
+    arrays = [ctypes.c_void_p if PLAIN else ctypes.py_object] * count
+    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library.address(name))
+    if PLAIN:
+        code = made
+
+        def made(*given: Any) -> None:
+            code(*[_address(x) if isinstance(x, np.ndarray) else x for x in given])
+
     made.library = library  # the code lives as long as who calls it
     return made
 
@@ -208,7 +249,7 @@ class Entry:
         self.count = 0
         self.do(f"define ptr @{name}(ptr %self, ptr %arguments, i64 %number) nounwind {{")
         self.do("entry:")
-        self.addresses = self.load("ptr", "%self", DATA)
+        self.addresses = "%self" if PLAIN else self.load("ptr", "%self", DATA)
 
     def do(self, line: str) -> None:
         """A line."""
@@ -234,6 +275,8 @@ class Entry:
 
     def look(self, i: int, layout: Layout, itemsize: int) -> None:
         """Go elsewhere where an input has another type, dtype, shape, or lies in another way."""
+        if PLAIN:  # `function` has looked
+            return
         x = self.load("ptr", "%arguments", 8 * i)
         self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
         self.expect("ptr", self.load("ptr", x, DTYPE), self.known(_INPUTS + 2 * i + 1))
@@ -247,11 +290,18 @@ class Entry:
     def array(self, i: int, layout: Layout, itemsize: int) -> str:
         """Where the elements of an array are, that lies so."""
         self.look(i, layout, itemsize)
-        return self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
+        return self.elements(i)
+
+    def elements(self, i: int) -> str:
+        """Where those of an array are, however it lies."""
+        x = self.load("ptr", "%arguments", 8 * i)
+        return x if PLAIN else self.load("ptr", x, DATA)
 
     def number(self, i: int) -> str:
         """A float of Python's."""
         x = self.load("ptr", "%arguments", 8 * i)
+        if PLAIN:
+            return self.load("double", x, 0)
         self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
         return self.load("double", x, DATA)
 
@@ -262,7 +312,10 @@ class Entry:
         self.do(f"next{self.count}:")
 
     def answer(self, i: int) -> None:
-        """Return an object of Python's."""
+        """Return an object of Python's; nothing on the plain way, on which no object may be touched."""
+        if PLAIN:
+            self.do("  ret ptr null")
+            return
         found = self.known(i)
         self.do(f"  call void {self.known(0)}(ptr {found})")
         self.do(f"  ret ptr {found}")
@@ -286,21 +339,19 @@ class SegmentEntry(Entry):
         for i, layout in enumerate(looked_at):
             self.look(i, layout, itemsizes[i])
         self.segment, start = segment, len(looked_at)
-        self.pointers = {
-            n: self.load("ptr", self.load("ptr", "%arguments", 8 * i), DATA)
-            for i, n in enumerate((*segment.given, *segment.fresh), start)
-        }
+        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.given, *segment.fresh), start)}
         if segment.places:
             if segment.size > STACK:
                 count = start + len(self.pointers)
-                arena = self.load("ptr", self.load("ptr", "%arguments", 8 * count), DATA)
+                arena = self.elements(count)
             else:
                 arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
             self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def text(self, names: dict[int, str], work: int) -> str:
         """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
-        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY else ""
+        # ctypes lets other threads run in any case
+        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY and not PLAIN else ""
         for step in self.segment.steps:
             if isinstance(step, Product) and not step.stack:
                 self.product(step)

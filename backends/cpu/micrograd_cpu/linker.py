@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import struct
-import sys
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-KNOWN: Final = sys.platform == "linux" and hasattr(os, "uname") and os.uname().machine == "x86_64"
-"""Whether objects are of the kind that is read here."""
 SYMBOLS, WITHOUT_BYTES, RELOCATIONS = 2, 8, 4  # types of sections
 WRITTEN, LOADED = 1, 2  # flags of sections
 ABSOLUTE, RELATIVE, FROM_TABLE, ENTRY, TABLE = 1, 24, 25, 27, 29  # R_X86_64_64, _PC64, _GOTOFF64, _GOT64, _GOTPC64

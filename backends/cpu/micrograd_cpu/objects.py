@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from micrograd_core.ground.disk import read, write
 from micrograd_core.ground.locks import lock
-from micrograd_cpu import linker
-from micrograd_cpu.target import processor, target
+from micrograd_cpu.target import PLAIN, processor, target
 
 COMPILING: Final = lock(awaited=True)
 """Held for a module: LLVM's objects are shared, and a forked child could not go on with half of them."""
@@ -58,11 +57,13 @@ def library(ir: str | Sequence[str], names: list[str], quickly: bool = False) ->
                 write(key, code)
         codes.append(code)
     with COMPILING:
-        if linker.KNOWN:
-            with contextlib.suppress(linker.Unlinked):
-                image: linker.Image | None = None
+        if not PLAIN:
+            from micrograd_cpu.linker import Image, Unlinked
+
+            with contextlib.suppress(Unlinked):
+                image: Image | None = None
                 for code in codes:
-                    image = linker.Image(code, image)
+                    image = Image(code, image)
                 return Library(image)
         from micrograd_cpu.assembler import linked
 

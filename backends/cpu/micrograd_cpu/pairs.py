@@ -21,6 +21,7 @@ from micrograd_core.ground.warning import WITHHELD
 from micrograd_cpu import entries
 from micrograd_cpu.compiled import _Threads, available, ranges_of, together
 from micrograd_cpu.entries import DATA, FLOATS
+from micrograd_cpu.target import PLAIN
 
 __warningregistry__ = WITHHELD
 
@@ -165,6 +166,6 @@ bytes{i}:
 @cache
 def fronts() -> dict[str, Callable[..., Any]]:
     """Kernels by name; none where threads or flags are not there."""
-    if _Threads.count < 2 or not FLAGS or not available():
+    if PLAIN or _Threads.count < 2 or not FLAGS or not available():
         return {}
     return {name: front(getattr(np, name), large(name, getattr(np, name))) for name in PAIRS}

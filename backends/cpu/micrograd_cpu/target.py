@@ -1,6 +1,10 @@
 """The processor that code is compiled for: this one, or what ``MICROGRAD_CPU_TARGET`` names.
 
 Importing this module imports neither NumPy nor llvmlite.
+
+What is bound to a platform has a plain way beside it, and `PLAIN` chooses: code is linked by LLVM and not by `linker`,
+called through ctypes and not as a method of Python's (`entries`), shared among a `ThreadPoolExecutor` and not the
+threads of `team`; sums of large arrays are NumPy's (`pairs`), and freed memory goes where the C library sends it.
 """
 
 from __future__ import annotations
@@ -8,13 +12,21 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import sys
 from functools import cache
 from itertools import takewhile
 from typing import Final
 
 from micrograd_core.errors import DeviceUnavailable
-from micrograd_cpu.linker import KNOWN
 
+KNOWN: Final = (
+    sys.platform == "linux"
+    and platform.machine() == "x86_64"
+    and sys.implementation.name == "cpython"
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+"""Whether this platform is the one that object files, the threads and the objects of Python and NumPy are known of."""
+PLAIN: Final = not KNOWN or os.environ.get("MICROGRAD_CPU_PLAIN", "0") not in ("", "0")
 NATIVE: Final = "native"
 LEVELS: Final[dict[str, tuple[frozenset[str], int]]] = {
     "x86-64-v2": (frozenset({"ssse3", "popcnt"}), 16),
