@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from micrograd_core.elsewhere import functional as absent
-from micrograd_core.elsewhere import package, rooms, tensors
+from micrograd_core.elsewhere import table
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional import (  # fmt: skip
     activations,
@@ -192,15 +191,15 @@ def page() -> str:
     for family in FAMILIES:
         rows = [row(name, getattr(functional, name)) for name in of(family)]
         parts += ["", f"### {title(family)}", "", "| function | |", "|---|---|", *rows]
-    parts += ["", "### Names that are not there", "", *elsewhere_table(absent.ABSENT), "", TYPED]
+    parts += ["", "### Names that are not there", "", *elsewhere_table(table(functional.__name__)), "", TYPED]
     parts += ["| function | |", "|---|---|"]
     for module in BESIDE:
         names = micrograd_core.LATER[f"array.{module}"].split()
         home = import_module(f"micrograd_core.array.{module}")
         parts += [row(name, getattr(home, name)) for name in names]
-    parts += ["", OTHERWISE, "Of tensors:", "", *elsewhere_table(tensors.TENSORS)]
-    own = {name: said for name, said in package.PACKAGE.items() if tensors.TENSORS.get(name) != said}
+    parts += ["", OTHERWISE, "Of tensors:", "", *elsewhere_table(table("Tensor"))]
+    own = dict(table("micrograd_core").items() - table("Tensor").items())
     parts += ["", "Of the package, beside those:", "", *elsewhere_table(own)]
     for name in ROOMS:
-        parts += ["", f"Of `{name.lower()}`:", "", *elsewhere_table(getattr(rooms, name))]
+        parts += ["", f"Of `{name.lower()}`:", "", *elsewhere_table(table(f"micrograd_core.{name.lower()}"))]
     return "\n".join(parts) + "\n"

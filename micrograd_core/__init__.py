@@ -33,11 +33,10 @@ from micrograd_core.dtypes import (
     uint64,
 )
 from micrograd_core.dtypes import bool_ as bool
-from micrograd_core.elsewhere import Room, missing
+from micrograd_core.elsewhere import CallableName, Finder, missing
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
 from micrograd_core.ground.warning import withhold
-from micrograd_core.moved import Finder
 
 __version__ = "0.1.0"
 __array_api_version__ = VERSION
@@ -46,7 +45,7 @@ sys.meta_path.append(Finder)
 withhold("micrograd_core.ops")
 withhold("micrograd_core.engine")
 for _room in ("array", "device"):  # as in np.array(data), torch.device("cpu")
-    sys.modules[f"{__name__}.{_room}"].__class__ = Room
+    sys.modules[f"{__name__}.{_room}"].__class__ = CallableName
 
 # Imported when they are asked for: modules, and names by the module they stand in.
 MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random")

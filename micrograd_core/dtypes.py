@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from micrograd_core.elsewhere.dtypes import WORDS
+from micrograd_core.elsewhere import table
 from micrograd_core.errors import DTypeError, one_of
 
 KINDS: Final = ("bool", "signed integer", "unsigned integer", "real floating", "complex floating")
@@ -98,7 +98,7 @@ def dtype(spec: Any) -> DType:
     )
     name = name.rsplit(".", 1)[-1].removesuffix("_")
     if name not in DTYPES:
-        raise DTypeError(f"{spec!r} is not a dtype; use {WORDS.get(name) or one_of(DTYPES)}")
+        raise DTypeError(f"{spec!r} is not a dtype; use {table('dtype').get(name) or one_of(DTYPES)}")
     return DTYPES[name]
 
 

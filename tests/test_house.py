@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import ast
-import base64
-import json
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pytest
-
 import micrograd_core
-from micrograd_core.moved import MOVED
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import evening
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "micrograd_core"
-PICKLES: dict[str, str] = json.loads((ROOT / "tests" / "pickles_before_the_rooms.json").read_text())
 
 
 def modules(core: Path) -> dict[str, Path]:
@@ -215,39 +208,6 @@ def test_files_are_short() -> None:
     """Files over 500 lines want a reason, and there is none so far."""
     lengths = {path: len(path.read_text().splitlines()) for path in CORE.rglob("*.py")}
     assert max(lengths.values()) <= 500, max(lengths, key=lambda path: lengths[path])
-
-
-# ── what was made before ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("name", PICKLES)
-def test_pickles_made_before_the_rooms_load(name: str) -> None:
-    loaded: Any = pickle.loads(base64.b64decode(PICKLES[name]))
-    again = pickle.loads(pickle.dumps(loaded))
-    assert type(again) is type(loaded)
-    if name == "tensor":
-        assert (loaded.tolist(), loaded.grad.tolist()) == ([1.0, 2.0], [0.5, 0.25])
-    if name == "model":
-        model, rule, schedule = loaded
-        assert rule.params[0] is next(iter(model.parameters()))
-        assert schedule.optimizer is rule
-        model(micrograd_core.ones((4, 2))).sum().backward()
-        rule.step()
-        schedule.step()
-    if name == "scalars":
-        assert [type(each).__name__ for each in loaded] == ["Parameter", "Parameter"]
-
-
-def test_modules_that_moved_are_one_with_what_they_became() -> None:
-    for old, new in MOVED.items():
-        room, _, name = old.rpartition(".")
-        names = vars(__import__(room, fromlist=["*"]))
-        had = name in names
-        module = __import__(old, fromlist=["*"])
-        assert module is __import__(new, fromlist=["*"])
-        assert module.__spec__.name == module.__name__ == new
-        if not had:  # other tests ask what `mg.tensor` says
-            names.pop(name, None)
 
 
 def test_public_doors_stay_where_they_were() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
-from micrograd_core.elsewhere.tensors import TENSORS
+from micrograd_core.elsewhere import table
 from micrograd_core.engine.apply import apply_single
 from micrograd_core.engine.array import refuse_leaf
 from micrograd_core.engine.write import write
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Method = Callable[..., Any]
+TENSORS: Final = table("Tensor")
 EXPAND_DIMS: Final = TABLE["expand_dims"]
 
 

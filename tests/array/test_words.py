@@ -12,7 +12,9 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import random
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.elsewhere.dtypes import WORDS
+from micrograd_core.elsewhere import table
+
+WORDS = table("dtype")
 
 
 @pytest.mark.parametrize("word", WORDS)

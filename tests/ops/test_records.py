@@ -273,7 +273,6 @@ LISTS = {
     "conformance/extremes.py": "calls of the suite",
     "conformance/forms.py": "what no definition settles",
     "conformance/levels.py": "the standard's own list of functions",
-    "elsewhere/rooms.py": "what PyTorch has in other places",
     "engine/keys.py": "what x.at[key] has",
     "linalg.py": "what the standard has in both namespaces",
     "scalar/rules.py": "the methods of a Value",
