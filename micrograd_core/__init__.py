@@ -36,9 +36,9 @@ from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.elsewhere import CallableName, Finder, missing
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
+from micrograd_core.ground import __version__ as __version__
 from micrograd_core.ground.warning import withhold
 
-__version__ = "0.1.0"
 __array_api_version__ = VERSION
 
 sys.meta_path.append(Finder)

@@ -6,12 +6,9 @@ back from these is compiled when they are first swept together.
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 import math
-import sys
 from collections.abc import Callable, Iterable
-from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT
@@ -94,12 +91,11 @@ def code_of(text: str) -> Any:
     """Python's code for a function, from the disk if another process has compiled it."""
     if len(text) < LONG:
         return compile(text, "<jit>", "exec")
-    key = hashlib.sha256(repr((sys.implementation.cache_tag, MAGIC_NUMBER, text)).encode()).hexdigest()
-    kept = disk.read(key)
+    kept = disk.read(text)
     if kept is not None:
         return marshal.loads(kept)
     code = compile(text, "<jit>", "exec")
-    disk.write(key, marshal.dumps(code))
+    disk.write(text, marshal.dumps(code))
     return code
 
 

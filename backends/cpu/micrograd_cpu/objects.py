@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from micrograd_core.ground.disk import read, write
 from micrograd_core.ground.locks import lock
+from micrograd_cpu import __version__
 from micrograd_cpu.target import PLAIN, processor, target
 
 COMPILING: Final = lock(awaited=True)
@@ -23,10 +26,14 @@ PLANNING: Final = lock()
 
 @cache
 def _versions() -> tuple[Any, ...]:
-    """Which LLVM makes code here: where its library is, and when it came there, which needs no import."""
-    folder = os.path.join(os.path.dirname(find_spec("llvmlite").origin), "binding")  # type: ignore[union-attr, arg-type]
-    facts = [(each.name, each.stat()) for each in os.scandir(folder) if "llvmlite" in each.name]
-    return folder, sorted((name, about.st_size, about.st_mtime_ns) for name, about in facts)
+    """What makes code here, and what the code reads: found without an import of LLVM.
+
+    The library's size and time tell LLVM's versions apart, except in packages that are built reproducibly.
+    """
+    folder = Path(find_spec("llvmlite").origin).parent  # type: ignore[union-attr, arg-type]
+    facts = [(each.name, each.stat()) for each in os.scandir(folder / "binding") if "llvmlite" in each.name]
+    libraries = sorted((name, about.st_size, about.st_mtime_ns) for name, about in facts)
+    return __version__, np.__version__, (folder / "_version.py").read_text(encoding="utf-8"), str(folder), libraries
 
 
 class Library:
@@ -78,5 +85,4 @@ def compiled(ir: str, quickly: bool = False) -> bytes:
 
 
 def _key(ir: str, quickly: bool = False) -> str:
-    about = (_versions(), processor(), target(), sys.platform, quickly, ir)
-    return hashlib.sha256(repr(about).encode()).hexdigest()
+    return repr((_versions(), processor(), target(), sys.platform, quickly, ir))
