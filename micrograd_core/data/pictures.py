@@ -10,6 +10,8 @@ from micrograd_core.data.dataset import Dataset
 from micrograd_core.data.errors import DataError, needed
 from micrograd_core.engine.ingest import memory
 
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is opened, whatever a file is called: for others Pillow may start a program, such as Ghostscript."""
 GREY = {"1", "L", "LA", "I", "I;16", "I;16B", "F"}
 """Pillow's modes without colour."""
 
@@ -81,22 +83,28 @@ def images(
     )
 
 
+def suffixes() -> set[str]:
+    """How files of `FORMATS` end."""
+    known = needed("PIL.Image", "data.images").registered_extensions()
+    return {suffix for suffix, kind in known.items() if kind in FORMATS}
+
+
 def _files(root: Path) -> list[tuple[Path, str]]:
     """Images, with the name of their class."""
     if not root.exists():
         raise DataError(f"there is no folder {str(root)!r}")
     if not root.is_dir():
         raise DataError(f"{str(root)!r} is a file; images are read from a folder that has a folder for each class")
-    suffixes = needed("PIL.Image", "data.images").registered_extensions()
+    known = suffixes()
     folders = sorted(each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
     found = [
         (path, each.name)
         for each in folders
         for path in sorted(each.rglob("*"))
-        if path.is_file() and path.suffix.lower() in suffixes and not path.name.startswith(".")
+        if path.is_file() and path.suffix.lower() in known and not path.name.startswith(".")
     ]
     if not found:
-        loose = any(path.suffix.lower() in suffixes for path in root.iterdir())
+        loose = any(path.suffix.lower() in known for path in root.iterdir())
         raise DataError(
             f"there are no images in folders of {str(root)!r}: "
             + ("they lie in it directly; " if loose else "")
@@ -116,7 +124,7 @@ def _files(root: Path) -> list[tuple[Path, str]]:
 def _measured(path: Path) -> tuple[str, tuple[int, int]]:
     """The mode of an image, and its height and width when it stands upright."""
     try:
-        with needed("PIL.Image", "data.images").open(path) as image:
+        with needed("PIL.Image", "data.images").open(path, formats=FORMATS) as image:
             on_its_side = image.getexif().get(0x0112, 1) >= 5
             return image.mode, image.size if on_its_side else image.size[::-1]
     except Exception as error:  # Pillow and its plugins raise all kinds
@@ -127,7 +135,7 @@ def pixels(np: Any, path: Path, size: tuple[int, int], one: bool) -> Any:
     """One image as (channels, height, width), upright."""
     image_module = needed("PIL.Image", "data.images")
     try:
-        with image_module.open(path) as image:
+        with image_module.open(path, formats=FORMATS) as image:
             image = needed("PIL.ImageOps", "data.images").exif_transpose(image)
             if image.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would cut off
                 numbers = np.asarray(image, dtype="float64")

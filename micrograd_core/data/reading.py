@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from micrograd_core.data import memory
 from micrograd_core.data.collating import comes_from
 from micrograd_core.data.dataset import Dataset
 from micrograd_core.data.errors import DataError, DataWarning, listed, nearest, needed
@@ -21,6 +24,8 @@ ALSO_MISSING = ("?", "-")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """How such files begin; spreadsheets write them as "Unicode text"."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+COPIES = 3
+"""How often a text is in memory while it is read: as it is, and as one table or two."""
 NO_NUMBER = r"^\s*(0\d+|\d{19,})\s*$"
 """Digits that a number would lose: of postal codes, of accounts. Columns with such are text."""
 
@@ -192,8 +197,13 @@ def _column(pa: Any, name: str, column: Any) -> Any:
 
 
 def _raw(pa: Any, path: Path, encoding: str) -> Any:
+    most, taken = memory.available() // COPIES, io.BytesIO()
     with pa.input_stream(str(path), compression="detect") as stream:
-        raw: Any = stream.read()
+        while taken.tell() <= most and (piece := stream.read(1 << 24)):
+            taken.write(piece)
+    if taken.tell() > most:
+        memory.refuse_larger(path, taken.tell() * COPIES)
+    raw = taken.getvalue()
     return raw if encoding.lower().replace("-", "") == "utf8" else raw.decode(encoding).encode()
 
 
@@ -306,7 +316,21 @@ def _with_commas(pa: Any, table: Any, preparation: Preparation | None) -> Any:
 
 
 def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-    return needed("pyarrow.parquet", "data.read").ParquetFile(path).read(), {}
+    file = needed("pyarrow.parquet", "data.read").ParquetFile(path)
+    told = file.metadata
+    groups = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
+    memory.refuse_larger(
+        path, max(groups, told.num_rows * sum(map(_bits, file.schema_arrow.types)) // 8)
+    )  # runs are packed
+    return file.read(), {}
+
+
+def _bits(kind: Any) -> int:
+    """Bits of one value of a column, at least: of texts and lists, those that say where the next one begins."""
+    try:
+        return int(kind.bit_width)
+    except ValueError:  # pyarrow's, for what has no fixed width
+        return 32
 
 
 def _arrow(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -321,6 +345,8 @@ def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     """Arrays by their names; one with two axes gives a column for each of its columns."""
     np = needed("numpy", "an npz file")
     columns: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:  # which gives no more of a member than it declares
+        memory.refuse_larger(path, sum(each.file_size for each in archive.infolist()))
     with np.load(path, allow_pickle=False) as file:
         for name in file.files:
             array = file[name]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core.data import DataError, DataWarning, Preparation, read, sets
+from micrograd_core.data import DataError, DataWarning, Preparation, memory, read, sets
+from micrograd_core.engine.ingest import memory as engine_memory
 from micrograd_core.errors import MissingExtra
 
 pa = pytest.importorskip("pyarrow")
@@ -235,3 +236,40 @@ with __import__("micrograd_core").use_device("rawbuffer"):
         + "[[1.0], [2.0]] [3, 4]\n[[1.0]]\n"
     )
     assert issubclass(MissingExtra, ImportError)
+
+
+# ── files that unpack to more than they are ──────────────────────────────────────────────────────────────────
+
+
+def bomb(name: str, place: Path) -> Path:
+    """A small file of 8 MB: of zeros."""
+    zeros = np.zeros(1_000_000)
+    if name == "x.npz":
+        np.savez_compressed(place / name, x=zeros)
+    elif name == "x.parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"x": zeros}), place / name)
+    else:
+        (place / name).write_bytes(gzip.compress(b"x\n" + b"0.00000\n" * 1_000_000))
+    assert (place / name).stat().st_size < 100_000
+    return place / name
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.parquet", "x.csv.gz"])
+def test_what_unpacks_to_more_than_the_memory_is_refused_before(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bomb(name, tmp_path)
+    monkeypatch.setattr(memory, "available", lambda: 7_900_000)
+    with pytest.raises(
+        DataError, match=rf"'{name}' has [\d,]+ bytes and unpacks to [\d,]+ or more, and 7,900,000 bytes"
+    ):
+        read(path)
+    monkeypatch.setattr(memory, "available", lambda: 80_000_000)
+    assert read(path).num_rows == 1_000_000
+
+
+def test_memory_that_is_available_is_no_more_than_there_is() -> None:
+    assert 0 < memory.available() <= engine_memory()

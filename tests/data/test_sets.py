@@ -291,3 +291,21 @@ def test_folders_that_are_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "blue" / "deep").rmdir()
     (folder / "blue").rmdir()
     refused(r"all images of '.*' are of one class, 'red'; there is nothing to tell apart")
+
+
+def test_a_picture_that_is_a_program_is_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    started = list[Any]()
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: started.append(given))
+    path = next(folder.rglob("*.png"))
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n")
+    with pytest.raises(DataError, match=f"{path.name}' is not an image that can be read"):
+        images(folder, size=(4, 4))
+    assert not started
+
+
+def test_only_files_that_are_opened_count_as_images(folder: Path) -> None:
+    before = len(images(folder).x)
+    (next(folder.rglob("*.png")).parent / "drawing.eps").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n")
+    assert len(images(folder).x) == before
