@@ -24,7 +24,17 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.elsewhere import missing
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import at_depth, draws, during, forking, generators, programs, rewound, watched_draws
+from micrograd_core.ground.context import (
+    about_to_make,
+    at_depth,
+    draws,
+    during,
+    forking,
+    generators,
+    programs,
+    rewound,
+    watched_draws,
+)
 from micrograd_core.ground.locks import lock
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
@@ -239,6 +249,7 @@ def _draw(
 ) -> Tensor:
     root = (default_device() if device is None else Device(device)).kernels
     root.native(dtype)
+    about_to_make(math.prod(shape))
     place = chosen_generator(generator).take(words * draws())
     return create(Tensor, TABLE[name], at_depth(root), shape=shape, dtype=dtype, **place, **params)
 

@@ -17,7 +17,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply, create
 from micrograd_core.engine.ingest import from_dlpack as engine_from_dlpack
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import at_hand
+from micrograd_core.ground.context import about_to_make, at_hand
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
@@ -51,9 +51,9 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     else:
         number = int(number) if isinstance(number, bool) else number
         check_scalar("full", number, chosen)
-    out = create(
-        Tensor, TABLE["full"], _kernels(device), shape=as_shape("full", shape), fill_value=number, dtype=chosen
-    )
+    wanted = as_shape("full", shape)
+    about_to_make(math.prod(wanted))
+    out = create(Tensor, TABLE["full"], _kernels(device), shape=wanted, fill_value=number, dtype=chosen)
     return _finish(out, requires_grad)
 
 

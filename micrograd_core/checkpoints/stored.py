@@ -328,8 +328,9 @@ def load_model(
         return tensors[name]
 
     states = found._told.get("generators", {})
+    held = len(names), sum(math.prod(found.tensors[name][1]) for name in names)
     with read_with_care(found.path):
-        model = Built(str(found.path), found.structure, known, place, fetch, states).model()
+        model = Built(str(found.path), found.structure, known, place, fetch, states, held).model()
     if left := [name for name in names if name not in used]:
         raise damaged(found.path, f"nothing in its structure takes the tensor {left[0]!r}")
     return model

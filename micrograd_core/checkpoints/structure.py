@@ -19,6 +19,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import trees
 from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
+from micrograd_core.ground.context import during, making
 from micrograd_core.ground.made import Other, again, arguments
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, use_generator
@@ -26,6 +27,9 @@ from micrograd_core.random import Generator, use_generator
 DROPPED = ("device", "generator")
 """Arguments that are given anew: what is loaded may live elsewhere, and its initial numbers are not the generator's."""
 UNKNOWN = "$unknown"
+SPARE_THINGS, SPARE_NUMBERS = 100, 1 << 24
+"""How many more modules and tensors, and numbers, a constructor may make than the file holds: a model may have been
+given smaller layers than it was made with."""
 
 
 def generators(model: Module) -> dict[str, Generator]:
@@ -121,6 +125,9 @@ class Built:
         From the name of a tensor to the tensor, the same one each time.
     states : mapping from names to states
         Of generators.
+    held : (int, int)
+        How many tensors the file has for the model, and how many numbers. A constructor that would make many more is
+        refused, since a file of a kilobyte can ask for any number of layers of any size.
     """
 
     def __init__(
@@ -131,9 +138,10 @@ class Built:
         device: Device,
         fetch: Callable[[str], Tensor],
         states: Mapping[str, Any],
+        held: tuple[int, int],
     ) -> None:
         self.path, self.modules, self.classes, self.device = path, modules, classes, device
-        self._fetch, self._states = fetch, states
+        self._fetch, self._states, self._held = fetch, states, held
         self._made: dict[str, Module] = {}
         self._making: set[str] = set()
         self._generators: dict[str, Generator] = {}
@@ -190,7 +198,9 @@ class Built:
                     "file holds none; make it yourself: load(path, model=...)"
                 )
         try:
-            made = again(kind, {key: self._decoded(x, None) for key, x in given.items()})
+            decoded = {key: self._decoded(x, None) for key, x in given.items()}
+            with during(making, self._limit(f"{where}, a {kind.__name__},")):
+                made = again(kind, decoded)
         except CheckpointError:
             raise
         except Exception as error:
@@ -200,6 +210,21 @@ class Built:
         if not isinstance(made, Module):
             raise self._damaged(f"{where} is no module")
         return made
+
+    def _limit(self, what: str) -> Callable[[int], None]:
+        """What refuses to make more than the file holds, for one constructor."""
+        tensors, numbers = self._held
+        things, elements = tensors + len(self.modules) + SPARE_THINGS, numbers + SPARE_NUMBERS
+
+        def limit(more: int) -> None:
+            nonlocal things, elements
+            things, elements = things - 1, elements - more
+            if things < 0 or elements < 0:
+                raise self._damaged(
+                    f"{what} declares more than the {tensors:,} tensors of {numbers:,} numbers that the file holds"
+                )
+
+        return limit
 
     def _class(self, name: str, called: str) -> type[Module]:
         room, _, own = called.rpartition(".")

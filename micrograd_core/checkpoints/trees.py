@@ -11,6 +11,7 @@ from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.ground.opened import OPENED
 from micrograd_core.ground.size import Size
 from micrograd_core.nn import functional
 
@@ -53,6 +54,17 @@ def _function(name: str) -> Any:
     return FUNCTIONS.get(name)
 
 
+def _open(name: str) -> Device:
+    """A device that is open: to open one runs its plugin, and which is not a file's to say."""
+    device: Device | None = OPENED.get(name)
+    if device is None:
+        raise CheckpointError(
+            f"the checkpoint names the device {name!r}, which is not open, and a file opens none. If you trust it, "
+            "open the device first, with micrograd_core.Device"
+        )
+    return device
+
+
 def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
     """The reverse; `other` gets the marks that it gave, with what they mark."""
     if isinstance(tree, list):
@@ -72,9 +84,11 @@ def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
         if mark == "$dtype":
             return as_dtype(inner)
         if mark == "$device":
-            return Device(inner)
+            return _open(inner)
         if mark == "$function" and (found := _function(inner)) is not None:
             return found
+    except CheckpointError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint is damaged: it has {mark} {inner!r}") from error
     return other(mark, inner)

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.errors import TransformError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from micrograd_core.device import Device
     from micrograd_core.dtypes import DType
     from micrograd_core.random import Generator, State
@@ -99,6 +101,16 @@ programs: ContextVar[Any] = ContextVar("micrograd_program", default=None)
 
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
 """The calls of `vmap` that this context is inside of, outermost first: `transforms.batching.Level`."""
+
+making: ContextVar[Callable[[int], None] | None] = ContextVar("micrograd_making", default=None)
+"""What is told, before each module and each new tensor is made, how many elements it has; it may refuse by raising:
+`checkpoints.structure`."""
+
+
+def about_to_make(elements: int) -> None:
+    """Tell `making`, if anything listens."""
+    if (told := making.get()) is not None:
+        told(elements)
 
 
 def depth() -> int:

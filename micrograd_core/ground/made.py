@@ -6,6 +6,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.dtypes import DType
+from micrograd_core.ground.context import about_to_make
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, DType})
 
@@ -54,6 +55,7 @@ class Remembered:
             """An object without attributes yet."""
             if (args or kwargs) and cls.__init__ is object.__init__:
                 raise TypeError(f"{cls.__name__}() takes no arguments")
+            about_to_make(0)
             self = super().__new__(cls)
             self.__dict__["_made"] = Made(args, kwargs)
             return self

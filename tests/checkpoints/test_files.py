@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -737,3 +738,78 @@ def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
             except MicrogradError:
                 outcomes["refused"] += 1
     assert min(outcomes.values()) > 60
+
+
+def claiming(path: Path, model: nn.Module, change: Callable[[dict[str, Any]], Any], name: str = "") -> None:
+    """Write a file whose structure says something else of one module than is so."""
+    save(path, model=model)
+    header, body = parts(path)
+    told, tensors = told_by(header), load(path).tensors
+    change(told["structure"][name])
+    path.write_bytes(sealed(header, told, body, tensors))
+
+
+@pytest.mark.parametrize(
+    ("model", "claims"),
+    [
+        (lambda: nn.LSTM(1, 1), {"num_layers": 10**9}),
+        (lambda: nn.Linear(2, 2), {"in_features": 10**5, "out_features": 10**5}),
+        (lambda: nn.BatchNorm1d(2), {"num_features": 10**12}),
+        (
+            lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(2, 1, 2), 1),
+            {"encoder_layer": {"$module": "layers.0"}, "num_layers": 10**9},
+        ),
+        (lambda: nn.Transformer(2, 1, 1, 1, 2), {"num_decoder_layers": 10**9}),
+    ],
+)
+def test_a_file_that_declares_more_than_it_holds_is_refused_before_it_is_made(
+    tmp_path: Path, model: Callable[[], nn.Module], claims: dict[str, Any]
+) -> None:
+    def claim(told: dict[str, Any]) -> None:
+        told["arguments"] = told.get("arguments", {}) | claims
+        told.pop("whole", None)
+
+    claiming(tmp_path / "a", model(), claim)
+    assert (tmp_path / "a").stat().st_size < 32_000
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "from micrograd_core.checkpoints import load_model; load_model(sys.argv[1])"
+    )
+    run = [sys.executable, "-c", program, str(tmp_path / "a")]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert re.search(
+        r"CheckpointError: .* declares more than the \d+ tensors of \d+ numbers that the file", ended.stderr
+    )
+
+
+def test_a_model_that_was_given_smaller_layers_comes_back(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.TransformerEncoder(nn.TransformerEncoderLayer(2, 1, 2), 3))
+    model[0].layers = nn.ModuleList(list(model[0].layers)[:1])
+    save(tmp_path / "a", model=model)
+    assert len(load_model(tmp_path / "a")[0].layers) == 1
+
+
+@pytest.mark.parametrize("part", ["structure", "meta"])
+def test_a_file_opens_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    from micrograd_core import plugins
+
+    named = {"$device": "nowhere:0"}
+    claiming(tmp_path / "a", nn.Linear(2, 2), lambda told: told["attributes"].update(home=named))
+    if part == "meta":
+        save(tmp_path / "a", meta={"home": 3})
+        header, body = parts(tmp_path / "a")
+        told = told_by(header)
+        told["meta"]["home"] = named
+        (tmp_path / "a").write_bytes(sealed(header, told, body, {}))
+    opened = list[str]()
+    monkeypatch.setattr(plugins, "open_backend", lambda name, address: opened.append(name))
+    with pytest.raises(CheckpointError, match="names the device 'nowhere:0', which is not open, and a file opens none"):
+        load_model(tmp_path / "a")
+    assert not opened
+
+
+def test_a_device_that_is_open_comes_back(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    model.home = mg.Device("cpu")  # type: ignore[assignment]
+    save(tmp_path / "a", model=model)
+    assert load_model(tmp_path / "a").home is mg.Device("cpu")

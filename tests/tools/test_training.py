@@ -98,7 +98,7 @@ def test_other_networks(model: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert status == 0
         return
     assert status == 2
-    assert f"a file runs no code, so say that it may be called: --model {model}" in capsys.readouterr().err
+    assert "a file runs no code, so name the function yourself: --model MODULE:FUNCTION" in capsys.readouterr().err
     assert main(["predict", str(tmp_path / "out"), path, "--model", model]) == 0
     assert main(["inspect", str(tmp_path / "out")]) == 0
 

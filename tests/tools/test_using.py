@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import nn
-from micrograd_core.checkpoints import load_model, save
+from micrograd_core.checkpoints import load, load_model, save
 from micrograd_core.tools.cli import main
 from micrograd_core.tools.using import comparison
 from tests.tools.flowers import table
@@ -214,3 +216,32 @@ def test_a_device_that_computes_otherwise_is_named(
 
 def test_export_refuses_other_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "name a file that ends in .onnx" in refused(folder, capsys, "export", "FOLDER/species", "m.txt")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta: meta.pop("figures"),
+        lambda meta: meta.pop("model"),
+        lambda meta: meta.update(judged_on=3),
+        lambda meta: meta["figures"].update(loss="low"),
+        lambda meta: meta.update(inputs=[]),
+        lambda meta: meta["inputs"].pop("classes"),
+        lambda meta: meta["inputs"].pop("preparation"),
+        lambda meta: meta["inputs"].update(shape="4"),
+        lambda meta: meta["inputs"].update(shape=[10**9, 10**9]),
+        lambda meta: meta["inputs"].update(preparation=None),
+        lambda meta: meta["inputs"].update(classes=[[]]),
+        lambda meta: meta["inputs"].update(kind=["table"]),
+    ],
+)
+def test_what_a_file_says_of_its_training_may_be_anything(
+    change: Callable[[Any], Any], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "species" / "model.safetensors"
+    meta = load(path).meta
+    change(meta)
+    save(tmp_path / "other.safetensors", model=load_model(path), meta=meta)
+    for given in (["inspect"], ["inspect", "--json"], ["predict", "FOLDER/my.csv"], ["evaluate", "FOLDER/my.csv"]):
+        words = refused(folder, capsys, given[0], str(tmp_path / "other.safetensors"), *given[1:])
+        assert re.search("makes no sense|does not say how data become|no preparation as to_json gives it", words)

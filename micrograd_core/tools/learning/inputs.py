@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 from micrograd_core.data import DataError, Preparation, read
 from micrograd_core.data import images as images_of
-from micrograd_core.data.errors import listed, needed
-from micrograd_core.data.pictures import pixels
+from micrograd_core.data.errors import listed
+from micrograd_core.data.pictures import pixels, suffixes
+from micrograd_core.engine.ingest import memory
 
 SCALARS = (str, int, float, datetime.date, datetime.time, type(None))
 """What stands in one cell: a dict of such is one row."""
@@ -187,7 +189,7 @@ class Inputs:
             return Rows(found.x.reshape(-1, *self.shape), y, pa.table({"image": names}))
         if not folder.exists():
             raise DataError(f"there is no file or folder {str(folder)!r}")
-        known = needed("PIL.Image", "images").registered_extensions()
+        known = suffixes()
         paths = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix.lower() in known)
         if not paths:
             raise DataError(f"there are no images in {str(folder)!r}")
@@ -218,6 +220,20 @@ class Inputs:
                 name: tuple(x) if isinstance(x, list) else x for name, x in given.items() if name != "preparation"
             }
             found = given["preparation"]
+            numbers = (*made["shape"], *made["image"])
+            if not (
+                made["kind"] in ("table", "pixels", "images", "tokens")
+                and made["task"] in ("classification", "regression", "sequence")
+                and all(isinstance(each, str) for each in (made["target"], *made["names"]))
+                and all(isinstance(each, (str, bool, int, float)) for each in made["classes"])
+                and all(type(each) is int and each > 0 for each in numbers)
+                and math.prod(made["shape"]) * 4 < memory()
+                and len(made["image"]) in (0, 3)
+                and (made["kind"] == "table") == (found is not None)
+            ):
+                raise ValueError("of its settings")
             return cls(**made, preparation=None if found is None else Preparation.from_json(found))
-        except (TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
             raise DataError(f"the file does not say how data become the network's numbers: {error}") from error

@@ -15,6 +15,7 @@ from typing import Any
 from micrograd_core import checkpoints, no_grad, optim
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.checkpoints.refusals import read_with_care
 from micrograd_core.data import batches
 from micrograd_core.device import Device
 from micrograd_core.errors import MicrogradError
@@ -147,7 +148,8 @@ class Loop:
         """
         if not path.exists():
             raise CannotResume(f"--resume: there is no {str(path)!r} to go on with; leave --resume out to start")
-        identity = (checkpoints.load(path).meta or {}).get("identity", {})
+        with read_with_care(path):
+            identity = dict((checkpoints.load(path).meta or {}).get("identity", {}))
         for name, now in self.identity.items():
             if identity.get(name) != now:
                 option = f"--{name.replace('_', '-')}"
@@ -160,7 +162,8 @@ class Loop:
         meta: Any = checkpoints.load(
             path, model=self.model, optimizer=self.rule, data=self.batches, random=self.generator, device=self.device
         ).meta
-        self.history, self.best, self.sums = list(meta["history"]), meta["best"], list(meta["sums"])
+        with read_with_care(path):
+            self.history, self.best, self.sums = list(meta["history"]), dict(meta["best"]), list(meta["sums"])
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from micrograd_core.checkpoints import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.tools import arguments as common
 from micrograd_core.tools.learning.inputs import Inputs
-from micrograd_core.tools.using.trained import found, load_predictor
+from micrograd_core.tools.using.trained import described, found, load_predictor
 
 
 def sample(inputs: Inputs, rows: int, device: Device, seed: int = 0) -> Tensor:
@@ -38,10 +38,10 @@ def inspect(path: str, own: str | None = None) -> dict[str, Any]:
         "parameters": sum(math.prod(each["shape"]) for name, each in tensors.items() if "/" not in name),
         "tensors": tensors,
     }
-    meta = checkpoint.meta
-    if not (isinstance(meta, dict) and "inputs" in meta):
+    known, meta = described(checkpoint), checkpoint.meta
+    if known is None:
         return {**result, "meta": meta if meta is None or isinstance(meta, (dict, list, str)) else str(meta)}
-    inputs = Inputs.from_json(meta["inputs"])
+    meta, inputs = known
     result |= {"meta": {name: x for name, x in meta.items() if name != "inputs"}, "inputs": meta["inputs"]}
     try:
         trained = load_predictor(path, device="cpu", model=own)

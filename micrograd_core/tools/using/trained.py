@@ -8,6 +8,7 @@ from typing import Any
 
 from micrograd_core import checkpoints
 from micrograd_core.checkpoints import Checkpoint, CheckpointError
+from micrograd_core.checkpoints.refusals import damaged
 from micrograd_core.data import DataError
 from micrograd_core.device import Device, default_device
 from micrograd_core.nn import Module
@@ -111,6 +112,24 @@ def found(path: str | Path) -> Checkpoint:
     return Checkpoint(place / "model.safetensors" if place.is_dir() else place)
 
 
+def described(checkpoint: Checkpoint) -> tuple[dict[str, Any], Inputs] | None:
+    """What a file that ``micrograd train`` wrote says beside the network; None of other files.
+
+    Raises
+    ------
+    CheckpointError, DataError
+        When it does not say it as a training does.
+    """
+    meta = checkpoint.meta
+    if not (isinstance(meta, dict) and "inputs" in meta):
+        return None
+    texts = all(isinstance(meta.get(name), str) for name in ("model", "data", "judged_on"))
+    figures = meta.get("figures")
+    if not (texts and isinstance(figures, dict) and all(isinstance(each, (int, float)) for each in figures.values())):
+        raise damaged(checkpoint.path, "what it says of its training makes no sense")
+    return meta, Inputs.from_json(meta["inputs"])
+
+
 def load_predictor(
     path: str | Path, *, device: str | None = None, model: str | None = None, unseen: str = "error"
 ) -> Predictor:
@@ -146,13 +165,13 @@ def load_predictor(
     if unseen not in ("error", "missing"):
         raise DataError(f"unseen is one of 'error' and 'missing'; got {unseen!r}")
     checkpoint = found(path)
-    meta = checkpoint.meta
-    if not isinstance(meta, dict) or "inputs" not in meta:
+    told = described(checkpoint)
+    if told is None:
         raise CheckpointError(
             f"{str(checkpoint.path)!r} does not say how data become the network's numbers, as what micrograd train "
             "writes does; micrograd inspect shows what is in it, and load_model loads it in Python"
         )
-    inputs = Inputs.from_json(meta["inputs"])
+    meta, inputs = told
     if inputs.preparation is not None:
         inputs = replace(inputs, preparation=replace(inputs.preparation, unseen=unseen))
     place = default_device() if device is None else Device(device)
@@ -161,14 +180,13 @@ def load_predictor(
         made = networks.make(model, wanted, None, place).to(place)  # type: ignore[arg-type]
         checkpoints.load(checkpoint.path, model=made)
     else:
-        own = str(meta.get("model", ""))
         try:
             made = checkpoints.load_model(checkpoint.path, place, classes=networks.CLASSES)
         except CheckpointError as error:
-            if ":" in own:
+            if ":" in meta["model"]:
                 raise CheckpointError(
-                    f"the network in {str(checkpoint.path)!r} was made by {own}; a file runs no code, so say that it "
-                    f"may be called: --model {own}"
+                    f"the network in {str(checkpoint.path)!r} was made by {meta['model']!r}, as the file says; a file "
+                    "runs no code, so name the function yourself: --model MODULE:FUNCTION"
                 ) from error
             raise
     return Predictor(checkpoint.path, made.eval(), inputs, place, meta)
