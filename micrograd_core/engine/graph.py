@@ -1,4 +1,4 @@
-"""The recorded graph: what a node is. Who wants to know something of a node asks a function here.
+"""The recorded graph: what a node is, and functions that read a node's fields.
 
 A tensor's record is the graph node that made it, one flat list, which costs a third of what an object with slots does::
 

@@ -1,7 +1,7 @@
 """The results of a compiled function of scalars, and what a sweep does at them. See `scalar.jit`.
 
-A function of one result computes its derivatives on the way. Of several, a sweep decides which take part: what leads
-back from these is compiled when they are first swept together.
+The derivatives of a function with one result are computed during the forward pass. Of several, a sweep decides which
+take part: what leads back from these is compiled when they are first swept together.
 """
 
 from __future__ import annotations

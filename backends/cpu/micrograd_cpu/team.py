@@ -1,9 +1,9 @@
 """Threads that wait for work in machine code: they start on a loop without Python, whose lock another may have.
 
-Each helper has a seat, some words of memory, and two locks. Who leads puts a job on the seats, opens the first lock
-of those that sleep, does its own part, takes back what nobody has begun, and waits for the others. To sleep and to be
-woken takes as long as a loop over 100,000 numbers, so that both sides look at the seat for a while before they do, and
-offer their core to others each time.
+Each worker has a seat, some words of memory, and two locks. The main thread hands a job to the workers: it writes the
+job on their seats, opens the first lock of those that sleep, does its own part, takes back what nobody has begun, and
+waits for the others. Sleeping and waking take as long as a loop over 100,000 numbers, so both sides poll the seat for a
+while first, and offer their core to others each time.
 """
 
 from __future__ import annotations

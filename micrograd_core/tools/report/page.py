@@ -140,8 +140,9 @@ def _confusion(results: Results, folder: Path) -> str:
     )
     parts = []
     if len(names) <= MOST_CLASSES:
+        matrix = charts.matrix(results.seen["confusion"].tolist(), names)
         hint = f"Of the {results.part} rows: blue is right, red is wrong, the stronger the more of its row."
-        parts.append(_section("What it takes for what", hint, charts.matrix(results.seen["confusion"].tolist(), names)))
+        parts.append(_section("Which classes it confuses", hint, matrix))
     some = "" if len(names) <= MOST_CLASSES else f" The {MOST_CLASSES} that are hardest are listed."
     hint = f"Precision: how often it is right when it says the class. Recall: how many of the class it finds.{some}"
     parts.append(_section("Class by class", hint, table))
