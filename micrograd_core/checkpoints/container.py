@@ -24,6 +24,7 @@ from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
 from micrograd_core.errors import MissingExtra
 from micrograd_core.ground import files
+from micrograd_core.ground.printed import printable
 from micrograd_core.layout import MAX_DIMENSIONS
 
 _OURS: Final = {
@@ -141,7 +142,7 @@ class Contents:
                     self._take(opened)
             except package.SafetensorError as error:
                 raise CheckpointError(
-                    f"{str(self.path)!r} is damaged or cut off: {error}. Take another copy, or save it anew"
+                    f"{str(self.path)!r} is damaged or cut off: {printable(error)}. Take another copy, or save it anew"
                 ) from error
         with _opened(self.path) as file:
             length = file.read(8)

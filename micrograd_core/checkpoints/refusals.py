@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from micrograd_core.errors import MicrogradError
+from micrograd_core.ground.printed import printable
 
 
 class CheckpointError(MicrogradError, ValueError):
@@ -52,7 +53,7 @@ _ONNX = b"\x08", b"\x12"  # protocol buffers: the version of the format, then wh
 
 def damaged(path: str | Path, what: str) -> CheckpointError:
     """The error for a file that contradicts itself."""
-    return CheckpointError(f"{str(path)!r} is damaged: {what}. Take another copy, or save it anew")
+    return CheckpointError(f"{str(path)!r} is damaged: {printable(what)}. Take another copy, or save it anew")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from micrograd_core.checkpoints.structure import Built, Described, generators, r
 from micrograd_core.checkpoints.trees import PLAIN, Apart, together
 from micrograd_core.device import Device, default_device
 from micrograd_core.errors import MicrogradError, one_of
+from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, default_generator
 
@@ -69,10 +70,10 @@ class Checkpoint:
         facts = told.get("micrograd", {})
         if facts.get("format", FORMAT) != FORMAT:
             raise CheckpointError(
-                f"{str(self.path)!r} was written by micrograd-core {facts.get('version')}, in a format that this one "
-                "does not read; update it: pip install -U micrograd-core"
+                f"{str(self.path)!r} was written by micrograd-core {printable(facts.get('version'))}, in a format that "
+                "this one does not read; update it: pip install -U micrograd-core"
             )
-        self.version, self.device = str(facts.get("version", "")), str(facts.get("device", ""))
+        self.version, self.device = (printable(facts.get(name, "")) for name in ("version", "device"))
         self.structure: dict[str, Any] = told.get("structure", {})
         self._tied: dict[str, str] = told.get("tied", {})
         self._told = told
@@ -116,7 +117,7 @@ class Checkpoint:
     def __repr__(self) -> str:
         numbers = sum(math.prod(shape) for name, (_, shape) in self.tensors.items() if "/" not in name)
         facts = [
-            f"{self._kind or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
+            f"{printable(self._kind) or 'a model'} of {numbers:,} numbers" if "model" in self.parts else "",
             *(part for part in self.parts if part != "model"),
             f"meta={self.meta!r}" if self.meta is not None else "",
             f"from {self.device}" if self.device else "",

@@ -21,6 +21,7 @@ from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
 from micrograd_core.ground.context import during, making
 from micrograd_core.ground.made import Other, again, arguments
+from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, use_generator
 
@@ -163,7 +164,7 @@ class Built:
         if name in self._made:
             return self._made[name]
         told = self.modules.get(name) if isinstance(self.modules, dict) else None
-        if not isinstance(told, dict) or not isinstance(told.get("class"), str) or name in self._making:
+        if not isinstance(told, dict) or not _is_name(told.get("class")) or name in self._making:
             raise self._damaged(f"it does not say what the module {name!r} is")
         self._making.add(name)
         kind = self._class(name, told["class"])
@@ -194,8 +195,8 @@ class Built:
         for argument, x in given.items():
             if _has_unknown(x):
                 raise CheckpointError(
-                    f"load_model: {where}, a {kind.__name__}, was made with a {_unknown(x)} as {argument}, and a "
-                    "file holds none; make it yourself: load(path, model=...)"
+                    f"load_model: {where}, a {kind.__name__}, was made with a {printable(_unknown(x))} as "
+                    f"{printable(argument)}, and a file holds none; make it yourself: load(path, model=...)"
                 )
         try:
             decoded = {key: self._decoded(x, None) for key, x in given.items()}
@@ -205,7 +206,8 @@ class Built:
             raise
         except Exception as error:
             raise CheckpointError(
-                f"load_model: {where} in {self.path!r} cannot be made: {kind.__name__} refuses its arguments: {error}"
+                f"load_model: {where} in {self.path!r} cannot be made: {kind.__name__} refuses its arguments: "
+                f"{printable(error)}"
             ) from error
         if not isinstance(made, Module):
             raise self._damaged(f"{where} is no module")
@@ -272,6 +274,11 @@ def restore(generator: Generator, state: Any, path: str) -> None:
     if not (isinstance(state, list) and len(state) == 3 and all(type(x) is int and 0 <= x < 1 << 256 for x in state)):
         raise damaged(path, f"{state!r} is no place in a stream of random numbers")
     generator.state = tuple(state)
+
+
+def _is_name(x: Any) -> bool:
+    """Whether this can be what a class is called: errors show it as Python."""
+    return isinstance(x, str) and all(map(str.isidentifier, x.split(".")))
 
 
 def _unknown(x: Any) -> str:

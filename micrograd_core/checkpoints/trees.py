@@ -12,6 +12,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.ground.opened import OPENED
+from micrograd_core.ground.printed import printable
 from micrograd_core.ground.size import Size
 from micrograd_core.nn import functional
 
@@ -90,7 +91,7 @@ def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the checkpoint is damaged: it has {mark} {inner!r}") from error
+        raise CheckpointError(f"the checkpoint is damaged: it has {printable(mark)} {inner!r}") from error
     return other(mark, inner)
 
 
@@ -122,6 +123,6 @@ def together(tree: Any, fetch: Callable[[str], Tensor]) -> Any:
     def other(mark: str, inner: Any) -> Any:
         if mark == "$tensor" and isinstance(inner, str):
             return fetch(inner)
-        raise CheckpointError(f"the checkpoint is damaged, or of a newer version: it has {mark}")
+        raise CheckpointError(f"the checkpoint is damaged, or of a newer version: it has {printable(mark)}")
 
     return decoded(tree, other)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from micrograd_core.errors import MicrogradError, MissingExtra
+from micrograd_core.ground.printed import printable
 
 EXTRAS = {
     "numpy": ("numpy", "data"),
@@ -49,7 +50,7 @@ def needed(module: str, what: str) -> Any:
 
 def listed(names: Iterable[Any], most: int = 12) -> str:
     """``a, b and c``: some of the names, where there are many."""
-    shown = [str(name) for name in names]
+    shown = [printable(name) for name in names]
     if len(shown) > most:
         shown = [*shown[:most], f"{len(shown) - most:,} more"]
     *head, last = shown or [""]

@@ -15,6 +15,7 @@ from micrograd_core.data import memory
 from micrograd_core.data.collating import comes_from
 from micrograd_core.data.dataset import Dataset
 from micrograd_core.data.errors import DataError, DataWarning, listed, nearest, needed
+from micrograd_core.ground.printed import printable
 
 if TYPE_CHECKING:
     from micrograd_core.data.preparation import Preparation
@@ -95,7 +96,7 @@ def read(
     except DataError:
         raise
     except Exception as error:  # pyarrow's and NumPy's, of all kinds
-        said = (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
+        said = printable(str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
         raise DataError(f"{path.name!r} is not a table that can be read: {said}") from error
     known = json.dumps({"file": path.name, "lines": False, **told}).encode()
     return _checked(table.replace_schema_metadata({b"micrograd": known}), repr(path.name))
@@ -127,7 +128,7 @@ def fields(data: Any, table: Any) -> Fields | None:
 def place(table: Any, row: int, column: str) -> str:
     """Where a cell is: its row, counted from 1, its column, and its line where that is known."""
     told = json.loads((table.schema.metadata or {}).get(b"micrograd", b"{}"))
-    file = told.get("file")
+    file = told.get("file") and printable(told["file"])
     of = "" if file is None else f" (line {row + 2} of {file})" if told["lines"] else f" of {file}"
     return f"row {row + 1}{of}, column {column!r}"
 
@@ -177,7 +178,7 @@ def _from_frame(pa: Any, data: Any) -> Any:
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"this {type(data).__name__} is not a table: {str(error).rstrip('.')}") from error
+        raise DataError(f"this {type(data).__name__} is not a table: {printable(error).rstrip('.')}") from error
     raise DataError(
         "a table is the path of a file, a pandas, polars or pyarrow table, a dict of columns or a list of dicts; "
         f"got a {type(data).__name__}"
@@ -261,7 +262,7 @@ def _text(
         row = wrong[0]
         line = f"line {row.number} of " if row.number else ""
         raise DataError(
-            f"{line}{path.name} has {row.actual_columns} cells, and the first line {row.expected_columns}: "
+            f"{line}{printable(path.name)} has {row.actual_columns} cells, and the first line {row.expected_columns}: "
             f"{row.text[:80]!r}"
         ) from error
     if re.search(rb"(?<![^\s,;|\"])(0\d|\d{19})", raw):

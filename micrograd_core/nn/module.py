@@ -15,6 +15,7 @@ from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ground.assignments import assign_all
 from micrograd_core.ground.made import Remembered
+from micrograd_core.ground.printed import printable
 from micrograd_core.layout import resolve_axis
 
 P = ParamSpec("P")
@@ -271,7 +272,7 @@ class Module(Remembered):
         return ""
 
     def __repr__(self) -> str:
-        inner = [f"{name}={value!r}" for name, value in vars(self).items() if isinstance(value, Module)]
+        inner = [f"{printable(name)}={value!r}" for name, value in vars(self).items() if isinstance(value, Module)]
         return f"{type(self).__name__}({', '.join(filter(None, [self.facts(), *inner]))})"
 
     def __str__(self) -> str:
@@ -286,7 +287,7 @@ class Module(Remembered):
                 if above in depths:
                     break
             depths[name] = depths[above] + 1 if name else 0
-            label = f"{name[len(above) :].lstrip('.')}: " if name else ""
+            label = f"{printable(name[len(above) :].lstrip('.'))}: " if name else ""
             rows.append((f"{'  ' * depths[name]}{label}{module._line()}", *module._sizes()))
         width = max(len(text) for text, _, _ in rows)
         digits = max(len(f"{own:,}") for _, own, _ in rows)

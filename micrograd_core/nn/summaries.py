@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.ground import trees
+from micrograd_core.ground.printed import printable
 from micrograd_core.nn.module import Module
 
 
@@ -27,7 +28,7 @@ class Summary(NamedTuple):
     buffers: int
 
     def __str__(self) -> str:
-        cells = [(each.name, each.kind, each.output, f"{each.parameters:,}") for each in self.rows]
+        cells = [(printable(each.name), each.kind, each.output, f"{each.parameters:,}") for each in self.rows]
         head = ("layer", "kind", "output", "parameters")
         widths = [max(len(row[i]) for row in [head, *cells]) for i in range(4)]
         lines = [

@@ -16,6 +16,7 @@ from reprlib import repr as brief
 from typing import Any
 
 from micrograd_core.errors import MicrogradError
+from micrograd_core.ground.printed import printable, printable_json
 
 Commands = Any
 """What argparse's `add_subparsers` gives, which has no public type."""
@@ -202,7 +203,8 @@ def as_options(said: str) -> str:
         said = said.replace(advice, "")
 
     def option(found: re.Match[str]) -> str:
-        return f"--{found[1]} {shlex.quote(ast.literal_eval(found[2]))}"
+        value = ast.literal_eval(found[2])  # which may look like an option
+        return f"--{found[1]}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}"
 
     quoted = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     return re.sub(rf"\b(ignore|categories|unseen)=\[?{quoted}\]?", option, said)
@@ -228,12 +230,17 @@ def _toml(value: Any) -> str:
 
 def tell(options: argparse.Namespace, result: Any, text: str) -> None:
     """Print what came of a command: the result as JSON where that was asked for, otherwise the text."""
-    print(json_text(result) if options.json else text)
+    say(json_text(result) if options.json else text)
+
+
+def say(text: str, file: Any = None) -> None:
+    """Print what may have names from files in it."""
+    print(printable(text, keep="\n"), file=file)
 
 
 def json_text(result: Any, indent: int | None = 2) -> str:
     """JSON that every reader takes: what is no finite number is null."""
-    return json.dumps(_finite(result), indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+    return printable_json(json.dumps(_finite(result), indent=indent, ensure_ascii=False, default=str, allow_nan=False))
 
 
 def _finite(x: Any) -> Any:
@@ -246,7 +253,7 @@ def _finite(x: Any) -> Any:
 
 def aligned(rows: Sequence[Sequence[Any]]) -> str:
     """Rows as a table for a terminal, the first one its head; numbers stand at the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [
         all(isinstance(cell, (int, float)) or _is_figure(str(cell)) for cell in column)

@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return GONE
     except (MicrogradError, OSError) as error:
         said = str(error) if isinstance(error, MicrogradError) or error.filename else f"cannot print: {error.strerror}"
-        print("micrograd:", "; ".join([common.as_options(said), *getattr(error, "__notes__", ())]), file=sys.stderr)
+        common.say(f"micrograd: {'; '.join([common.as_options(said), *getattr(error, '__notes__', ())])}", sys.stderr)
         _drop_output()
         return MENDABLE
     except KeyboardInterrupt as interrupt:
-        print("micrograd: interrupted", *interrupt.args, file=sys.stderr)
+        common.say(" ".join(["micrograd: interrupted", *map(str, interrupt.args)]), sys.stderr)
         return INTERRUPTED
     return status
 

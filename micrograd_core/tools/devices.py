@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from shlex import quote
 
 from micrograd_core.tools import arguments as common
 
@@ -69,7 +70,7 @@ def _devices(options: argparse.Namespace) -> int:
     from micrograd_core.tools import doctor
 
     rows = doctor.examine_all()
-    print(json.dumps(rows, indent=2, default=str) if options.json else doctor.table(rows))
+    common.say(json.dumps(rows, indent=2, default=str) if options.json else doctor.table(rows))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 
@@ -99,5 +100,5 @@ def _new_backend(options: argparse.Namespace) -> int:
     from micrograd_core.tools.scaffold import new_backend
 
     target = new_backend(options.name, options.folder)
-    print(f"wrote {target}; next: pip install -e '{target}[test]' && pytest {target}")
+    common.say(f"wrote {target}; next: pip install -e {quote(f'{target}[test]')} && pytest {quote(str(target))}")
     return 0

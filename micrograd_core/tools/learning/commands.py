@@ -101,7 +101,7 @@ def _train(options: argparse.Namespace) -> int:
             raise KeyboardInterrupt(f"{interrupt.args[0]}; go on with: micrograd {shlex.join(given)}") from None
         raise
     for note in metrics.pop("notes"):
-        print(f"micrograd: {note}", file=sys.stderr)
+        common.say(f"micrograd: {note}", sys.stderr)
     common.tell(options, metrics, summary(metrics))
     return 0
 

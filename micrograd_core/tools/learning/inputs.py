@@ -160,9 +160,7 @@ class Inputs:
         cells = [str(each) for each in table[name].to_pylist()]
         for row, each in enumerate(cells):
             if each not in places:
-                raise DataError(
-                    f"{place(table, row, name)}: {each!r} was never seen; known are {', '.join(list(places)[:12])}"
-                )
+                raise DataError(f"{place(table, row, name)}: {each!r} was never seen; known are {listed(places)}")
         return np.array([places[each] for each in cells], dtype="int64")
 
     def _images(self, source: Any) -> Rows:
@@ -182,7 +180,7 @@ class Inputs:
             unseen = [each for each in found.classes if each not in places]
             if unseen:
                 raise DataError(
-                    f"the class {unseen[0]!r} of {str(folder)!r} was never seen; known are {', '.join(places)}"
+                    f"the class {unseen[0]!r} of {str(folder)!r} was never seen; known are {listed(places)}"
                 )
             y = np.array([places[found.classes[i]] for i in found.y.tolist()], dtype="int64")
             names = [str(i) for i in range(len(y))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from micrograd_core.ground.printed import printable
 from micrograd_core.tools import arguments as common
 
 MODEL = "model.safetensors, or the folder of a training"
@@ -126,9 +127,9 @@ def _predict(options: argparse.Namespace) -> int:
     if options.json:
         common.tell(options, {"rows": table.num_rows, "out": out, "predictions": table.to_pylist()}, "")
     elif out is None:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)  # a program gets all of it
     else:
-        print(f"wrote {table.num_rows:,} predictions to {out}")
+        common.say(f"wrote {table.num_rows:,} predictions to {out}")
     return 0
 
 

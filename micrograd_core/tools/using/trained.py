@@ -11,6 +11,7 @@ from micrograd_core.checkpoints import Checkpoint, CheckpointError
 from micrograd_core.checkpoints.refusals import damaged
 from micrograd_core.data import DataError
 from micrograd_core.device import Device, default_device
+from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
 from micrograd_core.tools.learning import measures, networks
 from micrograd_core.tools.learning.inputs import Inputs
@@ -42,7 +43,9 @@ class Predictor:
     meta: dict[str, Any]
 
     def __repr__(self) -> str:
-        return f"<Predictor of {self.inputs.target!r} ({self.inputs.task}) from {', '.join(self.columns)}>"
+        return (
+            f"<Predictor of {self.inputs.target!r} ({self.inputs.task}) from {', '.join(map(printable, self.columns))}>"
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
