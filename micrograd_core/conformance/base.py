@@ -129,7 +129,7 @@ class Suite:
         gc.freeze()  # tens of thousands of tests live as long as the session: no collection need look through them
         cls = metafunc.cls
         if not cls.device:
-            cls.device = metafunc.config.getoption("--device", None) or "cpu"
+            cls.device = metafunc.config.getoption("device", None) or "cpu"
         argument, values = cls.parameters(metafunc.function.__name__, metafunc.fixturenames)
         if argument:
             metafunc.parametrize(argument, list(values.values()), ids=list(values))
@@ -155,7 +155,7 @@ class Suite:
             if matches(pattern, test.name):
                 test.add_marker(pytest.mark.xfail(reason=reason, strict=True, run=not reason.startswith(NOT_RUN)))
         broken = len(BROKEN)
-        with limited(test.name, str(self.device), request.config.getoption("--time-limit", None) or self.seconds):
+        with limited(test.name, str(self.device), request.config.getoption("time_limit", None) or self.seconds):
             yield
         if len(BROKEN) > broken:
             test.user_properties.append(("micrograd broken", dict(BROKEN)))

@@ -6,6 +6,7 @@ reach the controller of parallel workers too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
@@ -13,20 +14,24 @@ from typing import Any
 import pytest
 
 
-def pytest_addoption(parser: Any) -> None:
-    """Which device ``--pyargs micrograd_core.conformance`` tests."""
-    with suppress(ValueError):  # the option of that name belongs to somebody else here; subclasses name their device
-        parser.addoption(
-            "--device", default=None, help="the device micrograd's conformance suite tests, such as mine:0"
-        )
-    with suppress(ValueError):
-        parser.addoption(
-            "--time-limit",
-            type=float,
-            default=None,
-            metavar="SECONDS",
-            help="how long one test of micrograd's conformance suite may take (default: 300)",
-        )
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: Any, args: list[str]) -> Generator[None, Any, Any]:
+    """Which device ``--pyargs micrograd_core.conformance`` tests, and for how long.
+
+    Options are global in pytest, and other projects have a ``--device`` of their own. So these are added only where the
+    command line names the suite, and after the options of a project.
+    """
+    loaded = yield
+    if any("micrograd_core.conformance" in each.replace(os.sep, ".") for each in args):
+        _add(parser, "--device", help="the device micrograd's conformance suite tests, such as mine:0")
+        told = "how long one test of micrograd's conformance suite may take (default: 300)"
+        _add(parser, "--time-limit", type=float, metavar="SECONDS", help=told)
+    return loaded
+
+
+def _add(parser: Any, name: str, **settings: Any) -> None:
+    with suppress(ValueError):  # the project has one of that name
+        parser.addoption(name, default=None, **settings)
 
 
 def pytest_configure(config: Any) -> None:

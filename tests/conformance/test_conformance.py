@@ -86,6 +86,33 @@ def test_by_pyargs_from_an_empty_folder(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--device", "--time-limit"])
+def test_another_project_may_have_options_of_these_names(tmp_path: Path, option: str) -> None:
+    (tmp_path / "conftest.py").write_text(
+        f"def pytest_addoption(parser):\n    parser.addoption({option!r}, default='none')\n"
+    )
+    (tmp_path / "test_theirs.py").write_text(
+        f"def test_theirs(request):\n    assert request.config.getoption({option!r}) == 'theirs'\n"
+    )
+    run = pytest_in(tmp_path, option, "theirs")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 passed" in run.stdout
+
+
+def test_other_projects_get_no_options(tmp_path: Path) -> None:
+    helped = pytest_in(tmp_path, "--help").stdout
+    assert "micrograd" not in helped
+    assert "--time-limit" in pytest_in(tmp_path, "--pyargs", "micrograd_core.conformance", "--help").stdout
+
+
+def test_the_device_reaches_parallel_workers(tmp_path: Path) -> None:
+    words = ["--device", "rawbuffer:1", "-n", "2", "-k", "tanh-0-float32 or threads", "--time-limit=100"]
+    command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "micrograd_core.conformance", *words]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"^rawbuffer:1 passed what was run", run.stdout, re.M)
+
+
 def test_in_parallel_with_a_matrix_for_each_device(tmp_path: Path) -> None:
     """Workers run the tests; the controller, which sees only reports, prints."""
     (tmp_path / "test_both.py").write_text(
