@@ -6,6 +6,7 @@ import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.backend import CAPABILITIES
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import (
@@ -182,7 +183,7 @@ class Device:
     @property
     def capabilities(self) -> frozenset[str]:
         """What the device claims; the words are in `micrograd_core.backend.CAPABILITIES`."""
-        return frozenset(self.kernels.capabilities)
+        return frozenset(CAPABILITIES).intersection(self.kernels.capabilities)
 
     def synchronize(self) -> None:
         """Wait until all work submitted to the device is done."""

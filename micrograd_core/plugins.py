@@ -31,6 +31,7 @@ import pluggy
 from micrograd_core import backend as boundary
 from micrograd_core.errors import PROVIDERS, BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable
 from micrograd_core.ground.opened import OPENING, forget
+from micrograd_core.ground.warning import warn
 from micrograd_core.tables.raw import Kernels
 
 if TYPE_CHECKING:
@@ -276,8 +277,8 @@ def open_backend(name: str, address: str) -> Kernels:
         raise BackendBroken(name, origin(name), ["micrograd_open returned None instead of a backend"])
     with _Blaming(name, "a look at its backend", BackendBroken, BackendIncompatible):
         protocol = getattr(backend, "protocol", None)
-        if protocol != boundary.PROTOCOL:
-            if isinstance(protocol, int):
+        if type(protocol) is not int or protocol != boundary.PROTOCOL:
+            if type(protocol) is int:
                 raise BackendIncompatible(name, origin(name), protocol, boundary.PROTOCOL)
             faults = [f"'protocol' must be the integer {boundary.PROTOCOL}; it is {protocol!r}"]
             raise BackendBroken(name, origin(name), faults + boundary.faults(backend))
@@ -287,7 +288,14 @@ def open_backend(name: str, address: str) -> Kernels:
         faults = faults or boundary.probe(backend)
         if faults:
             raise BackendBroken(name, origin(name), faults)
-        return Kernels(backend)
+        kernels = Kernels(backend)
+        unknown = sorted({*boundary.member(backend, "capabilities")} - boundary.CAPABILITIES.keys())
+    if unknown:
+        warn(
+            f"{name}: this core does not know the capabilities {', '.join(map(repr, unknown))}, and ignores them; the "
+            f"words are {', '.join(boundary.CAPABILITIES)}. Of a newer version? Update micrograd-core"
+        )
+    return kernels
 
 
 def _load(name: str) -> pluggy.PluginManager:

@@ -7,6 +7,7 @@ author replaces what is in them, one at a time, with the suite green in between.
 from __future__ import annotations
 
 import re
+from datetime import date
 from importlib.resources import files as resources
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +19,7 @@ from micrograd_core.ground import files
 PLACES = {
     "pyproject.toml.txt": "pyproject.toml",
     "README.md.txt": "README.md",
+    "LICENSE.txt": "LICENSE",
     "plugin.py.txt": "micrograd_NAME/plugin.py",
     "storage.py.txt": "micrograd_NAME/storage.py",
     "transfer.py.txt": "micrograd_NAME/transfer.py",
@@ -64,10 +66,13 @@ def new_backend(name: str, folder: str | Path = ".") -> Path:
     if target.exists():
         raise ScaffoldError(f"{target} exists already; choose another name or folder")
     template = resources("micrograd_core.tools") / "template"
+    words = {"DISTRIBUTION": target.name, "VERSION": __version__, "BREAKING": _breaking(__version__), "NAME": name}
+    words["YEAR"] = str(date.today().year)
     contents = {target / f"micrograd_{name}" / "py.typed": b""}
     for source, place in PLACES.items():
         text = (template / source).read_text(encoding="utf-8")
-        text = text.replace("DISTRIBUTION", target.name).replace("VERSION", __version__).replace("NAME", name)
+        for word, value in words.items():
+            text = text.replace(word, value)
         contents[target / place.replace("NAME", name)] = text.encode()
     try:
         files.check(*contents)
@@ -76,3 +81,13 @@ def new_backend(name: str, folder: str | Path = ".") -> Path:
         rmtree(target, ignore_errors=True)  # or it would exist already, when tried again
         raise
     return target
+
+
+def _breaking(version: str) -> str:
+    """The first version that may have another protocol: before 1.0 the minor number tells, then the major one.
+
+    >>> _breaking("0.1.0"), _breaking("1.4.2")
+    ('0.2', '2')
+    """
+    major, minor, *_ = map(int, version.split("."))
+    return f"{major + 1}" if major else f"0.{minor + 1}"

@@ -171,7 +171,7 @@ AT_THE_DOOR = {
     "newer-protocol": (BackendIncompatible, "protocol 2, this core speaks protocol 1"),
     "missing-members": (BackendBroken, r"'from_host' must accept \(data, shape, dtype\)"),
     "wrong-name": (BackendBroken, "opened as 'faulty' but calls its device 'cpu:0'"),
-    "unknown-capability": (BackendBroken, "teleportation"),
+    "capability-as-text": (BackendBroken, "'capabilities' must be a set of words .*; it is 'strided'"),
     "no-such": (DeviceUnavailable, "there is no such fault"),
 }
 

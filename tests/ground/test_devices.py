@@ -168,7 +168,7 @@ def test_all_faults_come_in_one_message() -> None:
         device = 7
         dtypes = {"float32": 1, "float33": 2}  # noqa: RUF012
         protocol = PROTOCOL
-        capabilities = frozenset({"strided", "teleport"})
+        capabilities = "strided"
 
         def from_host(self, data: Any) -> Any: ...
 
@@ -183,7 +183,7 @@ def test_all_faults_come_in_one_message() -> None:
         "'device' must be its name",
         "unknown name 'float33'",
         "lacks 'int64'",
-        "unknown capabilities ['teleport']",
+        "'capabilities' must be a set of words such as {'linalg'}; it is 'strided'",
         "'from_host' must accept (data, shape, dtype); it is from_host(data",
         "'to_host' is missing",
         "no kernel for astype, bitwise_and",
@@ -193,6 +193,14 @@ def test_all_faults_come_in_one_message() -> None:
         assert words in message
     assert len(caught.value.faults) == 9
     assert zeros(1).tolist() == [0.0]  # other devices are unaffected
+
+
+def test_a_capability_of_a_version_to_come_is_ignored_with_a_warning() -> None:
+    offer(type("Newer", (Mine,), {"capabilities": frozenset({"strided", "teleport"})}))
+    with pytest.warns(RuntimeWarning, match="mine: this core does not know the capabilities 'teleport', and ignores"):
+        device = Device("mine")
+    assert device.capabilities == {"strided"}
+    assert zeros(2, device=device).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +213,7 @@ def test_all_faults_come_in_one_message() -> None:
             "protocol 2, this core speaks protocol 1; update micrograd-core",
         ),
         (type("Older", (Mine,), {"protocol": 0}), BackendIncompatible, "update that distribution"),
+        (type("Bool", (Mine,), {"protocol": True}), BackendBroken, "'protocol' must be the integer 1; it is True"),
         (type("Silent", (Mine,), {"protocol": None}), BackendBroken, "'protocol' must be the integer 1"),
         (RawBufferBackend, BackendBroken, "micrograd_open raised TypeError"),
     ],

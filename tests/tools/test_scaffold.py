@@ -20,7 +20,9 @@ def test_what_it_writes_conforms(tmp_path: Path) -> None:
     project = tomllib.loads((target / "pyproject.toml").read_text())["project"]
     assert project["name"] == "micrograd-spare-part"
     assert project["entry-points"]["micrograd.backends"] == {"spare_part": "micrograd_spare_part.plugin"}
-    assert f"micrograd-core>={__version__}" in project["dependencies"]
+    assert f"micrograd-core>={__version__},<0.2" in project["dependencies"]
+    assert project["license"] == "MIT"
+    assert "the authors of micrograd-spare-part" in (target / "LICENSE").read_text()
     (target / "conftest.py").write_text(  # stands for the installation
         "from micrograd_core import plugins\nfrom micrograd_spare_part import plugin\n"
         "plugins.register('spare_part', plugin)\n"
