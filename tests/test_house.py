@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -280,3 +282,32 @@ def test_a_kernel_declines_in_one_way() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             assert not (isinstance(node, ast.Attribute) and node.attr == told), path
             assert not (isinstance(node, ast.Constant) and node.value == told), path
+
+
+# ── what is published ────────────────────────────────────────────────────────────────────────────────────────
+
+PROJECTS = {
+    project["name"]: project
+    for folder in ("", "backends/*/", "plugins/*/")
+    for path in ROOT.glob(f"{folder}pyproject.toml")
+    for project in [tomllib.loads(path.read_text(encoding="utf-8"))["project"]]
+}
+
+
+def test_a_backend_that_is_broken_on_purpose_cannot_be_uploaded() -> None:
+    private = {name for name, each in PROJECTS.items() if "Private :: Do Not Upload" in each.get("classifiers", [])}
+    assert private == {"micrograd-faulty"}
+
+
+def installed_by_name(text: str) -> set[str]:
+    """What of ours a page says to install from the index."""
+    lines = [re.sub(r"-e \S+", "", line) for line in re.findall(r"pip install ([^`\n]*)", text)]
+    return {name for line in lines for name in re.findall(r"(?<![\w./-])micrograd-[\w-]+", line.partition("&&")[0])}
+
+
+def test_pages_install_by_name_only_what_the_project_publishes() -> None:
+    """Whatever else is called micrograd could be registered by anybody."""
+    assert installed_by_name("pip install 'micrograd-mine[test]' -e micrograd-his && x") == {"micrograd-mine"}
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/*/README.md"), *CORE.rglob("*.txt")]:
+        found = installed_by_name(page.read_text(encoding="utf-8"))
+        assert found <= PROJECTS.keys() - {"micrograd-faulty"}, page
