@@ -27,12 +27,13 @@ import micrograd_core as mg
 from benchmarks import report
 from benchmarks.run import RESULTS
 from micrograd_core import optim
-from micrograd_core.data import batches, sets
-from micrograd_core.tools.learning.loop import losses
-from micrograd_core.tools.learning.networks import SequenceTransformer
-from micrograd_core.tools.learning.problems import problem
-from micrograd_core.tools.learning.settings import Settings
-from micrograd_core.tools.learning.training import train
+from micrograd_core.data import batches
+from micrograd_train import sets
+from micrograd_train.learning.loop import losses
+from micrograd_train.learning.networks import SequenceTransformer
+from micrograd_train.learning.problems import problem
+from micrograd_train.learning.settings import Settings
+from micrograd_train.learning.training import train
 
 SEEDS = int(os.environ.get("SEEDS", "25"))
 """Splits of the small sets: where 27 rows are judged by, five say little."""

@@ -10,6 +10,7 @@ class Extremes(NamedTuple):
     values: Tensor
     indices: Tensor
 Method: TypeAlias = Callable[..., Any]
+TENSORS: Any
 EXPAND_DIMS: Any
 
 def along(name: str) -> Method: ...

@@ -11,10 +11,10 @@ from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.ground.printed import printable
 
 EXTRAS = {
-    "numpy": ("numpy", "data"),
-    "pyarrow": ("pyarrow", "data"),
-    "sklearn": ("scikit-learn", "data"),
-    "PIL": ("pillow", "images"),
+    "numpy": ("numpy", "cpu"),
+    "pyarrow": ("pyarrow", "train"),
+    "sklearn": ("scikit-learn", "train"),
+    "PIL": ("pillow", "train"),
 }
 """The package, and the extra that installs it, by the module that is imported."""
 

@@ -6,16 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 from micrograd_core import __version__
-from micrograd_core.errors import MicrogradError
+from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.tools import arguments as common
-from micrograd_core.tools import completion
 from micrograd_core.tools.bench import add_bench
 from micrograd_core.tools.devices import add_conformance, add_devices, add_new_backend
-from micrograd_core.tools.learning.commands import add_train
-from micrograd_core.tools.pictures import add_draw
-from micrograd_core.tools.using.commands import add_compare, add_evaluate, add_export, add_inspect, add_predict
 
 WRONG, MENDABLE, INTERRUPTED, GONE = 1, 2, 130, 128 + 13
 """Exit statuses beside 0: what was looked at is not as it should be; what the user can mend; Ctrl-C; and that of a
@@ -50,6 +47,8 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     """The options of a command line; `given` is kept with them, for commands that say how to go on."""
     parser, commands = _parser()
     common.configure(commands, given)
+    if given and given[0] in OF_TRAIN and given[0] not in commands.choices:
+        raise MissingExtra(f"micrograd {given[0]}", "micrograd-train", "train")
     options = parser.parse_args(given)
     options.given = list(given)
     return options
@@ -64,20 +63,19 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-FAMILIES = (
-    add_train,
-    add_predict,
-    add_evaluate,
-    add_inspect,
-    add_compare,
-    add_export,
-    add_draw,
-    add_bench,
-    add_devices,
-    add_conformance,
-    add_new_backend,
-)
-"""What adds each command, in the order in which help lists them."""
+GROUP = "micrograd.commands"
+"""The group of entry points of functions that add commands: each is called with the parsers of all commands."""
+OF_TRAIN = ("train", "predict", "evaluate", "inspect", "compare", "export", "draw", "completion")
+"""Commands that the extra ``train`` brings."""
+
+
+def _add_installed(commands: common.Commands) -> None:
+    """Add the commands of other distributions. One that is broken is said, and left out."""
+    for each in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        try:
+            each.load()(commands)
+        except Exception as error:
+            print(f"micrograd: the commands of {each.value!r} are left out: {error!r}", file=sys.stderr)
 
 
 def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
@@ -90,17 +88,8 @@ def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
     )
     parser.add_argument("--version", action="version", version=f"micrograd-core {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in FAMILIES:
+    for add in (_add_installed, add_bench, add_devices, add_conformance, add_new_backend):
         add(commands)
-
-    shell = common.command(
-        commands,
-        "completion",
-        "print a script that completes commands and options in your shell",
-        [f"micrograd completion {shell:<5} # use it: {line}" for shell, line in completion.SHELLS.items()],
-    )
-    shell.add_argument("shell", choices=tuple(completion.SHELLS), metavar="SHELL", help="bash, zsh or fish")
-    shell.set_defaults(run=lambda options: print(completion.script(options.shell, commands), end="") or 0)
     return parser, commands
 
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 import micrograd_core as mg
 from micrograd_core import Device, Tensor
-from micrograd_core.data import Batches, DataError, batches, sets
+from micrograd_core.data import Batches, DataError, batches
+from micrograd_train import sets
 
 X = np.arange(20, dtype="float32").reshape(10, 2)
 Y = np.arange(10)

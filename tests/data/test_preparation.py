@@ -17,7 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import micrograd_core as mg
-from micrograd_core.data import DataError, DataWarning, Preparation, read, sets
+from micrograd_core.data import DataError, DataWarning
+from micrograd_train import Preparation, read, sets
 
 pa = pytest.importorskip("pyarrow")
 fit = Preparation.fit

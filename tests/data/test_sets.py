@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core.data import DataError, Dataset, images, sets, split
+from micrograd_core.data import DataError, Dataset, split
+from micrograd_train import images, sets
 
 # ── sets ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core.data import DataError, DataWarning, Preparation, preparation
-from micrograd_core.data.written import Written, best
+from micrograd_core.data import DataError, DataWarning
+from micrograd_train import Preparation
+from micrograd_train.tables import preparation
+from micrograd_train.tables.written import Written, best
 
 pytest.importorskip("pyarrow")
 DAY = (datetime.date(2024, 5, 31) - datetime.date(1970, 1, 1)).days

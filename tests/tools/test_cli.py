@@ -6,18 +6,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device, asarray
 from micrograd_core.checkpoints import load_model
-from micrograd_core.tools import train
+from micrograd_core.tools import cli
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.learning import loop
-from micrograd_core.tools.learning.problems import problem
-from micrograd_core.tools.learning.settings import Settings
+from micrograd_train import train
+from micrograd_train.learning import loop
+from micrograd_train.learning.problems import problem
+from micrograd_train.learning.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +86,33 @@ def test_bad_options_get_a_sentence(arguments: list[str], words: str) -> None:
 def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(cli, "entry_points", lambda group: [])
     assert main(["train", "digits", "--out", str(tmp_path / "new")]) == 2
     error = capsys.readouterr().err
-    assert "needs matplotlib; install it with: pip install 'micrograd-core[train]'" in error
+    assert "micrograd train needs micrograd-train; install it with: pip install 'micrograd-core[train]'" in error
     assert not (tmp_path / "new").exists()
+
+
+def test_a_distribution_adds_commands_and_a_broken_one_disturbs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(commands: Any) -> None:
+        commands.add_parser("greet").set_defaults(run=lambda options: print("hello") or 0)
+
+    class Point(NamedTuple):
+        name: str
+        value: str
+        found: Any
+
+        def load(self) -> Any:
+            return self.found
+
+    points = [Point("a", "theirs:add", None), Point("b", "ours:add", add)]
+    monkeypatch.setattr(cli, "entry_points", lambda group: points if group == "micrograd.commands" else [])
+    assert main(["greet"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "hello\n"
+    assert told.err.startswith("micrograd: the commands of 'theirs:add' are left out: TypeError(")
 
 
 def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from micrograd_core.tools import arguments, cli
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.learning import commands as training
-from micrograd_core.tools.learning.settings import Settings
+from micrograd_train.learning import commands as training
+from micrograd_train.learning.settings import Settings
 from tests.tools.flowers import QUICK, table
 
 COMMANDS: dict[str, Any] = cli._parser()[1].choices
@@ -37,7 +37,7 @@ def test_help_has_examples_that_are_understood(name: str, capsys: pytest.Capture
 
 
 def test_what_is_learned_from_is_listed_for_completion() -> None:
-    from micrograd_core.data import sets
+    from micrograd_train import sets
 
     assert training.BUILT_IN == sets.NAMES
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from micrograd_core.tools import cli, completion
+from micrograd_core.tools import cli
 from micrograd_core.tools.cli import main
+from micrograd_train import completion
 
 SCRIPTS = {shell: completion.script(shell, cli._parser()[1]) for shell in completion.SHELLS}
 PATIENCE = 20

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from micrograd_core.data import read
 from micrograd_core.tools.cli import main
+from micrograd_train import read
 
 HEAD = ["Kunde", "seit", "Länge", "Größe", "aktiv", "Farbe", "Stadt"]
 TARGET = ["--target", "Stadt"]

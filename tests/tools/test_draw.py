@@ -12,8 +12,9 @@ import pytest
 
 from micrograd_core import Value
 from micrograd_core.scalar.drawing import draw
-from micrograd_core.tools import bench, pictures
+from micrograd_core.tools import bench
 from micrograd_core.tools.cli import main
+from micrograd_train import drawing as module
 from tests.tools.flowers import QUICK, table
 
 WHAT = ("(a * b + c).relu() * tanh(a) - 2 ** -c", "a=2", "b=-3", "c=10")
@@ -30,7 +31,7 @@ def test_an_expression_is_drawn_with_its_gradients(capsys: pytest.CaptureFixture
     assert shown == {name: f"grad {x.grad:.4g}" for name, x in (("a", a), ("b", b), ("c", c))}
 
 
-@pytest.mark.parametrize("kind", pictures.FORMATS)
+@pytest.mark.parametrize("kind", module.FORMATS)
 def test_pictures_need_no_graphviz(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     out = tmp_path / f"g{kind}"
@@ -51,7 +52,7 @@ def test_boxes_do_not_overlap_and_operands_stand_at_the_left() -> None:
             x, y = numbers.choices(values[-6:], k=2)
             values.append(numbers.choice([x * y, x + y, x.tanh(), x - 1]))
         drawing = draw(values[-1])
-        boxes, ways = pictures.arranged(drawing)
+        boxes, ways = module.arranged(drawing)
         for one, other in itertools.combinations(boxes, 2):
             apart = one.x + one.width <= other.x or other.x + other.width <= one.x
             assert apart or one.y + one.height <= other.y or other.y + other.height <= one.y

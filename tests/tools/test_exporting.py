@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core.data import read, sets
-from micrograd_core.tools import Predictor, load_predictor
 from micrograd_core.tools.cli import main
+from micrograd_train import Predictor, load_predictor, read, sets
 from tests.tools.flowers import table
 from tests.tools.houses import houses
 

@@ -14,10 +14,10 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.checkpoints import load, load_model, save
-from micrograd_core.data import DataError, read
-from micrograd_core.tools import load_predictor
+from micrograd_core.data import DataError
 from micrograd_core.tools.arguments import aligned, as_options
 from micrograd_core.tools.cli import main
+from micrograd_train import load_predictor, read
 
 EVIL = "a\x1b]2owned\x07\x7f\x9b31m\u202eb"
 """Sets a terminal's title, its colour, and the direction of text."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.learning import measures
+from micrograd_train.learning import measures
 from tests.tools.houses import houses
 
 QUICK = ("--epochs", "2", "--hidden", "4")
@@ -122,7 +122,7 @@ def test_what_the_report_says_to_type_works(
     page = html.unescape(Path("run/report.html").read_text(encoding="utf-8"))
     assert "load_model" not in page
     assert ("AUC" in page) == (target == "kind")
-    (code,) = re.findall(r"<pre>(from micrograd_core.*?)</pre>", page, re.S)
+    (code,) = re.findall(r"<pre>(from micrograd_train.*?)</pre>", page, re.S)
     *before, last = code.splitlines()
     names: dict[str, object] = {}
     exec("\n".join(before), names)

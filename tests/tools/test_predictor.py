@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from micrograd_core.checkpoints import CheckpointError
-from micrograd_core.data import DataError, DataWarning, read
-from micrograd_core.tools import load_predictor
+from micrograd_core.data import DataError, DataWarning
 from micrograd_core.tools.cli import main
+from micrograd_train import load_predictor, read
 from tests.tools.flowers import rows, table
 from tests.tools.houses import HEAD, houses
 
@@ -113,7 +113,7 @@ def test_arrays_have_the_columns_in_their_order(folder: Path) -> None:
 
 
 def test_images_are_arrays_and_pixels_are_columns(tmp_path: Path) -> None:
-    from micrograd_core.data import sets
+    from micrograd_train import sets
 
     assert main(["train", "digits", "--epochs", "1", "--hidden", "8", "--out", str(tmp_path / "digits")]) == 0
     predictor = load_predictor(tmp_path / "digits")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.report import charts
+from micrograd_train.report import charts
 from tests.tools.flowers import QUICK, table
 
 NAMES = {"species": "<script>alert('species')</script>", "colour": 'a "quoted" & <mark>odd</mark> name'}

@@ -16,10 +16,10 @@ import pytest
 
 from micrograd_core.checkpoints import load
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.learning import loop, threads
-from micrograd_core.tools.learning.networks import mlp
-from micrograd_core.tools.learning.settings import Settings
-from micrograd_core.tools.learning.training import train
+from micrograd_train.learning import loop, threads
+from micrograd_train.learning.networks import mlp
+from micrograd_train.learning.settings import Settings
+from micrograd_train.learning.training import train
 from tests.interrupts import EXHAUSTIVE
 from tests.tools.flowers import QUICK, rows, table
 

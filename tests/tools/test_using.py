@@ -16,7 +16,7 @@ import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.checkpoints import load, load_model, save
 from micrograd_core.tools.cli import main
-from micrograd_core.tools.using import comparison
+from micrograd_train.using import comparison
 from tests.tools.flowers import table
 
 
@@ -66,7 +66,7 @@ def test_predictions_stand_beside_the_rows(folder: Path, capsys: pytest.CaptureF
 
 def test_predictions_are_those_of_the_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from micrograd_core.checkpoints import load
-    from micrograd_core.data import Preparation, read
+    from micrograd_train import Preparation, read
 
     path = folder / "length" / "model.safetensors"
     preparation = Preparation.from_json(load(path).meta["inputs"]["preparation"])
@@ -86,7 +86,7 @@ def test_predictions_are_written_as_the_suffix_says(
     if kind == "json":
         found = json.loads(out.read_text())
     else:
-        from micrograd_core.data import read
+        from micrograd_train import read
 
         found = read(out).to_pylist()
     assert len(found) == 90

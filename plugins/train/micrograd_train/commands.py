@@ -1,0 +1,17 @@
+"""What the entry point ``micrograd.commands`` gives: the commands of this distribution."""
+
+from __future__ import annotations
+
+from micrograd_core.tools.arguments import Commands
+from micrograd_train.completion import add_completion
+from micrograd_train.drawing import add_draw
+from micrograd_train.learning.commands import add_train
+from micrograd_train.using.commands import add_compare, add_evaluate, add_export, add_inspect, add_predict
+
+
+def add(commands: Commands) -> None:
+    """Add them to the command ``micrograd``, in the order in which help lists them."""
+    for each in (
+        add_train, add_predict, add_evaluate, add_inspect, add_compare, add_export, add_draw, add_completion,
+    ):  # fmt: skip
+        each(commands)

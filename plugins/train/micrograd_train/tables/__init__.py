@@ -1,0 +1,1 @@
+"""Tables: reading them, the types of their columns, their rows as numbers."""
