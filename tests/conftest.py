@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-import numpy as np
 import pytest
 
 import micrograd_core as mg
@@ -21,8 +20,9 @@ os.environ["SCIPY_ARRAY_API"] = "1"  # SciPy looks once, when it is imported
 def seeded() -> None:
     """Every default generator begins anew: what a test draws does not depend on which tests ran before it."""
     random.seed(0)
-    np.random.seed(0)
     mg.random.manual_seed(0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
 

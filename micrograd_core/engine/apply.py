@@ -279,7 +279,7 @@ class Recorded:
             return _taken_apart(self._kind, handle, kernels_of(parent), parent)
         if parent.__class__ is Version:  # what is recorded now must notice a write as well
             plain = wrap(self._kind, handle, self._kernels, self._kernels.dtype(handle), None)
-            plain._storage = Storage.of(parent)
+            plain._storage = Storage(False, parent)
             return plain
         kernels = kernels_of(parent)
         return wrap(self._kind, handle, kernels, kernels.dtype(handle), parent)

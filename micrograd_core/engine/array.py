@@ -11,13 +11,15 @@ The base's own origin leads further where nobody holds the base any more. The op
 
 from __future__ import annotations
 
-import sys
+import gc
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from micrograd_core.engine.graph import Leaf, Version
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
+from micrograd_core.ground.assignments import assign_all
+from micrograd_core.ground.owners import has_gil
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -92,19 +94,12 @@ class Storage:
     Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
     """
 
-    __slots__ = ("_version", "replaced", "tracked")
+    __slots__ = ("__weakref__", "_version", "replaced", "tracked")
 
-    def __init__(self, tracked: bool) -> None:
+    def __init__(self, tracked: bool, version: Version | None = None, replaced: int = 0) -> None:
         self.tracked = tracked  # some tensor that shares the memory records gradients
-        self.replaced = 0  # how often a tensor was given this memory as its data: it may be the base of views no more
-        self._version: Version | None = None
-
-    @classmethod
-    def of(cls, version: Version) -> Storage:
-        """A storage that is in the state `version`."""
-        common = cls(False)
-        common._version = version
-        return common
+        self.replaced = replaced  # how often it became a tensor's data: it may be the base of views no more
+        self._version = version  # what records of its present state keep
 
     def version(self) -> Version:
         """What a record keeps to notice a write."""
@@ -154,30 +149,24 @@ def share_view(base: Tensor, view: Tensor, op: Any, params: dict[str, Any]) -> N
         view._origin = ref(base), op, params, before, common.replaced, before[5] + 1
 
 
-def _references(common: Storage) -> int:
-    return sys.getrefcount(common)
-
-
-def _alone() -> int:
-    common = Storage(False)
-    return _references(common)
-
-
-ALONE = _alone()  # what `_references` says of a storage that no tensor holds
-
-
 def shared_beyond(*tensors: Any) -> bool:
-    """Whether a living tensor other than these (or numbers) looks at the memory of the first."""
+    """Whether a living tensor other than these (or numbers) looks at the memory of the first.
+
+    Each that does holds the storage. These let go of it, for a twin: if it dies, nobody else held it.
+    """
     common = tensors[0]._storage
     if common is None:
         return False
-    holders = [tensor for tensor in tensors if getattr(tensor, "_storage", None) is common]
-    for tensor in holders:
-        tensor._storage = None
-    others = _references(common) > ALONE
-    for tensor in holders:
-        tensor._storage = common
-    return others
+    holders = [x for x in tensors if getattr(x, "_storage", None) is common]
+    held, twin = ref(common), Storage(common.tracked, common._version, common.replaced)
+    try:
+        del common
+        for x in holders:
+            x._storage = twin
+        # without the GIL, what another thread made dies a while later: the garbage collector says who holds it
+        return held() is not None and (has_gil() or any(isinstance(x, BaseTensor) for x in gc.get_referrers(held())))
+    finally:
+        if (common := held()) is not None: assign_all([(x, "_storage", common) for x in holders])  # fmt: skip  # noqa: E701
 
 
 def refuse_leaf(x: Tensor) -> None:

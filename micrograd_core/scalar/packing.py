@@ -7,11 +7,11 @@ stays as it was: a node that anybody else holds is never packed, and who asks fo
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
+from micrograd_core.ground.owners import counter
 from micrograd_core.scalar.rules import BINARY, REFLECTED
 from micrograd_core.scalar.sweep import BLOCK, Block, refuse_underway, sweeping, underway
 
@@ -20,7 +20,7 @@ LONG = 255
 
 CONSTANT = "constant"  # marks a value that stands for a number in somebody's operands
 new = object.__new__
-references = getattr(sys, "getrefcount", lambda x: math.nan)  # equal to no count: where none is kept, nothing is packed
+references, operand = counter(), attrgetter("_a")
 
 
 class Run(Block):
@@ -72,7 +72,7 @@ def _pack(value: Any) -> None:
     nodes: list[Any] = []
     x = value
     for _ in range(LONG):
-        held = references(x._a) != ALONE  # asked before `a` refers to it too
+        held = references(operand(x)) != ALONE  # asked before `a` refers to it too
         a = x._a
         if a.__class__ is not kind or a._a is None or a._a._a is BLOCK:
             break
@@ -171,5 +171,5 @@ class _Link:
 
 _link = _Link()
 _link._a = _Link()
-ALONE = references(_link._a)
-"""What is counted for an operand that nobody but its node refers to."""
+ALONE = references(operand(_link))
+"""What is counted for an operand that nobody but its node refers to. Where nothing is counted, nothing is packed."""

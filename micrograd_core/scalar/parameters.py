@@ -8,7 +8,7 @@ protocol.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from sys import getrefcount
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +16,14 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.dtypes import unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.ground.owners import counter
 from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.layout import resolve_key
 from micrograd_core.scalar.bridge import Elements, upload
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.value import Value
+
+references, handle_of = counter(), attrgetter("_handle")
 
 
 class Window:
@@ -41,7 +44,8 @@ class Window:
                 self.elements = memoryview(handle).cast("B").cast(format)
             except (TypeError, ValueError, BufferError):
                 return None
-            self.shared = self.elements.readonly or getattr(handle, "base", None) is not None
+            own = not self.elements.readonly and self.elements.obj is handle and getattr(handle, "base", None) is None
+            self.shared = not own
         return self.elements
 
     def read(self, tensor: Tensor, i: int) -> float:
@@ -51,31 +55,29 @@ class Window:
 
     def write(self, tensor: Tensor, i: int, x: float) -> None:
         """Set element number `i`: in place if nobody but the tensor holds its handle, else in a copy."""
-        handle = tensor._handle
-        elements = self.elements if handle is self.handle else self.look(handle, tensor.dtype.format)
+        elements = self.elements if tensor._handle is self.handle else self.look(tensor._handle, tensor.dtype.format)
         if elements is None or self.shared:
             key = resolve_key(i if tensor.ndim == 1 else divmod(i, tensor.shape[1]), tensor.shape)
-            scatter = tensor._kernels.scatter
+            handle, scatter = tensor._handle, tensor._kernels.scatter
             try:
                 handle = scatter(handle, x, key=key)
             except TypeError as error:
                 handle = unless_withheld(error, scatter, (handle, x), {"key": key})
             tensor._handle, tensor._storage = handle, None
             return
-        if getrefcount(handle) > ALONE:
-            tensor._handle, tensor._storage = tensor._kernels.copy(handle), None
+        if references(handle_of(tensor)) != ALONE:
+            tensor._handle, tensor._storage = tensor._kernels.copy(tensor._handle), None
             elements = self.look(tensor._handle, tensor.dtype.format)
         elements[i] = x
 
 
-def _alone() -> int:
+def _alone() -> float:
     tensor, window = SimpleNamespace(_handle=bytearray(8)), Window()
     window.look(tensor._handle, "d")
-    handle = tensor._handle
-    return getrefcount(handle)
+    return references(handle_of(tensor))
 
 
-ALONE = _alone()  # the references of a handle that only a tensor and a window on it hold
+ALONE = _alone()  # what is counted for a handle that only a tensor and a window on it hold; else it is copied
 
 
 class Matrix(Elements):

@@ -21,6 +21,7 @@ from micrograd_core.errors import TraceError
 from micrograd_core.ground import trees
 from micrograd_core.ground.context import levels, programs
 from micrograd_core.ground.locks import lock
+from micrograd_core.ground.owners import has_gil
 from micrograd_core.ground.warning import warn
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.jit import Jitted as JittedScalars
@@ -133,6 +134,11 @@ class Jitted(JittedScalars, Generic[P, R]):
         self._recent = (replay, *[each for each in self._recent if each is not replay])[:RECENT]
 
     def _trace(self, kind: Any, roots: list[Any], tensors: list[Tensor], args: Any, kwargs: Any, why: str) -> Replay:
+        if not has_gil():
+            raise TraceError(
+                "jit: this Python runs without the GIL, and other threads could meet tensors that stand for values of "
+                "a program; start it with `python -X gil=1` or PYTHON_GIL=1, or call the function without jit"
+            )
         with _tracing:
             for known in self._programs.get(kind, []):
                 self._moving |= known.guards.moved()
