@@ -166,7 +166,8 @@ def shared_beyond(*tensors: Any) -> bool:
         # without the GIL, what another thread made dies a while later: the garbage collector says who holds it
         return held() is not None and (has_gil() or any(isinstance(x, BaseTensor) for x in gc.get_referrers(held())))
     finally:
-        if (common := held()) is not None: assign_all([(x, "_storage", common) for x in holders])  # fmt: skip  # noqa: E701
+        if (common := held()) is not None:
+            assign_all([(x, "_storage", common) for x in holders])
 
 
 def refuse_leaf(x: Tensor) -> None:
