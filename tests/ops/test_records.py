@@ -276,7 +276,6 @@ LISTS = {
     "engine/keys.py": "what x.at[key] has",
     "linalg.py": "what the standard has in both namespaces",
     "scalar/rules.py": "the methods of a Value",
-    "tools/pictures.py": "the words of an expression that is drawn",
     "tables/floats.py": "what IEEE 754 says where Python raises",
 }
 """Files outside `ops` that name four operations or more in one place, and what they say there that is no record's."""
