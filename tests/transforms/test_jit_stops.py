@@ -270,7 +270,7 @@ def mg_leaves(x: Any) -> list[Any]:
 
 
 PRODUCT = list(itertools.product(STOPS, DERIVATIVES, PLACES, BATCHES))
-SAMPLE = PRODUCT if EVERY else random.Random(5).sample(PRODUCT, 300)
+SAMPLE = PRODUCT if EVERY else random.Random(5).sample(PRODUCT, 240)
 
 
 @pytest.mark.parametrize("stop", STOPS)
