@@ -123,7 +123,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "acosh": mp.acosh,
     "atanh": mp.atanh,
     "logaddexp": lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))),
-    "atan2": mp.atan2,
+    "atan2": lambda x, y: mp.atan2(x, y) if x else None,  # the sign of a 0, which mpmath has not, decides
     "erf": mp.erf,
     "erfc": mp.erfc,
     "erfinv": mp.erfinv,

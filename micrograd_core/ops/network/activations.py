@@ -158,10 +158,10 @@ def _silu(k: Table, x: Any) -> Any:
 
 @in_float32
 def _mish(k: Table, x: Any) -> Any:
-    """With ``e = exp(x)`` and ``n = e (e + 2)``, ``tanh(log(1 + e))`` is ``n / (n + 2)``: 1 from 20 on."""
+    """With ``e = exp(x)`` and ``n = e + e**2 / 2``, ``tanh(log(1 + e))`` is ``n / (n + 1)``: 1 from 20 on."""
     e, scale = _tail(k, x, k.minimum(x, 20))
-    n = k.multiply(e, k.add(e, 2))
-    return k.multiply(k.multiply(x, k.divide(n, k.add(n, 2))), scale)
+    n = k.add(e, k.multiply(k.multiply(e, 0.5), e))
+    return k.multiply(k.multiply(x, k.divide(n, k.add(n, 1))), scale)
 
 
 def _silu_derivative(k: Table, x: Any) -> Any:
