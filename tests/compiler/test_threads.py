@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +117,24 @@ def test_an_interrupt_while_one_starts_seats_no_two_on_one_seat(monkeypatch: pyt
     assert found.helpers == 1
     found.hire(1)
     assert found.helpers == 1
+
+
+def test_a_handler_that_interrupts_the_pool_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler does that computes while its thread holds the pool's lock."""
+    monkeypatch.setattr(compiled._Threads, "count", 3)
+    pool, done = compiled._Threads.of_process(), list[tuple[int, int]]()
+    submit = type(pool).submit
+
+    def interrupted(self: Any, *given: Any) -> Any:
+        with pool._shutdown_lock:
+            compiled.shared(lambda begin, end: done.append((begin, end)), 10)
+        monkeypatch.setattr(type(pool), "submit", submit)
+        return submit(self, *given)
+
+    monkeypatch.setattr(type(pool), "submit", interrupted)
+    seen = list[int]()
+    compiled.shared(lambda begin, end: seen.extend(range(begin, end)), 10)
+    assert sorted(i for begin, end in done for i in range(begin, end)) == list(range(10)) == sorted(seen)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -444,7 +444,8 @@ def _by_threads(take: Callable[[int], Any], threads: int) -> None:
     """`take` of its number by each thread, this one's is 0; without those that have not begun when this one is done."""
     helpers = []
     with suppress(RuntimeError):  # the system gives no more threads, or Python is about to end
-        for i in range(1, threads):
+        # A handler that interrupted this would wait for the pool's own lock, which its thread holds.
+        for i in range(1, 1 if team.is_amid(_by_threads) else threads):
             helpers.append(_Threads.of_process().submit(take, i))
     take(0)
     for each in helpers:

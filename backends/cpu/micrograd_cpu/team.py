@@ -231,10 +231,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_OfProcess.forget)
 
 
-def _is_amid() -> bool:
-    """Whether this is a signal handler that interrupted `do`; otherwise an interrupt ended it, and left its marks."""
+def is_amid(function: Any) -> bool:
+    """Whether the caller runs in a signal handler that interrupted a call of `function` further up in its thread."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code is not do.__code__:
+    while frame is not None and frame.f_code is not function.__code__:
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None
 
@@ -244,7 +244,7 @@ def do(threads: int, layout: Struct, *words: int) -> bool:
     process, free = _OfProcess, _OfProcess.free
     if threads < 2 or layout.size > 8 * DESK or not free.acquire(False):
         return False
-    if process.leading and _is_amid():
+    if process.leading and is_amid(do):  # otherwise an interrupt ended an earlier call, and left its mark
         free.release()
         return False
     try:
