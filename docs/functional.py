@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from micrograd_core.elsewhere import table
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional import (  # fmt: skip
     activations,
@@ -24,6 +23,7 @@ from micrograd_core.nn.functional import (  # fmt: skip
     pooling,
     resampling,
 )
+from micrograd_core.suggestions import table
 
 PAGE = Path(__file__).with_suffix(".md")
 FAMILIES = (
@@ -162,7 +162,7 @@ def row(name: str, function: Any) -> str:
 
 def of(family: ModuleType) -> list[str]:
     """The public names of a family."""
-    own = vars(family).get("POOLINGS", {})
+    own = vars(family).get("MADE", {})
     return [
         name
         for name in functional.__all__

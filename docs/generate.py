@@ -29,7 +29,7 @@ import operations
 
 from micrograd_core import Device
 from micrograd_core.array.functions import kernel_signature
-from micrograd_core.backend import CAPABILITIES, OPTIONAL, Backend
+from micrograd_core.backend import CAPABILITIES, REQUIRED, Backend
 from micrograd_core.conformance.base import known_failures
 from micrograd_core.conformance.matrix import OUTCOMES
 from micrograd_core.dtypes import DTYPES
@@ -64,7 +64,7 @@ def members() -> dict[str, str]:
 def members_table() -> str:
     """Which members there are, and which a backend has to have."""
     rows = [
-        (f"[`{text}`](#{anchor(text)})", "optional" if name in OPTIONAL else "required", described(name))
+        (f"[`{text}`](#{anchor(text)})", "required" if name in REQUIRED else "optional", described(name))
         for name, text in members().items()
     ]
     return table(("member", "kind", "what it is"), rows)

@@ -11,7 +11,8 @@ import operations
 
 import micrograd_core as mg
 from micrograd_core import Device, ops
-from micrograd_core.array.functions import RESULTS, kernel_signature
+from micrograd_core.array.documentation import RESULTS
+from micrograd_core.array.functions import kernel_signature
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested
@@ -196,7 +197,7 @@ def row(op: Op) -> str:
 def page() -> str:
     """The whole page, a section per module of `micrograd_core.ops`."""
     parts = [HEAD]
-    for family in ops.FAMILIES:
+    for family in map(ops.family, ops.FAMILIES):
         title = (family.__doc__ or "").partition("\n")[0].rstrip(".").partition(". ")[0].partition(":")[0]
         parts += ["", f"## {title.replace('``', '`')}", ""]
         parts += ["| kernel | parameters | given | returned | rules | what it computes |", "|---|---|---|---|---|---|"]

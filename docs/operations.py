@@ -56,7 +56,7 @@ def row(op: Op) -> str:
 def page() -> str:
     """The whole page, a section per module of `micrograd_core.ops`."""
     parts = [HEAD]
-    for family in ops.FAMILIES:
+    for family in map(ops.family, ops.FAMILIES):
         listed = [op for op in family.OPS if op.operands]
         title = (family.__doc__ or "").partition("\n")[0].rstrip(".").partition(". ")[0].partition(":")[0]
         parts += ["", f"## {title.replace('``', '`')}", ""]

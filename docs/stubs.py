@@ -68,17 +68,17 @@ METHODS = {
     }
 }
 """What is said of members of a class in other words than the source's."""
-CLASSES = {"Operators": ("Operand", "Tensor", "Tensor"), "Value": ("Value | float", "Value", "bool")}
+CLASSES = {"Operators": ("Operand", "Tensor", "Tensor")}
 """Classes with operators: what these take, what arithmetic gives, and what comparisons do."""
-SINGLE = {"Value": ("relu",)}
-"""Methods that the source, for its speed, does not type: without parameters, giving what arithmetic gives."""
+TYPED = {"micrograd_core.scalar.value"}
+"""Modules whose source says the types of what it takes from the op table."""
 
 
 def operators(name: str) -> dict[str, str]:
     """The signatures of the operators of a class."""
     takes, gives, compares = CLASSES[name]
     arithmetic = [f"__{kind}{each}__" for each in ARITHMETIC for kind in ("", "r", "i")]
-    single = [*(f"__{each}__" for each in SIGNS), *SINGLE.get(name, ())]
+    single = [f"__{each}__" for each in SIGNS]
     return {
         **dict.fromkeys(arithmetic, f"(self, other: {takes}, /) -> {gives}"),
         **dict.fromkeys([f"__{each}__" for each in COMPARISONS], f"(self, other: {takes}, /) -> {compares}"),
@@ -294,7 +294,6 @@ class Stub:
             self.needed = True
             self.lines += ["", *of_call(kind)]
             return
-        self.kind = "Value" if node.name == "Value" else "Operators"
         table = {**METHODS.get(node.name, {}), **(operators(node.name) if node.name in CLASSES else {})}
         decorators = [f"@{ast.unparse(each)}" for each in node.decorator_list]
         bases = ", ".join(map(ast.unparse, [*node.bases]))
@@ -303,6 +302,8 @@ class Stub:
         body: list[str] = []
         for each in node.body:
             match each:
+                case ast.FunctionDef(name="__getattr__"):  # it only words errors
+                    seen.add("__getattr__")
                 case ast.FunctionDef(name=name):
                     again = name in seen  # a setter
                     seen.add(name)
@@ -337,7 +338,7 @@ class Stub:
         if name in table:
             return [f"def {name}{table[name]}: ...{override(name)}"]
         own = list(inspect.signature(value).parameters.values())[1:]
-        gives = CLASSES[self.kind][1] if self.kind in CLASSES else "Tensor"
+        gives = "Tensor"
         if value.__qualname__ == f"{kind.__name__}.{value.__name__}":  # another name of a method
             own = spelled(own) if hasattr(value, "__wrapped__") else own
             signature = inspect.signature(value)
@@ -534,7 +535,7 @@ def homes() -> list[ModuleType]:
             for kind in inspect.getmro(value) if inspect.isclass(value) else ():
                 if kind.__module__.startswith("micrograd_core."):
                     found.add(kind.__module__)
-    return [importlib.import_module(name) for name in sorted(found)]
+    return [importlib.import_module(name) for name in sorted(found - TYPED)]
 
 
 def stubs() -> dict[Path, str]:

@@ -33,32 +33,21 @@ from micrograd_core.dtypes import (
     uint64,
 )
 from micrograd_core.dtypes import bool_ as bool
-from micrograd_core.elsewhere import CallableName, Finder, missing
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
-from micrograd_core.ground import __version__ as __version__
-from micrograd_core.ground.warning import withhold
+from micrograd_core.ops import TABLE
+from micrograd_core.suggestions import CallableName, Finder, missing, refuse
+from micrograd_core.support import __version__ as __version__
 
 __array_api_version__ = VERSION
 
 sys.meta_path.append(Finder)
-withhold("micrograd_core.ops")
-withhold("micrograd_core.engine")
 for _room in ("array", "device"):  # as in np.array(data), torch.device("cpu")
     sys.modules[f"{__name__}.{_room}"].__class__ = CallableName
 
-# Imported when they are asked for: modules, and names by the module they stand in.
+# Imported when they are asked for: modules (and where else a name may be), and names by the module they stand in.
 MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random")
-ROOMS = (
-    "linalg",
-    "fft",
-    "random",
-    "nn.functional",
-    "nn",
-    "optim",
-    "data",
-    "checkpoints",
-)  # where a name may be instead
+ROOMS = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
@@ -73,7 +62,7 @@ LATER = {
     "transforms.jit": "jit",
     "scalar.value": "Value",
     "transforms.anomaly": "detect_anomaly",
-    "transforms.checkpoint": "checkpoint",
+    "transforms.rematerialization": "checkpoint",
     "transforms.custom": "custom_gradient custom_jvp",
     "transforms.derivatives": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
     "transforms.grad": "grad value_and_grad",
@@ -82,15 +71,20 @@ LATER = {
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split()}
 
-# add, multiply, sum, softmax, …: one function per record of the op table; then what the standard has beside those.
-_NOW = {**functions.MAIN, **creation.CREATION, **namespace.NAMESPACE}
+refuse(Tensor, "Tensor")
+_NOW = {**creation.CREATION, **namespace.NAMESPACE}
 globals().update((name, function) for name, function in _NOW.items() if name not in _HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name in MODULES:
         return import_module(f"micrograd_core.{name}")
+    if name == "__all__":
+        return _all()
     if name not in _HOMES:
+        if name in functions.FUNCTIONS and not TABLE[name].extension:  # add, multiply, sum, softmax, …
+            globals()[name] = functions.FUNCTIONS[name]
+            return globals()[name]
         rooms = [] if name.startswith("_") else [import_module(f"micrograd_core.{room}") for room in ROOMS]
         raise missing(__name__, name, rooms, [("x", Tensor)])
     globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
@@ -98,14 +92,57 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "__version__", "__array_api_version__"})
+    return sorted({*_all(), "__version__", "__array_api_version__"})
 
 
 __all__ = [
-    "DType", "Device", "MicrogradError", "Tensor", "bfloat16", "bool", "complex64", "complex128", "default_device",
-    "e", "enable_grad", "errors", "float16", "float32", "float64", "inf", "int8",
-    "int16", "int32", "int64", "is_grad_enabled", "nan", "newaxis", "no_grad", "pi", "set_default_device",
-    "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
-    "__array_namespace_info__", "amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random",
-    *{**dict.fromkeys(name for name in _NOW if not name.endswith("_gradient")), **_HOMES},  # those are for sweeps
+    "DType",
+    "Device",
+    "MicrogradError",
+    "Tensor",
+    "__array_namespace_info__",
+    "amp",
+    "bfloat16",
+    "bool",
+    "checkpoints",
+    "complex64",
+    "complex128",
+    "data",
+    "default_device",
+    "e",
+    "enable_grad",
+    "errors",
+    "fft",
+    "float16",
+    "float32",
+    "float64",
+    "inf",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_grad_enabled",
+    "linalg",
+    "nan",
+    "newaxis",
+    "nn",
+    "no_grad",
+    "optim",
+    "pi",
+    "random",
+    "set_default_device",
+    "shares_memory",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "use_device",
 ]  # fmt: skip
+_PUBLIC = __all__
+del __all__  # complete only with the names of all operations, whose families `__getattr__` imports for it
+
+
+def _all() -> list[str]:
+    """What `__all__` is: also the operations, whose families are imported for it, but for those of sweeps."""
+    operations = [name for name in functions.FUNCTIONS if not TABLE[name].extension and not name.endswith("_gradient")]
+    return _PUBLIC + list(dict.fromkeys([*operations, *_NOW, *_HOMES]))

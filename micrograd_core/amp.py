@@ -7,10 +7,11 @@ from typing import Final
 from micrograd_core.backend import matmul_precision
 from micrograd_core.engine.autocast import autocast, autocast_dtype
 from micrograd_core.errors import one_of
-from micrograd_core.ground.context import precisions
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import FULL, HALF
 from micrograd_core.optim.scaling import GradScaler
+from micrograd_core.suggestions import door
+from micrograd_core.support.context import precisions
 
 POLICY: Final = {op.name: op.autocast for op in TABLE.values() if op.autocast}
 """Operation to the type its float16, bfloat16 and float32 operands are cast to: the context's half type, or float32."""
@@ -19,7 +20,7 @@ PRECISIONS: Final = ("highest", "high", "medium")
 
 
 def set_matmul_precision(precision: str) -> None:
-    """Set in what float32 matrix products may be computed, in this context (threads and tasks do not see each other's).
+    """Set the precision of float32 matrix products in this context; threads and tasks do not see each other's.
 
     Parameters
     ----------
@@ -31,6 +32,13 @@ def set_matmul_precision(precision: str) -> None:
     Raises
     ------
     ValueError
+        When the precision is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.set_matmul_precision("high")
+    >>> mg.set_matmul_precision("highest")
     """
     if precision not in PRECISIONS:
         raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
@@ -42,6 +50,4 @@ __all__ = [
     "set_matmul_precision",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+door(globals())

@@ -6,16 +6,16 @@ core, which asks them for ``.shape`` (a tuple) and ``.dtype`` (a value of `Backe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from micrograd_core.compiler.program import Program, straight_line
-from micrograd_core.dtypes import DTYPES, pack
-from micrograd_core.ground.context import precisions
 from micrograd_core.layout import Key, Layout, Shape
-from micrograd_core.ops import CORE_KERNELS
+from micrograd_core.support.context import precisions
+
+if TYPE_CHECKING:
+    from micrograd_core.compiler.program import Program
 
 PROTOCOL: Final = 1
 """The protocol version this core speaks. It changes when a member is added that backends must have, or one changes."""
@@ -121,21 +121,13 @@ class Backend(Protocol):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """A recorded program as one callable on handles. By default its kernels in a row."""
-        from micrograd_core.tables.raw import compose
+        from micrograd_core.compiler.executor import straight_line
+        from micrograd_core.interpreters.raw import compose
 
         return straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
 
 
-OPTIONAL: Final = (
-    "capabilities", "layout", "shares_memory", "assign", "receive", "from_dlpack", "to_dlpack", "synchronize",
-    "memory", "release_memory", "stream", "compile",
-)  # fmt: skip
-_ARGUMENTS: Final = {
-    "from_host": 3, "to_host": 1, "kernel": 1, "layout": 1, "shares_memory": 2, "assign": 3, "receive": 2,
-    "from_dlpack": 1, "to_dlpack": 1, "synchronize": 0, "memory": 0, "release_memory": 0, "stream": 0, "compile": 1,
-}  # fmt: skip
-
-
+REQUIRED: Final = ("device", "dtypes", "protocol", "from_host", "to_host", "kernel")
 matmul_precision = precisions.get
 """In what `set_matmul_precision` allows float32 matrix products to be computed, for backends to ask at each product."""
 
@@ -153,78 +145,16 @@ def member(backend: Any, name: str) -> Any:
 
 def faults(backend: Any) -> list[str]:
     """Everything in which `backend` misses the protocol, one sentence each."""
-    found: list[str] = []
-    device = getattr(backend, "device", None)
-    if not isinstance(device, str) or not device:
-        found.append(f"'device' must be its name as a str, such as 'mine:0'; it is {device!r}")
-    found += _dtype_faults(getattr(backend, "dtypes", None))
-    capabilities = member(backend, "capabilities")
-    if not (isinstance(capabilities, (Set, list, tuple)) and all(isinstance(word, str) for word in capabilities)):
-        found.append(f"'capabilities' must be a set of words such as {{'linalg'}}; it is {capabilities!r}")
-    for name, arguments in _ARGUMENTS.items():
-        found += _method_faults(
-            member(backend, name) if name in OPTIONAL else getattr(backend, name, None), name, arguments
-        )
-    if callable(getattr(backend, "kernel", None)) and not any("'kernel'" in fault for fault in found):
-        found += _kernel_faults(backend)
-    return found
+    from micrograd_core.interpreters import boundary
 
-
-def _dtype_faults(dtypes: Any) -> list[str]:
-    if not isinstance(dtypes, Mapping):
-        return [f"'dtypes' must map core dtype names to native dtypes; it is {dtypes!r}"]
-    found = [f"'dtypes' has the unknown name {name!r}" for name in dtypes if name not in DTYPES]
-    return found + [
-        f"'dtypes' lacks {name!r}, which every device has" for name in REQUIRED_DTYPES if name not in dtypes
-    ]
-
-
-def _method_faults(method: Any, name: str, arguments: int) -> list[str]:
-    if not callable(method):
-        return [f"'{name}' is missing or not a method"]
-    import inspect
-
-    try:
-        inspect.signature(method).bind(*range(arguments))
-    except TypeError:
-        wanted = ", ".join(list(inspect.signature(getattr(Backend, name)).parameters)[1:])
-        return [f"'{name}' must accept ({wanted}); it is {name}{inspect.signature(method)}"]
-    except ValueError:  # a builtin without a signature
-        pass
-    return []
-
-
-def _kernel_faults(backend: Any) -> list[str]:
-    missing, wrong = [], []
-    for name in sorted(CORE_KERNELS):
-        try:
-            kernel = backend.kernel(name)
-        except Exception as error:
-            return [f"kernel({name!r}) raised {type(error).__name__}: {error}"]
-        if kernel is None:
-            missing.append(name)
-        elif not callable(kernel):
-            wrong.append(name)
-    found = [f"no kernel for {', '.join(missing)}: the level 'core' has no composition for them"] if missing else []
-    return found + ([f"kernel() gave something that is not callable for {', '.join(wrong)}"] if wrong else [])
+    return boundary.faults(backend)
 
 
 def probe(backend: Any) -> list[str]:
     """Faults that show when one number of each required dtype goes to the device and comes back."""
-    found = []
-    for name in REQUIRED_DTYPES:
-        sent, native = pack([1], DTYPES[name]), backend.dtypes[name]
-        try:
-            x = backend.from_host(sent, (1,), native)
-            shape, dtype, back = tuple(x.shape), x.dtype, bytes(backend.to_host(x))
-        except Exception as error:
-            found.append(f"a {name} did not come back from the device: {type(error).__name__}: {error}")
-            continue
-        if shape != (1,) or back != sent:
-            found.append(f"a {name} 1 of shape (1,) came back with shape {shape} and bytes {back!r}, not {sent!r}")
-        if dtype != native or hash(dtype) != hash(native):
-            found.append(f"'dtypes' maps {name!r} to {native!r}, but handles have the dtype {dtype!r}: map to that")
-    return found
+    from micrograd_core.interpreters import boundary
+
+    return boundary.probe(backend)
 
 
 __all__ = ["CAPABILITIES", "PROTOCOL", "STANDS_ON", "Backend", "faults", "matmul_precision", "member", "probe"]

@@ -17,12 +17,12 @@ from micrograd_core.errors import (
     DTypeError,
     MicrogradError,
 )
-from micrograd_core.ground.context import default_devices, during
-from micrograd_core.ground.opened import OPENED, OPENING, REFUSED, forget
-from micrograd_core.ground.warning import warn
+from micrograd_core.support.context import default_devices, during
+from micrograd_core.support.open_devices import OPENED, OPENING, REFUSED, forget
+from micrograd_core.support.warning import warn
 
 if TYPE_CHECKING:
-    from micrograd_core.tables.raw import Kernels
+    from micrograd_core.interpreters.raw import Kernels
 
 UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
 _CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have
@@ -39,13 +39,21 @@ class Device:
     spec : str or Device
         ``name`` or ``name:address``; ``"auto"`` is the best device that works, ``"gpu"`` the best accelerator.
     fallback : str or Device, optional
-        What to use instead, with one warning that says why, where `spec` cannot be used.
+        The device to use where `spec` cannot be used; one warning says why.
 
     Raises
     ------
     BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
     DTypeError
         When `spec` names a dtype.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.Device("cpu") is mg.Device("cpu:0")
+    True
+    >>> mg.zeros(2, device="cpu").device
+    Device('cpu')
     """
 
     __slots__ = ("__weakref__", "_label", "kernels")
@@ -77,7 +85,7 @@ class Device:
 
         with OPENING:
             if spec in OPENED:
-                return OPENED[spec]  # type: ignore[no-any-return]
+                return OPENED[spec]
             name, _, address = spec.partition(":")
             try:
                 kernels = open_backend(name, address)
@@ -191,8 +199,7 @@ class Device:
 
     def memory(self) -> dict[str, int]:
         """Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells."""
-        figures: dict[str, int] = self.kernels.memory()
-        return figures
+        return self.kernels.memory()
 
     def release_memory(self) -> None:
         """Give cached memory back to the system."""
@@ -203,8 +210,7 @@ class Device:
 
         What is given to it after the block waits for the block. Devices without queues run it as it is.
         """
-        context: AbstractContextManager[Any] = self.kernels.stream()
-        return context
+        return self.kernels.stream()
 
     def __str__(self) -> str:
         return "cpu" if self._label == "cpu:0" else self._label
@@ -232,7 +238,7 @@ def destination(device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
 
 
 def refuse_dtype(spec: Any) -> None:
-    """Say what to type to who wrote a dtype where a device is meant. To be asked when there is no such device."""
+    """Raise DTypeError if `spec` names a dtype; it says what to type. Called when there is no such device."""
     try:
         name = as_dtype(spec).name
     except DTypeError:
@@ -247,12 +253,28 @@ def refuse_dtype(spec: Any) -> None:
 
 
 def default_device() -> Device:
-    """Where tensors are made when nobody says: what `use_device` or `set_default_device` set, else the environment's.
+    """The device of tensors that are made without naming one.
 
-    The environment variable is ``MICROGRAD_DEVICE``; without it the device is the cpu. The setting
-    belongs to the context: threads and asyncio tasks do not see each other's.
+    `use_device` or `set_default_device` sets it, else the environment variable ``MICROGRAD_DEVICE``; by default it is
+    the cpu. The setting belongs to the context: threads and asyncio tasks do not see each other's.
+
+    Returns
+    -------
+    Device
+        Opened: making it the first time is where a missing driver shows.
+
+    Raises
+    ------
+    BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+        When the environment names a device that cannot be used.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.default_device()
+    Device('cpu')
     """
-    device = default_devices.get()
+    device: Device | None = default_devices.get()
     if device is None:
         chosen = os.environ.get("MICROGRAD_DEVICE") or "cpu"
         try:
@@ -265,12 +287,50 @@ def default_device() -> Device:
 
 
 def set_default_device(device: str | Device | None) -> None:
-    """Set the default device of this context; ``None`` returns to the environment's."""
+    """Set the default device of this context.
+
+    Parameters
+    ----------
+    device : Device, str or None
+        The device; ``None`` returns to the environment's.
+
+    Raises
+    ------
+    BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+        When the device cannot be used.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.set_default_device("cpu")
+    >>> mg.zeros(2).device
+    Device('cpu')
+    >>> mg.set_default_device(None)
+    """
     default_devices.set(None if device is None else Device(device))
 
 
 class use_device(during):  # noqa: N801
-    """The default device inside a ``with`` block, or a decorated function; ``as`` gives it."""
+    """The default device inside a ``with`` block, or inside a decorated function; ``as`` gives the device.
+
+    Parameters
+    ----------
+    device : Device or str
+        Is opened when the block is entered.
+
+    Raises
+    ------
+    BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+        On entering, when the device cannot be used.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> with mg.use_device("cpu") as device:
+    ...     x = mg.zeros(2)
+    >>> x.device is device
+    True
+    """
 
     def __init__(self, device: str | Device) -> None:
         super().__init__(default_devices, device)
@@ -280,4 +340,4 @@ class use_device(during):  # noqa: N801
 
     def __enter__(self) -> Device:  # type: ignore[override]
         self._value = Device(self._value)  # not before: a decorated function may never be called
-        return super().__enter__()  # type: ignore[no-any-return]
+        return super().__enter__()

@@ -12,14 +12,33 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from micrograd_core.elsewhere import table
 from micrograd_core.errors import DTypeError, one_of
 
 KINDS: Final = ("bool", "signed integer", "unsigned integer", "real floating", "complex floating")
 
 
 class DType:
-    """One data type: an object to compare by identity (``x.dtype is float32``). See `DTYPES` for all of them."""
+    """One data type. Dtypes are compared by identity, as in ``x.dtype is float32``; `DTYPES` holds all of them.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"float32"``.
+    kind : str
+        ``"bool"``, ``"signed integer"``, ``"unsigned integer"``, ``"real floating"`` or ``"complex floating"``.
+    bits : int
+        The size of one element.
+    format : str
+        The letter of the `struct` module for one element, or for one of its two parts.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.float32.kind, mg.float32.bits
+    ('real floating', 32)
+    >>> mg.zeros(2, dtype="float32").dtype is mg.float32
+    True
+    """
 
     __slots__ = ("bits", "format", "is_complex", "is_floating", "is_integer", "kind", "name")
 
@@ -98,6 +117,8 @@ def dtype(spec: Any) -> DType:
     )
     name = name.rsplit(".", 1)[-1].removesuffix("_")
     if name not in DTYPES:
+        from micrograd_core.suggestions import table
+
         raise DTypeError(f"{spec!r} is not a dtype; use {table('dtype').get(name) or one_of(DTYPES)}")
     return DTYPES[name]
 
@@ -231,6 +252,16 @@ def _bfloat16_bits(value: float) -> int:
     except OverflowError:
         bits = 0x7F800000 | (0x80000000 if value < 0 else 0)
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+FORMATS: Final = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126), "float64": (53, -1022)}
+"""Of real floating dtypes the digits of the significand, and the exponent of the smallest normal number."""
+
+
+def greatest(dtype: DType) -> float:
+    """The greatest number of a floating dtype, or of the parts of a complex one."""
+    digits, lowest = FORMATS[REAL_OF.get(dtype, dtype).name]
+    return (2.0 - 2.0 ** (1 - digits)) * 2.0 ** (1 - lowest)
 
 
 def infer(values: Iterable[Any]) -> DType:

@@ -33,7 +33,18 @@ __all__ = [
 
 
 class MicrogradError(Exception):
-    """The base of every error defined here."""
+    """The base of every error defined here.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.zeros(3) + mg.zeros(4)
+    ... except mg.errors.MicrogradError as error:
+    ...     print(error)
+    add: shapes (3,) and (4,) do not broadcast: axis -1 has lengths 3 and 4; each axis must be equal, or 1,
+    or missing on the left
+    """
 
 
 def caused(ours: MicrogradError, by: Exception) -> MicrogradError:
@@ -80,7 +91,22 @@ def _cuda(device: str) -> str:
 class BackendNotFound(MicrogradError, LookupError, RuntimeError):
     """No installed plugin provides the device that was asked for.
 
-    ``because`` is what else is wrong with the name, where more is known.
+    Parameters
+    ----------
+    name : str
+        The device that was asked for.
+    installed : sequence of str
+        The devices that plugins provide.
+    disabled : sequence of str
+        Those that ``MICROGRAD_DISABLE_PLUGINS`` switches off.
+    because : str
+        What else is wrong with the name, where more is known.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import BackendNotFound
+    >>> print(BackendNotFound("abacus", ["cpu"]))
+    no installed backend provides the device 'abacus'; installed: cpu. No known package provides it
     """
 
     def __init__(self, name: str, installed: Sequence[str], disabled: Sequence[str] = (), because: str = "") -> None:
@@ -114,7 +140,24 @@ class BackendNotFound(MicrogradError, LookupError, RuntimeError):
 class BackendBroken(MicrogradError, RuntimeError):
     """A plugin is installed but unusable: it fails to import, to open, or to meet the protocol.
 
-    The cause, where there is one, is chained; ``faults`` lists all that is wrong, not just the first thing.
+    Its cause, if another exception is the cause, is chained.
+
+    Parameters
+    ----------
+    name : str
+        The device's name.
+    origin : str
+        The distribution and the entry point that provide it.
+    faults : sequence of str
+        All that is wrong, not just the first thing. ``.faults`` holds it.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import BackendBroken
+    >>> print(BackendBroken("mine", "micrograd-mine 0.1", ["it has no to_host"]))
+    the 'mine' backend (micrograd-mine 0.1) is broken: it has no to_host
+    Other devices are unaffected. Update or uninstall that distribution, or set
+    MICROGRAD_DISABLE_PLUGINS=mine
     """
 
     def __init__(self, name: str, origin: str, faults: Sequence[str]) -> None:
@@ -128,7 +171,26 @@ class BackendBroken(MicrogradError, RuntimeError):
 
 
 class KernelBroken(BackendBroken):
-    """A kernel returned what the op table does not say: another dtype or shape, or no handle at all."""
+    """A kernel returned another dtype or shape than the op table says, or no handle at all.
+
+    Parameters
+    ----------
+    device : str
+        The device, with its address.
+    op : str
+        The operation.
+    returned, expected : str
+        What the kernel returned, and what the op table says.
+    remedy : str
+        A sentence that says how to repair the kernel, without a full stop.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import KernelBroken
+    >>> print(KernelBroken("mine:0", "sin", "float64", "float32", "Cast its result"))
+    the backend of 'mine:0' is broken: its kernel 'sin' returned float64; the op table says float32. Cast
+    its result. Until then compute it elsewhere with .to('cpu')
+    """
 
     def __init__(self, device: str, op: str, returned: str, expected: str, remedy: str) -> None:
         self.name, self.op = device.partition(":")[0], op
@@ -157,7 +219,26 @@ class UnreadableHandle(BackendBroken):
 
 
 class BackendIncompatible(MicrogradError, RuntimeError):
-    """A backend was written against a protocol version that this core does not speak."""
+    """A backend was written against a protocol version that this core does not speak.
+
+    Parameters
+    ----------
+    name : str
+        The device's name.
+    origin : str
+        The distribution and the entry point that provide it.
+    theirs : object
+        The protocol version of the backend.
+    ours : int
+        That of this core.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import BackendIncompatible
+    >>> print(BackendIncompatible("mine", "micrograd-mine 0.1", 1, 2))
+    the 'mine' backend (micrograd-mine 0.1) speaks protocol 1, this core speaks protocol 2; update that
+    distribution
+    """
 
     def __init__(self, name: str, origin: str, theirs: object, ours: int) -> None:
         self.name, self.theirs, self.ours = name, theirs, ours
@@ -169,7 +250,24 @@ class BackendIncompatible(MicrogradError, RuntimeError):
 
 
 class DeviceUnavailable(MicrogradError, RuntimeError):
-    """The plugin works, the device does not: no driver, no such index, no free hardware. ``reason`` is the driver's."""
+    """The plugin works, but the device does not: it has no driver, no such index, or no free hardware.
+
+    Parameters
+    ----------
+    device : str
+        The device, with its address.
+    reason : str
+        What the driver says.
+    remedy : str
+        What to do; by default to ask for another device.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import DeviceUnavailable
+    >>> print(DeviceUnavailable("cuda:7", "there are 2 GPUs"))
+    CUDA device 'cuda:7' is unavailable: there are 2 GPUs; use another device, or ask for a substitute with
+    Device("cuda:7", fallback="cpu")
+    """
 
     def __init__(self, device: str, reason: str, remedy: str = "") -> None:
         self.device, self.reason = device, reason
@@ -178,7 +276,22 @@ class DeviceUnavailable(MicrogradError, RuntimeError):
 
 
 class DeviceMismatch(MicrogradError, ValueError):
-    """Operands of one operation live on different devices. Nothing is ever moved implicitly."""
+    """The operands of one operation are on different devices. Nothing is ever moved implicitly.
+
+    Parameters
+    ----------
+    op : str
+        The operation.
+    operands : sequence of (device, shape)
+        Where each operand is, and its shape.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import DeviceMismatch
+    >>> print(DeviceMismatch("add", [("cpu", (2,)), ("cuda:0", (2,))]))
+    add: the operands are on different devices: cpu (shape (2,)), cuda:0 (shape (2,)); move one of them with
+    .to('cpu')
+    """
 
     def __init__(self, op: str, operands: Sequence[tuple[object, tuple[int, ...]]]) -> None:
         self.devices = {str(device) for device, _ in operands}
@@ -189,7 +302,24 @@ class DeviceMismatch(MicrogradError, ValueError):
 
 
 class UnsupportedOp(MicrogradError, NotImplementedError):
-    """The device has neither a kernel for an operation nor the kernels to compose it from."""
+    """The device has neither a kernel for an operation nor the kernels to compose it from.
+
+    Parameters
+    ----------
+    op : str
+        The operation.
+    device : str
+        The device, with its address.
+    because : str
+        Why, if it is another reason than a missing kernel.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import UnsupportedOp
+    >>> print(UnsupportedOp("sort", "mine:0"))
+    sort is not supported on mine:0: it provides no kernel of that name and the op table has no composition
+    for it; compute it elsewhere with .to('cpu')
+    """
 
     def __init__(self, op: str, device: str, *, because: str = "") -> None:
         self.op, self.device = op, device
@@ -198,17 +328,47 @@ class UnsupportedOp(MicrogradError, NotImplementedError):
 
 
 class UnsupportedDType(MicrogradError, TypeError):
-    """The device does not have a dtype."""
+    """The device does not have a dtype.
+
+    Parameters
+    ----------
+    dtype : str
+        The dtype that was asked for.
+    device : str
+        The device, with its address.
+    supported : iterable of str
+        The dtypes that the device has.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import UnsupportedDType
+    >>> print(UnsupportedDType("float64", "mine:0", ["float32", "int64"]))
+    mine:0 does not support float64; it has float32 or int64
+    """
 
     def __init__(self, dtype: str, device: str, supported: Iterable[str]) -> None:
         super().__init__(f"{device} does not support {dtype}; it has {one_of(supported)}")
 
 
 class OutOfMemory(MicrogradError, MemoryError):
-    """A device could not allocate. All figures are bytes; ``None`` where the device does not tell.
+    """A device could not allocate.
 
-    Raised by a backend, or by the core when a kernel raises ``MemoryError`` or says so in words. What was computed
-    before is unharmed; a sweep that ran out has consumed part of its graph, which has to be computed again.
+    Backends raise it; so does the core when a kernel raises ``MemoryError``, or an error whose words say so. Results
+    that were computed before are unharmed. A sweep that ran out has consumed part of its graph: compute it again.
+
+    Parameters
+    ----------
+    device : str
+        The device, with its address.
+    asked, in_use, reserved : int, optional
+        Bytes that were asked for, that tensors use, and that the device keeps; ``None`` where it does not tell.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import OutOfMemory
+    >>> print(OutOfMemory("cuda:0", 4096, 1024))
+    out of memory on cuda:0: asked 4,096 bytes, in use 1,024 bytes; drop tensors you no longer need, use a
+    smaller batch, or call device.release_memory()
     """
 
     @staticmethod
@@ -240,7 +400,23 @@ class OutOfMemory(MicrogradError, MemoryError):
 
 
 class MissingExtra(MicrogradError, ImportError):
-    """A command needs packages beyond the core."""
+    """A command needs packages beyond the core.
+
+    Parameters
+    ----------
+    what : str
+        The command or the function.
+    missing : str
+        The package that is not installed.
+    extra : str
+        The extra of micrograd-core that brings it.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import MissingExtra
+    >>> print(MissingExtra("micrograd bench", "numpy", "bench"))
+    micrograd bench needs numpy; install it with: pip install 'micrograd-core[bench]'
+    """
 
     def __init__(self, what: str, missing: str, extra: str) -> None:
         super().__init__(f"{what} needs {missing}; install it with: pip install 'micrograd-core[{extra}]'")
@@ -250,15 +426,46 @@ class MissingExtra(MicrogradError, ImportError):
 
 
 class ShapeError(MicrogradError, ValueError):
-    """Shapes, axes or lengths do not fit an operation."""
+    """Shapes, axes or lengths do not fit an operation.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.zeros(3) + mg.zeros(4)
+    ... except mg.errors.ShapeError as error:
+    ...     print(error)
+    add: shapes (3,) and (4,) do not broadcast: axis -1 has lengths 3 and 4; each axis must be equal, or 1,
+    or missing on the left
+    """
 
 
 class LinAlgError(MicrogradError, ValueError):
-    """The numbers of a matrix leave an operation without an answer: a singular one has no inverse."""
+    """The numbers of a matrix leave an operation without an answer: a singular one has no inverse.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.linalg.inv(mg.zeros((2, 2)))
+    ... except mg.errors.LinAlgError as error:
+    ...     print(error)
+    inv: the matrix is singular, and has no inverse (pinv has the one of least norm); got shape (2, 2)
+    """
 
 
 class AxisError(ShapeError, IndexError):
-    """An operation was given an axis that the tensor does not have. As NumPy's, it can be caught as either kind."""
+    """An operation was given an axis that the tensor does not have. It can be caught as IndexError too, like NumPy's.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.zeros(3).sum(axis=1)
+    ... except mg.errors.AxisError as error:
+    ...     print(error)
+    sum: axis 1 is out of range; a tensor of 1 dimensions has axes -1 to 0
+    """
 
 
 class MissingAxes(ShapeError, AttributeError):
@@ -270,22 +477,60 @@ class IndexingError(MicrogradError, IndexError):
 
 
 class DTypeError(MicrogradError, TypeError):
-    """A dtype does not fit an operation, or two do not promote."""
+    """A dtype does not fit an operation, or two do not promote.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.bitwise_and(mg.zeros(2), 1)
+    ... except mg.errors.DTypeError as error:
+    ...     print(error)
+    bitwise_and takes bool, signed integer or unsigned integer dtypes as operand 1; got float32 (shape (2,))
+    """
 
 
 # ── autograd ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class GraphError(MicrogradError, RuntimeError):
-    """The recorded graph cannot give a right gradient: it is absent, freed, or was written to."""
+    """The recorded graph cannot give a right gradient: it is absent or freed, or a tensor in it has changed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.zeros(()).backward()
+    ... except mg.errors.GraphError as error:
+    ...     print(error)
+    nothing was recorded for this tensor: none of its operands required a gradient, or it was made under
+    no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing
+    """
 
 
 class TraceError(MicrogradError, RuntimeError):
-    """A function that is being traced does what a trace cannot hold: a decision that depends on a number."""
+    """A function that is being traced needs a number that is not known yet, as in a decision that depends on it.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.jit(lambda x: x if x > 0 else -x)(mg.ones(()))
+    ... except mg.errors.TraceError as error:
+    ...     print(str(error).partition(",")[0])
+    jit: the numbers of a tensor are asked for inside a traced function
+    """
 
 
 class ProgramError(MicrogradError, ValueError):
-    """The steps of a `Program` do not fit together."""
+    """The steps of a `Program` do not fit together.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import ProgramError
+    >>> print(ProgramError("step 2 reads value 7, which no step before it made"))
+    step 2 reads value 7, which no step before it made
+    """
 
 
 def not_copied(what: str, way: str) -> GraphError:
@@ -304,7 +549,19 @@ class AnomalyError(MicrogradError, ArithmeticError):
 
 
 class GradcheckError(MicrogradError, AssertionError):
-    """An analytic gradient differs from the finite difference."""
+    """An analytic gradient differs from the finite difference.
+
+    Parameters
+    ----------
+    **facts
+        The input, the element, and the numbers that differ. ``.facts`` holds them.
+
+    Examples
+    --------
+    >>> from micrograd_core.errors import GradcheckError
+    >>> print(GradcheckError(element=3, analytic=1.0, numeric=2.0))
+    gradcheck failed: element = 3, analytic = 1.0, numeric = 2.0
+    """
 
     def __init__(self, **facts: Any) -> None:
         self.facts = facts

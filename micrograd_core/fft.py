@@ -11,18 +11,40 @@ from typing import Any
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
-from micrograd_core.elsewhere import missing
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops import TABLE
+from micrograd_core.suggestions import door
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | Device | None = None) -> Tensor:
-    """The frequencies of the elements of `fft`: ``0, 1, …, -2, -1`` divided by ``n d``, in cycles per unit of `d`.
+    """The frequencies of the elements of `fft`, in cycles per unit of `d`: ``0, 1, …, -2, -1`` divided by ``n d``.
+
+    Parameters
+    ----------
+    n : int
+        The length of the transformed axis.
+    d : float
+        The distance between two samples.
+    dtype : DType or str, optional
+        float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+
+    Returns
+    -------
+    Tensor
+        Of shape (n,).
 
     Raises
     ------
     ShapeError
         When `n` is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.fft.fftfreq(4)
+    Tensor([   0.,  0.25,  -0.5, -0.25])
     """
     if n < 1:
         raise ShapeError(f"fftfreq: there are no frequencies of {n} elements; n is at least 1")
@@ -31,7 +53,35 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | Devic
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | Device | None = None) -> Tensor:
-    """The frequencies of the elements of `rfft`: ``0, 1, …, n // 2`` divided by ``n d``. Errors as `fftfreq`."""
+    """The frequencies of the elements of `rfft`, in cycles per unit of `d`: ``0, 1, …, n // 2`` divided by ``n d``.
+
+    Parameters
+    ----------
+    n : int
+        The length of the transformed axis.
+    d : float
+        The distance between two samples.
+    dtype : DType or str, optional
+        float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+
+    Returns
+    -------
+    Tensor
+        Of shape (n // 2 + 1,).
+
+    Raises
+    ------
+    ShapeError
+        When `n` is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.fft.rfftfreq(4)
+    Tensor([  0., 0.25,  0.5])
+    """
     if n < 1:
         raise ShapeError(f"rfftfreq: there are no frequencies of {n} elements; n is at least 1")
     return asarray([each / (n * d) for each in range(n // 2 + 1)], dtype=dtype, device=device)
@@ -41,12 +91,6 @@ _functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extensio
 globals().update(_functions)
 
 
-def __getattr__(name: str) -> Any:
-    raise missing(__name__, name)
-
-
 __all__ = ["fftfreq", "rfftfreq", *_functions]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+door(globals())

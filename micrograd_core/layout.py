@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from operator import index
 from reprlib import repr as brief  # of data nested without end, too
-from typing import Any
+from typing import Any, NamedTuple
 
 from micrograd_core.errors import AxisError, IndexingError, ShapeError
 
@@ -59,27 +60,28 @@ def is_integer(x: Any) -> bool:
     return hasattr(x, "__index__") and not getattr(x, "shape", ())
 
 
-def as_shape(op: str, shape: Any) -> Shape:
-    """`shape` as a tuple of non-negative integers; one integer means one axis."""
+def _integers(op: str, shape: Any) -> Shape:
+    """A shape, of which some lengths may be negative, as a tuple; one integer means one axis."""
     try:
         result = (index(shape),) if is_integer(shape) else tuple(map(index, shape))
     except TypeError:
         raise ShapeError(f"{op}: a shape is a sequence of integers; got {brief(shape)}") from None
-    if any(length < 0 for length in result):
-        raise ShapeError(f"{op}: lengths cannot be negative; got {result}")
     if len(result) > MAX_DIMENSIONS:
         raise ShapeError(f"{op}: a tensor has at most {MAX_DIMENSIONS} axes; got a shape of {len(result)}")
     return result
 
 
+def as_shape(op: str, shape: Any) -> Shape:
+    """`shape` as a tuple of non-negative integers; one integer means one axis."""
+    result = _integers(op, shape)
+    if any(length < 0 for length in result):
+        raise ShapeError(f"{op}: lengths cannot be negative; got {result}")
+    return result
+
+
 def resolve_reshape(old: Shape, shape: Any) -> Shape:
     """`shape` with one ``-1`` filled in from the size of `old`."""
-    try:
-        new = [index(shape)] if is_integer(shape) else list(map(index, shape))
-    except TypeError:
-        raise ShapeError(f"reshape: a shape is a sequence of integers; got {brief(shape)}") from None
-    if len(new) > MAX_DIMENSIONS:
-        raise ShapeError(f"reshape: a tensor has at most {MAX_DIMENSIONS} axes; got a shape of {len(new)}")
+    new = list(_integers("reshape", shape))
     size = math.prod(old)
     if new.count(-1) == 1:
         known = math.prod(length for length in new if length != -1)
@@ -131,6 +133,24 @@ def reduced_shape(shape: Shape, axes: Shape | None, keepdims: bool) -> Shape:
 Key = tuple[Any, ...]  # of int, slice and None; covers every axis
 
 
+def key_entries(key: Any) -> tuple[Any, ...]:
+    """What stands between the commas of a key."""
+    return key if isinstance(key, tuple) else (key,)
+
+
+def holds_arrays(key: Any) -> bool:
+    """Whether a key is more than basic."""
+    return any(map(is_array, key_entries(key)))
+
+
+def is_array(entry: Any) -> bool:
+    """Whether an entry of a key is an array of integers or booleans, or data for one."""
+    if isinstance(entry, (bool, list, tuple)):
+        return True
+    shape = getattr(entry, "shape", None)
+    return shape is not None and (shape != () or "bool" in str(entry.dtype))
+
+
 def resolve_key(key: Any, shape: Shape) -> Key:
     """A basic key in full: one entry per axis (non-negative ``int`` or a ``slice`` with explicit bounds) plus ``None``.
 
@@ -144,24 +164,37 @@ def resolve_key(key: Any, shape: Shape) -> Key:
     """
     if key.__class__ is int and shape and -shape[0] <= key < shape[0]:  # the key of loops over rows
         return (key if key >= 0 else key + shape[0], *[slice(0, length, 1) for length in shape[1:]])
-    entries = key if isinstance(key, tuple) else (key,)
-    named = sum(entry is not None and entry is not Ellipsis for entry in entries)
-    if named > len(shape):
-        raise IndexingError(f"getitem: {named} indices for shape {shape}, which has {len(shape)} axes")
+    entries = key_entries(key)
+    spans = [int(entry is not None and entry is not Ellipsis) for entry in entries]
+    result: list[Any] = []
+    for entry, axis in with_axes(entries, spans, shape):
+        if entry is None:
+            result.append(None)
+        elif entry is not Ellipsis:
+            result.append(_resolve_entry(entry, axis, shape))
+    return tuple(result)
+
+
+def with_axes(entries: Sequence[Any], spans: Sequence[int], shape: Shape) -> list[tuple[Any, int]]:
+    """Each entry of a key with the axis at which it stands, from how many axes it is for.
+
+    The ellipsis, at the end if there is none, is kept, and followed by the whole slices that it stands for.
+    """
+    missing = len(shape) - sum(spans)
+    if missing < 0:
+        raise IndexingError(f"getitem: {sum(spans)} indices for shape {shape}, which has {len(shape)} axes")
     ellipses = sum(entry is Ellipsis for entry in entries)
     if ellipses > 1:
         raise IndexingError("getitem: a key may hold one ellipsis (...)")
-    fill = (slice(None),) * (len(shape) - named)
-    at = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
-    result: list[Any] = []
+    found: list[tuple[Any, int]] = []
     axis = 0
-    for entry in (*entries[:at], *fill, *entries[at + 1 :]):
-        if entry is None:
-            result.append(None)
-            continue
-        result.append(_resolve_entry(entry, axis, shape))
-        axis += 1
-    return tuple(result)
+    for entry, span in zip(entries if ellipses else [*entries, Ellipsis], [*spans, 0], strict=False):
+        found.append((entry, axis))
+        axis += span
+        if entry is Ellipsis:
+            found += [(slice(None), axis + i) for i in range(missing)]
+            axis += missing
+    return found
 
 
 def _resolve_entry(entry: Any, axis: int, shape: Shape) -> int | slice:
@@ -194,7 +227,7 @@ def _resolve_entry(entry: Any, axis: int, shape: Shape) -> int | slice:
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Layout:
+class Layout(NamedTuple):
     """Where the elements of an n-d tensor lie in flat memory: an immutable value.
 
     Element ``i`` (a tuple) is at ``offset + sum(i[a] * strides[a])``. Each view method validates and returns a new
@@ -209,22 +242,9 @@ class Layout:
         Of the first element, in elements.
     """
 
-    __slots__ = ("offset", "shape", "strides")
-
-    def __init__(self, shape: Shape, strides: Shape, offset: int = 0) -> None:
-        self.shape, self.strides, self.offset = shape, strides, offset
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self._facts() == other._facts()
-
-    def __hash__(self) -> int:
-        return hash(self._facts())
-
-    def __repr__(self) -> str:
-        return f"Layout(shape={self.shape}, strides={self.strides}, offset={self.offset})"
-
-    def _facts(self) -> tuple[Shape, Shape, int]:
-        return self.shape, self.strides, self.offset
+    shape: Shape
+    strides: Shape
+    offset: int = 0
 
     @classmethod
     def contiguous(cls, shape: Shape) -> Layout:
@@ -259,7 +279,7 @@ class Layout:
         )
         return Layout(shape, (0,) * new + strides, self.offset)
 
-    def index(self, key: Any) -> Layout:
+    def index(self, key: Any) -> Layout:  # type: ignore[override]
         """Basic indexing: integers drop an axis, slices step along it, ``None`` adds one of length 1."""
         shape, strides, offset = [], [], self.offset
         axis = 0
@@ -303,19 +323,8 @@ class Layout:
 
     def indices(self) -> Iterator[int]:
         """Memory positions of the elements, in C order."""
-        if 0 in self.shape:
-            return
-        counter = [0] * len(self.shape)
-        position = self.offset
-        for _ in range(self.size):
-            yield position
-            for axis in range(len(self.shape) - 1, -1, -1):  # an odometer: the last axis turns fastest
-                counter[axis] += 1
-                position += self.strides[axis]
-                if counter[axis] < self.shape[axis]:
-                    break
-                position -= self.strides[axis] * counter[axis]
-                counter[axis] = 0
+        steps = [[i * stride for i in range(length)] for length, stride in zip(self.shape, self.strides, strict=True)]
+        return (self.offset + sum(place) for place in product(*steps))
 
 
 def nest(flat: list[Any], shape: Shape) -> Any:

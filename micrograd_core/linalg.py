@@ -6,11 +6,11 @@ claims the capability ``linalg``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.elsewhere import missing
 from micrograd_core.ops import TABLE
+from micrograd_core.suggestions import door
 
 SHARED: Final = ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
 """Functions of the main namespace that the extension has too."""
@@ -19,12 +19,6 @@ _functions = {name: FUNCTIONS[name] for name, op in TABLE.items() if op.extensio
 globals().update(_functions)
 
 
-def __getattr__(name: str) -> Any:
-    raise missing(__name__, name)
-
-
 __all__ = list(_functions)
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+door(globals())

@@ -20,19 +20,17 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pluggy
 
 from micrograd_core import backend as boundary
 from micrograd_core.errors import PROVIDERS, BackendBroken, BackendIncompatible, BackendNotFound, DeviceUnavailable
-from micrograd_core.ground.opened import OPENING, forget
-from micrograd_core.ground.warning import warn
-from micrograd_core.tables.raw import Kernels
+from micrograd_core.interpreters.raw import Kernels
+from micrograd_core.support.open_devices import OPENING, forget
+from micrograd_core.support.warning import warn
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -157,37 +155,6 @@ def _split(name: str) -> tuple[list[metadata.EntryPoint], list[metadata.EntryPoi
     return owned, [each for each in claims if each not in owned]
 
 
-def _provided(name: str) -> str:
-    """The module that a name in `PROVIDERS` stands for, read from its provider's metadata alone.
-
-    Empty where these are not found at once; then those of all that is installed are looked at.
-    """
-    provider = PROVIDERS.get(name, "").partition("[")[0].replace("-", "_")
-    if not provider or _is_off(name):
-        return ""
-    for folder in sys.path:
-        try:
-            found = [
-                each
-                for each in os.listdir(folder or ".")
-                if each.startswith(f"{provider}-") and each.endswith(".dist-info")
-            ]
-        except OSError:
-            continue
-        if not found:
-            continue
-        try:
-            with open(os.path.join(folder, found[0], "entry_points.txt"), encoding="utf-8") as file:
-                sections = file.read().split("[")
-        except (OSError, UnicodeDecodeError):
-            return ""
-        lines = [line for each in sections if each.startswith(f"{GROUP}]") for line in each.splitlines()]
-        values = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == name]
-        simple = len(found) == len(values) == 1 and values[0].replace(".", "").isidentifier()
-        return values[0] if simple else ""
-    return ""
-
-
 def _canonical(entry: metadata.EntryPoint) -> str:
     """The name of the distribution, as package indexes compare it."""
     return re.sub("[-_.]+", "-", _distribution(entry).partition(" ")[0]).lower()
@@ -301,11 +268,6 @@ def open_backend(name: str, address: str) -> Kernels:
 def _load(name: str) -> pluggy.PluginManager:
     with OPENING:  # another thread may be loading the same one
         if name in _managers and not _is_off(name):
-            return _managers[name]
-        if module := _provided(name):
-            with _Blaming(name, "its import"):
-                plugin = import_module(module)
-            _managers[name] = _validated(name, plugin)
             return _managers[name]
         owned, _ = _split(name)
         if not owned:

@@ -15,16 +15,20 @@ from __future__ import annotations
 import math
 import operator
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.elsewhere import missing
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import (
+from micrograd_core.layout import as_shape
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.arguments import advising
+from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
+from micrograd_core.suggestions import door
+from micrograd_core.support.context import (
     about_to_make,
     at_depth,
     draws,
@@ -35,11 +39,7 @@ from micrograd_core.ground.context import (
     rewound,
     watched_draws,
 )
-from micrograd_core.ground.locks import lock
-from micrograd_core.layout import as_shape
-from micrograd_core.ops import TABLE
-from micrograd_core.ops.arguments import advising
-from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
+from micrograd_core.support.locks import lock
 
 _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
 _lock = lock()
@@ -134,7 +134,7 @@ class Generator:
         return self if others is None else others.get(self, self)
 
     def _noted(self) -> Generator:
-        """The same; and each `watch` is told where it stands."""
+        """`_stream`, after telling each `watch` where the generator stands."""
         for seen in watched_draws.get():
             seen.setdefault(self, self.state)
         return self._stream()
@@ -164,7 +164,20 @@ _process = Generator()
 
 
 def default_generator() -> Generator:
-    """Where numbers come from when nobody says: see the module."""
+    """The generator that functions draw from without ``generator=``.
+
+    Returns
+    -------
+    Generator
+        That of `use_generator`, or else the process's own.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> with mg.random.use_generator(0) as g:
+    ...     print(mg.random.default_generator() is g)
+    True
+    """
     return generators.get() or _process
 
 
@@ -181,14 +194,59 @@ def chosen_generator(generator: Generator | None) -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Restart the default generator with a seed, and return it."""
+    """Restart the default generator with a seed, and return it.
+
+    Parameters
+    ----------
+    seed : int
+        From 0 to 2**128 - 1.
+
+    Returns
+    -------
+    Generator
+        The default generator.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For any other seed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> with mg.random.use_generator(1):
+    ...     g = mg.random.manual_seed(0)
+    ...     print(mg.random.default_generator() is g)
+    True
+    """
     generator = default_generator()
     generator._restart(Generator(seed)._key)
     return generator
 
 
 class use_generator(during):  # noqa: N801
-    """The default generator inside a ``with`` block: the one given, or a new one with a seed; ``as`` gives it."""
+    """The default generator inside a ``with`` block, or inside a decorated function; ``as`` gives the generator.
+
+    Parameters
+    ----------
+    generator : Generator or int
+        The generator, or the seed of a new one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a seed that `Generator` refuses.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> with mg.random.use_generator(0):
+    ...     x = mg.random.uniform(3)
+    >>> with mg.random.use_generator(0):
+    ...     y = mg.random.uniform(3)
+    >>> (x == y).all()
+    Tensor(True)
+    """
 
     def __init__(self, generator: Generator | int) -> None:
         super().__init__(generators, generator)
@@ -214,7 +272,7 @@ def _before_fork() -> None:
 
 
 def _in_child() -> None:
-    """Let default generators go on with a stream of the child's own."""
+    """Give the default generators streams of the child's own."""
     for generator, number in forking.get():
         generator._restart(_descendant(generator._key, _FORKS + number))
 
@@ -300,15 +358,42 @@ def uniform(
     generator: Generator | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers of which each in ``[low, high)`` is as likely as any other.
+    """Numbers of the uniform distribution on ``[low, high)``.
 
     They are multiples of 2**-24 (float32; 2**-53 for float64, 2**-11 for float16, 2**-8 for bfloat16), times
     ``high - low``, plus `low`: the same bits on every device. Rounding may make the largest equal to `high`.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape of the result; ``()``, one number, by default.
+    low, high : float
+        The ends of the interval.
+    dtype : DType or str
+        A real floating dtype.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    generator : Generator, optional
+        Where the numbers come from; by default the default generator.
+    requires_grad : bool
+        Whether gradients of the result are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
 
     Raises
     ------
     DTypeError, ValueError
         When `dtype` is not real floating, or `high` less than `low`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> g = mg.random.Generator(0)
+    >>> mg.random.uniform((2, 3), -1.0, 1.0, generator=g).shape
+    (2, 3)
     """
     chosen = _floating("uniform", dtype)
     wanted = _shape("uniform", shape, *([low, high] if (low, high) != (0.0, 1.0) else ()))
@@ -334,10 +419,37 @@ def normal(
 ) -> Tensor:
     """Numbers of the normal distribution. Devices agree on them up to rounding.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape of the result; ``()``, one number, by default.
+    mean, std : float
+        The mean and the standard deviation.
+    dtype : DType or str
+        A real floating dtype.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    generator : Generator, optional
+        Where the numbers come from; by default the default generator.
+    requires_grad : bool
+        Whether gradients of the result are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
+
     Raises
     ------
     DTypeError, ValueError
-        When `dtype` is not real floating, or `std` negative.
+        When `dtype` is not real floating, or `std` is negative.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> g = mg.random.Generator(0)
+    >>> mg.random.normal(4, generator=g).shape
+    (4,)
     """
     chosen = _floating("normal", dtype)
     wanted = _shape("normal", shape, *([mean, std] if (mean, std) != (0.0, 1.0) else ()))
@@ -357,12 +469,38 @@ def randint(
     device: str | Device | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Integers of which each in ``low .. high - 1`` is as likely as any other, to within ``(high - low) / 2**64``.
+    """Integers from `low` to ``high - 1``, all equally likely to within ``(high - low) / 2**64``.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape of the result.
+    low, high : int
+        The least integer, and the one after the greatest.
+    dtype : DType or str
+        An integer dtype.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    generator : Generator, optional
+        Where the numbers come from; by default the default generator.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
 
     Raises
     ------
     DTypeError, ValueError
-        When `dtype` is not an integer dtype that holds them, or there are none.
+        When `dtype` is not an integer dtype that holds the integers, or `high` is not above `low`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> g = mg.random.Generator(0)
+    >>> x = mg.random.randint(100, 0, 6, generator=g)
+    >>> ((x >= 0) & (x < 6)).all()
+    Tensor(True)
     """
     chosen, wanted = as_dtype(dtype), _shape("randint", shape, low, high)
     first, stop = operator.index(low), operator.index(high)
@@ -387,12 +525,38 @@ def bernoulli(
     device: str | Device | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """True with probability `p`, to within 2**-24; a tensor of probabilities broadcasts to `shape`, by default its own.
+    """True with probability `p`, to within 2**-24.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, optional
+        By default that of `p`.
+    p : float or Tensor
+        Probabilities, which broadcast to `shape`.
+    dtype : DType or str
+        The dtype of the result, bool by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on that of `p`, or the default device.
+    generator : Generator, optional
+        Where the numbers come from; by default the default generator.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
 
     Raises
     ------
     ValueError, ShapeError
         When the number `p` is no probability, or the tensor does not broadcast.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> g = mg.random.Generator(0)
+    >>> mg.random.bernoulli((2, 2), 1.0, generator=g)
+    Tensor([[True, True],
+            [True, True]])
     """
     if isinstance(shape, (float, Tensor)):
         raise TypeError("bernoulli: the shape comes first; of probabilities alone write bernoulli(p=p)")
@@ -415,10 +579,33 @@ def permutation(
 ) -> Tensor:
     """The integers ``0 .. n - 1`` in random order: to shuffle the rows of `x`, index it with ``permutation(len(x))``.
 
+    Parameters
+    ----------
+    n : int
+        How many integers.
+    dtype : DType or str
+        An integer dtype.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    generator : Generator, optional
+        Where the numbers come from; by default the default generator.
+
+    Returns
+    -------
+    Tensor
+        Of shape (n,).
+
     Raises
     ------
     DTypeError, ShapeError
         When `dtype` is not an integer dtype that holds them, or `n` is negative.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> g = mg.random.Generator(0)
+    >>> mg.sort(mg.random.permutation(4, generator=g))
+    Tensor([0, 1, 2, 3])
     """
     if not hasattr(n, "__index__") or (isinstance(n, Tensor) and n.ndim):
         raise TypeError(
@@ -435,12 +622,4 @@ __all__ = [
     "use_generator",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise missing(__name__, name)
+door(globals())

@@ -5,7 +5,7 @@
 #   tests/array_api_tests.sh [CHECKOUT [PYTEST ARGUMENTS ...]]
 #
 # MICROGRAD_DEVICE=cuda judges the cuda backend: one test asks it for memory that the host can see without a copy.
-# The environment needs pytest, hypothesis>=6.151 and ndindex>=1.8. Not part of CI, which has no network but an index.
+# The environment needs pytest, pytest-json-report, hypothesis>=6.151 and ndindex>=1.8. Not part of CI, which has no network but an index.
 set -euo pipefail
 checkout=${1:-$(mktemp -d)/array-api-tests}
 [ -d "$checkout" ] || git clone --quiet --depth 1 --recurse-submodules --shallow-submodules \

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import micrograd_core
-from micrograd_core.tables.guards import Guard
-from micrograd_core.tables.raw import Kernels
+from micrograd_core.interpreters.guards import Guard
+from micrograd_core.interpreters.raw import Kernels
 
 EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
 ROOT = Path(micrograd_core.__file__).parents[1]

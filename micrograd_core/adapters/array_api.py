@@ -14,11 +14,8 @@ from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
-from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.layout import Key, Shape, nest
 from micrograd_core.ops import TABLE
-
-__warningregistry__ = WITHHELD
 
 ALIASING = ("floor", "ceil", "round", "trunc", "real", "imag", "conj")
 """Functions whose result is, in some libraries and for some dtypes, the operand or a view of it."""
@@ -62,13 +59,18 @@ def forwards(key: Key, shape: Shape) -> tuple[Key, tuple[int, ...]]:
     return tuple(turned), tuple(axis - len(kept) for axis, (old, new) in enumerate(kept) if old is not new)
 
 
-def steps_back(xp: Any) -> bool:
-    """Whether keys may hold slices of negative step, which PyTorch refuses."""
+def works(act: Callable[[], Any]) -> bool:
+    """Whether a library can do something."""
     try:
-        xp.zeros(2)[::-1]
-    except (ValueError, IndexError, NotImplementedError):
+        act()
+    except Exception:  # each library has its own refusal
         return False
     return True
+
+
+def steps_back(xp: Any) -> bool:
+    """Whether keys may hold slices of negative step, which PyTorch refuses."""
+    return works(lambda: xp.zeros(2)[::-1])
 
 
 def put(xp: Any, x: Any, values: Any, key: Key) -> None:
@@ -120,24 +122,6 @@ class Respelled:
         return respelled(found, places) if places else found
 
 
-def writes(xp: Any) -> bool:
-    """Whether ``x[key] = values`` works on arrays of `xp`."""
-    x = xp.zeros(2)
-    try:
-        x[0:1] = 1.0
-    except Exception:  # each library has its own refusal
-        return False
-    return True
-
-
-def sets(xp: Any) -> bool:
-    """Whether arrays of `xp` have ``x.at[key].set(values)``. That they have ``at`` does not say so."""
-    try:
-        return callable(xp.zeros(2).at[0:1].set)
-    except Exception:
-        return False
-
-
 def scatter_by_choice(xp: Any, x: Any, values: Any, key: Key) -> Any:
     """A copy of `x` with ``x[key]`` replaced, where nothing can be written: elements chosen from one of two arrays."""
     lengths = iter(x.shape)
@@ -164,7 +148,8 @@ def scatter_by_choice(xp: Any, x: Any, values: Any, key: Key) -> Any:
 def adjustments(xp: Any) -> dict[str, Callable[..., Any]]:
     """The functions that a namespace spells differently from the op table."""
     turns = not steps_back(xp)
-    in_place, functional = writes(xp), sets(xp)
+    in_place = works(lambda: xp.zeros(2).__setitem__(slice(0, 1), 1.0))
+    functional = works(lambda: xp.zeros(2).at[0:1].set.__call__)  # that arrays have ``at`` is not enough
     assign = put_forwards if turns else put
 
     def getitem_forwards(x: Any, *, key: Key) -> Any:
@@ -283,7 +268,9 @@ class ArrayAPIBackend:
         self.dtypes = native_dtypes(xp, place) if dtypes is None else dtypes
         self._options = {} if place is None else {"device": place}
         self.kernels = {**adjustments(xp), **(kernels or {})}
-        self._lends = "uint64" in self.dtypes and not self._takes_all_integers()
+        self._lends = "uint64" in self.dtypes and not works(  # that only uint64 holds
+            lambda: xp.add(xp.zeros(1, dtype=self.dtypes["uint64"], **self._options), LARGEST)
+        )
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """One of `kernels`, or the namespace's own function with its parameters as it spells them."""
@@ -308,14 +295,6 @@ class ArrayAPIBackend:
         if op in CREATION and self._options:
             function = partial(function, **self._options)
         return respelled(function, KEYWORDS[op]) if op in KEYWORDS else function
-
-    def _takes_all_integers(self) -> bool:
-        """Whether the library has an answer to a Python integer that only uint64 holds."""
-        try:
-            self.xp.add(self.xp.zeros(1, dtype=self.dtypes["uint64"], **self._options), LARGEST)
-        except Exception:  # each library has its own refusal
-            return False
-        return True
 
     def _lending(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel that gets integers from 2**63 as arrays."""

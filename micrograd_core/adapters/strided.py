@@ -31,7 +31,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from micrograd_core.adapters import integers
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, unpack
 from micrograd_core.errors import KernelBroken
@@ -260,6 +259,8 @@ class StridedBackend:
 
     def _on_host(self, asked: str, op: str, out: Strided, operands: list[Any]) -> None:
         """What `map` or `reduce` has declined, of integers and truth values."""
+        from micrograd_core.adapters import integers  # which devices that compute everything never need
+
         dtypes = {self._core[x.dtype] for x in (out, *operands) if isinstance(x, Strided)}
         if op not in integers.COMPUTE[asked] or any(dtype.is_floating for dtype in dtypes):
             raise KernelBroken(

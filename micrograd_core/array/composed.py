@@ -20,12 +20,29 @@ F: Final = FUNCTIONS
 
 @advising
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """The tensors, each broadcast to the shape that all of them broadcast to. Views.
+    """The operands, each broadcast to their common shape.
+
+    Parameters
+    ----------
+    arrays : Tensor or number
+        Operands whose shapes broadcast.
+
+    Returns
+    -------
+    tuple of Tensor
+        One for each operand, all of the common shape. They are views.
 
     Raises
     ------
     ShapeError
         When they do not broadcast.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, y = mg.broadcast_arrays(mg.zeros((3, 1)), mg.zeros(4))
+    >>> x.shape, y.shape
+    ((3, 4), (3, 4))
     """
     tensors = tuple(map(asarray, arrays))
     shape = broadcast_shapes("broadcast_arrays", *(x.shape for x in tensors))
@@ -34,12 +51,30 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 
 @both_spellings
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, without it: what `stack` undoes. Views.
+    """The slices of `x` along `axis`, without that axis; `stack` puts them together again.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of at least one axis.
+    axis : int
+        The axis to take apart. Negative ones count from the end.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of `x`, each with one axis less.
 
     Raises
     ------
     ShapeError
         When there is no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.unstack(mg.asarray([[1, 2], [3, 4]]))
+    (Tensor([1, 2]), Tensor([3, 4]))
     """
     at = resolve_axis("unstack", axis, x.ndim)
     before = (slice(None),) * at
@@ -48,12 +83,28 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
 
 @advising
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not 0, one int64 tensor per axis, in C order: a key that selects them.
+    """The indices of the elements that are not 0, in C order.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype, with at least one axis.
+
+    Returns
+    -------
+    tuple of Tensor
+        int64, one for each axis, of shape (count,). As a key they select the elements.
 
     Raises
     ------
     ShapeError
         For a 0-d tensor, which has no axes.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.nonzero(mg.asarray([[0, 1], [2, 0]]))
+    (Tensor([0, 1]), Tensor([1, 0]))
     """
     x = asarray(x)
     if not x.ndim:
@@ -64,14 +115,34 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 @both_spellings
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Differences of neighbours along `axis`, taken `n` times, with `prepend` and `append` joined on first.
+    """Differences of neighbours along `axis`, taken `n` times.
 
-    A number, or a 0-d tensor, is joined on as a slice that is full of it.
+    Parameters
+    ----------
+    x : Tensor
+        Of numeric dtype, with at least one axis.
+    n : int
+        How many times differences are taken.
+    axis : int
+        The axis to compute along. Negative ones count from the end.
+    prepend, append : Tensor or number, optional
+        Joined to `x` along the axis first. A number stands for a slice that is full of it.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`; the axis is `n` shorter.
 
     Raises
     ------
     ShapeError, ValueError
-        When there is no such axis, what is joined on does not fit, or `n` is negative.
+        When `x` has no such axis, `prepend` or `append` does not fit, or `n` is negative.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.diff(mg.asarray([1, 4, 9, 16]))
+    Tensor([3, 5, 7])
     """
     x = asarray(x)
     at = resolve_axis("diff", axis, x.ndim)
@@ -97,10 +168,21 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | No
     sorter : Tensor, optional
         Of integers: what sorts ``x1`` if it is not sorted, as from `argsort`.
 
+    Returns
+    -------
+    Tensor
+        int64, of the shape of ``x2``: places from 0 to ``len(x1)``.
+
     Raises
     ------
     ShapeError, ValueError
         When ``x1`` is not 1-d, or `side` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.searchsorted(mg.asarray([1.0, 3.0, 5.0]), mg.asarray([0.0, 3.0, 9.0]))
+    Tensor([0, 1, 3])
     """
     return F["searchsorted"](x1 if sorter is None else F["take"](x1, sorter), x2, side=side)
 
@@ -117,10 +199,22 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     *operands : Tensor
         Of numeric dtype. Pairs are contracted one after the other by matrix products, cheapest result first.
 
+    Returns
+    -------
+    Tensor
+        Of the dtype that the operands promote to; its axes are those that the subscripts name.
+
     Raises
     ------
     ShapeError
         When terms do not fit the operands; it names the subscript.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.einsum("ij,jk->ik", mg.ones((2, 3)), mg.ones((3, 4)))
+    Tensor([[3., 3., 3., 3.],
+            [3., 3., 3., 3.]])
     """
     terms = subscripts.partition("->")[0].count(",") + 1
     if len(operands) == 1 < terms and isinstance(operands[0], (list, tuple)):  # PyTorch takes them in a list, too
@@ -137,16 +231,38 @@ class TopK(NamedTuple):
 
 @both_spellings
 def topk(x: Tensor, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
-    """The `k` largest (or smallest) elements along `axis`, in order, and where they are. NaN is taken last.
+    """The `k` largest (or smallest) elements along `axis`, in order, and where they are.
 
-    They are in order also where `sorted` is false, which PyTorch leaves open.
+    NaN is taken last. Of equal elements the first is taken first, and receives the gradient.
 
-    Of equal elements the first is taken first, and has the gradient.
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    k : int
+        How many elements to take.
+    axis : int
+        The axis to compute along. Negative ones count from the end.
+    largest : bool
+        Whether the largest are taken, rather than the smallest.
+    sorted : bool
+        Accepted for PyTorch's sake: the elements are in order either way.
+
+    Returns
+    -------
+    named tuple of Tensor: values, indices
+        The axis has length `k`; the indices are int64.
 
     Raises
     ------
     ShapeError
         When the axis is shorter than `k`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.topk(mg.asarray([3.0, 9.0, 5.0]), 2)
+    TopK(values=Tensor([9., 5.]), indices=Tensor([1, 2]))
     """
     x = asarray(x)
     if not x.ndim:
@@ -196,27 +312,99 @@ def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @advising
 def unique_values(x: Tensor, /) -> Tensor:
-    """The distinct elements in order. NaN is distinct from NaN. The gradient goes to the first of equal elements."""
+    """The distinct elements in order.
+
+    NaN is distinct from NaN. The gradient goes to the first of equal elements.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype and shape; it is flattened.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, 1-d.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.unique_values(mg.asarray([3, 1, 3]))
+    Tensor([1, 3])
+    """
     return _unique(x)[0]
 
 
 @advising
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The distinct elements in order, and how often each occurs."""
+    """The distinct elements in order, and how often each occurs.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype and shape; it is flattened.
+
+    Returns
+    -------
+    named tuple of Tensor: values, counts
+        Both 1-d; counts are int64.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.unique_counts(mg.asarray([3, 1, 3]))
+    UniqueCounts(values=Tensor([1, 3]), counts=Tensor([1, 2]))
+    """
     values, order, starts = _unique(x)
     return UniqueCounts(values, _counts(order, starts))
 
 
 @advising
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The distinct elements in order, and where among them each element of `x` is."""
+    """The distinct elements in order, and where each element of `x` is among them.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype and shape; it is flattened.
+
+    Returns
+    -------
+    named tuple of Tensor: values, inverse_indices
+        The values are 1-d; the indices are int64, of the shape of `x`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.unique_inverse(mg.asarray([3, 1, 3]))
+    UniqueInverse(values=Tensor([1, 3]), inverse_indices=Tensor([1, 0, 1]))
+    """
     values, order, starts = _unique(x)
     return UniqueInverse(values, _inverse(asarray(x), order, starts))
 
 
 @advising
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The distinct elements in order, where in the flattened `x` each is first, where each of `x` is, and how often."""
+    """The distinct elements in order, where they are, and how often each occurs.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype and shape; it is flattened.
+
+    Returns
+    -------
+    named tuple of Tensor: values, indices, inverse_indices, counts
+        Values, where each comes first in the flattened `x`, and counts are 1-d; where each element of `x` is among the
+        values has the shape of `x`. All but the values are int64.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> found = mg.unique_all(mg.asarray([3, 1, 3]))
+    >>> found.indices, found.counts
+    (Tensor([1, 0]), Tensor([1, 2]))
+    """
     values, order, starts = _unique(x)
     return UniqueAll(values, F["take"](order, starts), _inverse(asarray(x), order, starts), _counts(order, starts))
 

@@ -15,13 +15,13 @@ from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DEFAULTS, DType, check_scalar, complex128, float32, float64, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply, create
-from micrograd_core.engine.ingest import from_dlpack as engine_from_dlpack
+from micrograd_core.engine.dlpack import from_dlpack as engine_from_dlpack
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.context import about_to_make, at_hand
 from micrograd_core.layout import as_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.shared import whole
+from micrograd_core.support.context import about_to_make, at_hand
 
 
 def _kernels(device: Any) -> Any:
@@ -37,10 +37,37 @@ def _finish(x: Tensor, requires_grad: bool) -> Tensor:
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of `shape` in which every element is the number `fill_value`, which may be a 0-d tensor.
 
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape of the result; ``()`` makes a 0-d tensor.
+    fill_value : number or Tensor
+        A Python number, or a 0-d tensor, which is read.
+    dtype : DType or str, optional
+        The dtype of the elements; by default bool, int64, float32 or complex64, by the number.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
+
     Raises
     ------
     DTypeError
         When the number does not fit the dtype.
+    ShapeError
+        When a length is negative.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.full((2, 3), 7)
+    Tensor([[7, 7, 7],
+            [7, 7, 7]])
     """
     number = fill_value.item() if hasattr(fill_value, "item") else fill_value
     number = int(number) if isinstance(number, int) and type(number) is not bool else number  # of a subclass, too
@@ -58,39 +85,212 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros; float32 by default."""
+    """Zeros; float32 by default.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape of the result; ``()`` makes a 0-d tensor.
+    dtype : DType or str, optional
+        The dtype of the elements; float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.zeros((2, 3))
+    Tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    """
     return full(shape, 0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones; float32 by default."""
+    """Ones; float32 by default.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape of the result; ``()`` makes a 0-d tensor.
+    dtype : DType or str, optional
+        The dtype of the elements; float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.ones((2, 3))
+    Tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
     return full(shape, 1, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor to be written to. It holds zeros, so that a forgotten element is the same on every run."""
+    """A tensor to write into. It holds zeros, so that a forgotten element is the same on every run.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape of the result; ``()`` makes a 0-d tensor.
+    dtype : DType or str, optional
+        The dtype of the elements; float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.empty(3)
+    >>> x[...] = 2.0
+    >>> x
+    Tensor([2., 2., 2.])
+    """
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(
     x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`full` of the shape, and by default the dtype and the device, of `x`."""
+    """`full` of the shape, and by default the dtype and the device, of `x`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Gives the shape, and the dtype and the device unless they are named.
+    fill_value : number or Tensor
+        A Python number, or a 0-d tensor, which is read.
+    dtype : DType or str, optional
+        By default the dtype of `x`.
+    device : Device or str, optional
+        Where the tensor is made; by default on the device of `x`.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        When the number does not fit the dtype.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.full_like(mg.zeros((2, 2)), 3)
+    Tensor([[3., 3.],
+            [3., 3.]])
+    """
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """`zeros` of the shape, and by default the dtype and the device, of `x`."""
+    """`zeros` of the shape, and by default the dtype and the device, of `x`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Gives the shape, and the dtype and the device unless they are named.
+    dtype : DType or str, optional
+        By default the dtype of `x`.
+    device : Device or str, optional
+        Where the tensor is made; by default on the device of `x`.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.zeros_like(mg.asarray([1, 2]))
+    Tensor([0, 0])
+    """
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """`ones` of the shape, and by default the dtype and the device, of `x`."""
+    """`ones` of the shape, and by default the dtype and the device, of `x`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Gives the shape, and the dtype and the device unless they are named.
+    dtype : DType or str, optional
+        By default the dtype of `x`.
+    device : Device or str, optional
+        Where the tensor is made; by default on the device of `x`.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.ones_like(mg.asarray([1, 2]))
+    Tensor([1, 1])
+    """
     return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """`empty` of the shape, and by default the dtype and the device, of `x`."""
+    """`empty` of the shape, and by default the dtype and the device, of `x`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Gives the shape, and the dtype and the device unless they are named.
+    dtype : DType or str, optional
+        By default the dtype of `x`.
+    device : Device or str, optional
+        Where the tensor is made; by default on the device of `x`.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.empty_like(mg.asarray([1, 2]))
+    Tensor([0, 0])
+    """
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -126,10 +326,40 @@ def arange(
 ) -> Tensor:
     """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32.
 
+    Parameters
+    ----------
+    start : number
+        The first element; alone it is `stop`, and the first element is 0.
+    stop : number, optional
+        The end, which is left out.
+    step : number
+        The distance between neighbours; may be negative.
+    dtype : DType or str, optional
+        int64 where all three are integers, else float32, by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(ceil((stop - start) / step),)``; empty where `stop` lies before `start`.
+
     Raises
     ------
+    DTypeError
+        When an element does not fit an integer dtype.
     ShapeError
         When the step is 0.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.arange(5)
+    Tensor([0, 1, 2, 3, 4])
+    >>> mg.arange(1.0, 2.0, 0.25)
+    Tensor([  1., 1.25,  1.5, 1.75])
     """
     ends: tuple[Any, ...] = (0, start) if stop is None else (start, stop)
     first, last, step = (each.item() if hasattr(each, "item") else each for each in (*ends, step))
@@ -163,10 +393,36 @@ def linspace(
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, which is left out unless `endpoint`.
 
+    Parameters
+    ----------
+    start, stop : number
+        The first and the last element.
+    num : int
+        How many elements there are.
+    endpoint : bool
+        Whether `stop` is the last element; otherwise it would be the next one.
+    dtype : DType or str, optional
+        float32, or complex64 for complex ends, by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of shape (num,).
+
     Raises
     ------
     ShapeError
         When `num` is negative.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.linspace(0.0, 1.0, 5)
+    Tensor([  0., 0.25,  0.5, 0.75,   1.])
     """
     start, stop = (each.item() if hasattr(each, "item") else each for each in (start, stop))
     num = whole("linspace", "num", num)
@@ -207,7 +463,35 @@ def eye(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default."""
+    """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    n_cols : int, optional
+        The number of columns; by default that of rows.
+    k : int
+        Which diagonal: 0 is the main one, and positive ones lie above it.
+    dtype : DType or str, optional
+        The dtype of the elements; float32 by default.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    requires_grad : bool
+        Whether gradients of it are recorded.
+
+    Returns
+    -------
+    Tensor
+        Of shape (n_rows, n_cols).
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.eye(2, 3)
+    Tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     kernels = _kernels(device)
     n_rows, n_cols, k = (
         whole("eye", *each) for each in (("n_rows", n_rows), ("n_cols", n_rows if n_cols is None else n_cols), ("k", k))
@@ -219,18 +503,37 @@ def eye(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinates of a grid from those along its axes: views, which record.
+    """Coordinates of a grid, from those along its axes.
 
     Parameters
     ----------
-    arrays : 1-d tensors
-    indexing : "xy" or "ij"
-        Whether the first array runs along the second axis of the results (as in plots), or along the first.
+    arrays : Tensor
+        Coordinates along each axis, 1-d, of one dtype.
+    indexing : str
+        ``"xy"``: the first array runs along the second axis of the results, as in plots; ``"ij"``: along the first.
+
+    Returns
+    -------
+    tuple of Tensor
+        One for each array, all of the grid's shape. They are views, and gradients flow through them.
 
     Raises
     ------
     ShapeError, DTypeError
         When an array is not 1-d, or their dtypes differ.
+    ValueError
+        When `indexing` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, y = mg.meshgrid(mg.asarray([1, 2, 3]), mg.asarray([10, 20]))
+    >>> x
+    Tensor([[1, 2, 3],
+            [1, 2, 3]])
+    >>> y
+    Tensor([[10, 10, 10],
+            [20, 20, 20]])
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij'; got {indexing!r}")
@@ -253,15 +556,21 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array: what one writes, the other sees.
+    """A tensor over the memory of another library's array: both see what either writes.
 
     Parameters
     ----------
     x : object with ``__dlpack__`` and ``__dlpack_device__``
+        The array of another library.
     device : Device or str, optional
         By default the one the memory is on.
     copy : bool, optional
         ``True`` always copies, ``False`` never, ``None`` only to another device.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
 
     Raises
     ------
@@ -269,6 +578,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         When no backend here takes memory of that kind of device.
     ValueError
         When `copy` is false, and a copy is needed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> import numpy as np
+    >>> x = np.zeros(2, dtype=np.float32)
+    >>> y = mg.from_dlpack(x)
+    >>> x[0] = 5.0
+    >>> y
+    Tensor([5., 0.])
     """
     return engine_from_dlpack(Tensor, x, device=device, copy=copy)
 

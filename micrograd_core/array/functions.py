@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.array import images
+from micrograd_core.array.documentation import docstring
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_parts, apply_single, recorded
+from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_single, recorded
 from micrograd_core.errors import DTypeError
-from micrograd_core.ops import SAME, TABLE, Array, Op
+from micrograd_core.ops import TABLE, Array, Op, family
 from micrograd_core.ops.arguments import advising, unbound
-from micrograd_core.ops.core.movement import requested
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
 from micrograd_core.ops.shared import both_spellings as both_spellings
-from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool, to_int64
-from micrograd_core.ops.standard import scans
-from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
+from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool
 
 _READY: Final = frozenset((Tensor, float))
 """What an operand is nearly always."""
@@ -33,7 +30,6 @@ def _function(op: Op) -> Callable[..., Tensor]:
     others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
     run = recorded(Tensor, op)
-    perform = apply if op.parts is None else apply_parts
 
     def simple(*operands: Any, **named: Any) -> Tensor:
         if named:
@@ -72,7 +68,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
             if found is error:
                 raise
             raise found from None
-        return perform(op, operands, params)
+        return apply(op, operands, params)
 
     def variadic(arrays: Any = None, /, *axis: int, **kwargs: Any) -> Tensor:
         if arrays is None:
@@ -93,10 +89,9 @@ def _function(op: Op) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = op.name
     if parameters is not None and parameters.__qualname__ not in TABLE:
         parameters.__qualname__ = op.name  # by which Python's own errors call it
-    function.__doc__ = _docstring(op)
-    # `inspect` finds the signature there when it is asked for; importing it here would cost more than all the rest.
-    function.__wrapped__ = _shape_of(op)
-    return function  # type: ignore[no-any-return]
+    function.__wrapped__ = _shape_of(op)  # where `inspect` finds the signature
+    function.__doc__ = docstring(op, function)
+    return function
 
 
 def _first(op: Op, args: tuple[Any, ...]) -> Tensor:
@@ -201,35 +196,6 @@ class _Shaped(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: DType
-
-
-RESULTS: Final[dict[Any, str]] = {
-    SAME: "the operands' common dtype",
-    requested: "the dtype asked for",
-    to_bool: "bool dtype",
-    to_int64: "int64 dtype",
-    real_dtype: "the dtype of the operands' real parts",
-    complex_dtype: "the complex dtype that goes with the operands'",
-}
-"""`Op.result` in words."""
-
-
-def _docstring(op: Op) -> str:
-    kinds = sorted(set().union(*op.accepts) if isinstance(op.accepts, tuple) else op.accepts)
-    if op.parts is None:
-        kind, result = "Tensor", f"Of {RESULTS.get(op.result, 'the dtype told above')}."
-        if op.result is SAME and op.cast is not None:
-            result = "Of the dtype that the operands are computed in."
-    else:
-        kind, result = f"named tuple of Tensor: {', '.join(op.parts._fields)}", op.parts.__doc__ or ""
-    undefined = f"\nLinAlgError\n    When {op.undefined}." if op.undefined else ""
-    grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
-    return (
-        f"{op.doc}\n\n{grad}\n\n"
-        f"Parameters\n----------\noperands : Tensor or number\n    Of {', '.join(kinds)} dtype.\n\n"
-        f"Returns\n-------\n{kind}\n    {result}\n\n"
-        f"Raises\n------\nDeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory{undefined}\n"
-    )
 
 
 @advising
@@ -338,14 +304,43 @@ def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(function)(either)
 
 
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {name: _function(op) for name, op in TABLE.items() if op.operands}
-for name in ("softmax", "log_softmax", "softmin", *(op.name for op in scans.OPS)):
-    FUNCTIONS[name] = _of_one_axis(FUNCTIONS[name])
-for name, op in TABLE.items():
-    if name in FUNCTIONS and is_lenient(op):
-        FUNCTIONS[name] = _lenient(FUNCTIONS[name], op)
-for written in (clip, dropout, linear):
-    written.__doc__ = _docstring(TABLE[written.__name__])
-    FUNCTIONS[written.__name__] = written
-images.widen(FUNCTIONS)
-MAIN = {name: function for name, function in FUNCTIONS.items() if not TABLE[name].extension}
+class Functions(Mapping[str, Callable[..., Tensor]]):
+    """The public functions by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Callable[..., Tensor]] = {}
+
+    def __getitem__(self, name: str) -> Callable[..., Tensor]:
+        if name not in self._made:
+            self._made.setdefault(name, self._make(TABLE[name]))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, op in TABLE.items() if op.operands)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in TABLE and bool(TABLE[str(name)].operands)
+
+    def _make(self, op: Op) -> Callable[..., Tensor]:
+        if not op.operands:
+            raise KeyError(op.name)
+        for written in (clip, dropout, linear):
+            if written.__name__ == op.name:
+                written.__doc__ = docstring(op, written)
+                return written
+        function = _function(op)
+        if op.name in ("softmax", "log_softmax", "softmin") or op in family("standard.scans").OPS:
+            function = _of_one_axis(function)
+        if is_lenient(op):
+            function = _lenient(function, op)
+        if op.name.endswith(("1d", "2d", "3d")):
+            from micrograd_core.array.images import widened  # imports families of networks
+
+            function = widened(op.name, function, self)
+        return function
+
+
+FUNCTIONS: Final = Functions()

@@ -6,7 +6,7 @@ stride or more, if it is less than the dilation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -14,20 +14,18 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.ops.network.convolution import check_bias, check_rest
 from micrograd_core.ops.network.patches import per_axis
 
-Functions = dict[str, Callable[..., Tensor]]
+Function = Callable[..., Tensor]
+Functions = Mapping[str, Function]
 
 
-def widen(functions: Functions) -> None:
-    """Put such functions in the place of those that the op table makes."""
-    for rank in (1, 2, 3):
-        plain, transposed = f"conv{rank}d", f"conv_transpose{rank}d"
-        functions[plain] = _of_same_sizes(functions, plain, rank)
-        functions[transposed] = _of_wide_dilations(functions, transposed, rank)
-        for name in (plain, transposed, f"max_pool{rank}d", f"avg_pool{rank}d"):
-            functions[name] = _of_an_image(functions[name], rank)
+def widened(name: str, function: Function, functions: Functions) -> Function:
+    """The function ``conv2d`` from the op table, say, with what its record does not take; others as they are."""
+    for wider in WIDER.get(name[:-2], ()):
+        function = wider(function, int(name[-2]), functions)
+    return function
 
 
-def _of_an_image(function: Callable[..., Tensor], rank: int) -> Callable[..., Tensor]:
+def _of_an_image(function: Function, rank: int, functions: Functions) -> Function:
     """Also without a batch."""
 
     def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Tensor:
@@ -43,9 +41,9 @@ def _of_an_image(function: Callable[..., Tensor], rank: int) -> Callable[..., Te
     return wraps(function)(either)
 
 
-def _of_same_sizes(functions: Functions, name: str, rank: int) -> Callable[..., Tensor]:
+def _of_same_sizes(function: Function, rank: int, functions: Functions) -> Function:
     """Also where the zeros around an input are odd in number, of which the last comes behind."""
-    function = functions[name]
+    name = function.__name__
 
     def either(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs.get("padding", 0) != "same" or len(args) < 2:
@@ -61,9 +59,9 @@ def _of_same_sizes(functions: Functions, name: str, rank: int) -> Callable[..., 
     return wraps(function)(either)
 
 
-def _of_wide_dilations(functions: Functions, name: str, rank: int) -> Callable[..., Tensor]:
+def _of_wide_dilations(function: Function, rank: int, functions: Functions) -> Function:
     """Also where `output_padding` is the stride or more: out of the transpose without padding, and zeros behind it."""
-    function = functions[name]
+    name = function.__name__
 
     def either(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs.get("output_padding", 0) == 0 or len(args) not in (2, 3):
@@ -87,3 +85,11 @@ def _of_wide_dilations(functions: Functions, name: str, rank: int) -> Callable[.
         return total
 
     return wraps(function)(either)
+
+
+WIDER = {
+    "conv": (_of_same_sizes, _of_an_image),
+    "conv_transpose": (_of_wide_dilations, _of_an_image),
+    "max_pool": (_of_an_image,),
+    "avg_pool": (_of_an_image,),
+}

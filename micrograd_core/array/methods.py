@@ -1,18 +1,17 @@
 """Methods that those type who come from PyTorch or NumPy: another name for what a tensor has, or for a function.
 
-A name that a tensor cannot have, as it means two things or nothing here, says what to use in its place (`TENSORS`).
+A name that a tensor cannot have, as it means two things or nothing here, says what to use in its place.
 """
 
 from __future__ import annotations
 
-import builtins
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.array.operators import Operators, unary
 from micrograd_core.device import Device
-from micrograd_core.elsewhere import table
-from micrograd_core.engine.apply import apply_single
+from micrograd_core.engine.apply import apply_single, reduction
 from micrograd_core.engine.array import refuse_leaf
 from micrograd_core.engine.write import write
 from micrograd_core.errors import ShapeError
@@ -24,22 +23,20 @@ if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
 
 Method = Callable[..., Any]
-TENSORS: Final = table("Tensor")
 EXPAND_DIMS: Final = TABLE["expand_dims"]
 
 
 def along(name: str) -> Method:
     """A method that works along one axis, the last by default."""
-    op = TABLE[name]
 
     def method(x: Any, axis: Any = -1, *, dtype: Any = None) -> Any:
         if dtype is not None:
             x = x.astype(dtype)
         if not x.ndim:
             return getattr(x.__array_namespace__(), name)(x, axis)
-        return apply_single(op, x, {"axis": resolve_axis(name, axis, x.ndim)})
+        return apply_single(TABLE[name], x, {"axis": resolve_axis(name, axis, x.ndim)})
 
-    method.__name__, method.__doc__ = name, op.doc
+    method.__name__, method.__doc__ = name, f"``mg.{name}(x, axis)``, with `mg` for `micrograd_core`."
     return both_spellings(method)
 
 
@@ -82,16 +79,6 @@ def converted(dtype: str) -> Method:
     return method
 
 
-class Elsewhere:
-    """A name that is not there, which says what is. To ``hasattr`` it is absent."""
-
-    def __init__(self, name: str, instead: str) -> None:
-        self.name, self.instead = name, instead
-
-    def __get__(self, x: Any, kind: Any = None) -> Any:
-        raise AttributeError(f"Tensor has no {self.name}: {self.instead}")
-
-
 def _axes(axes: tuple[Any, ...]) -> Any:
     return axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
 
@@ -117,8 +104,10 @@ class Methods(Operators):
             f"np.{function.__name__} takes NumPy's arrays; write {ours}np.{function.__name__}(x.detach().numpy())"
         )
 
-    def __dir__(self) -> Any:
-        return [name for name in object.__dir__(self) if name not in TENSORS]
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The methods of `MADE`, for checkers that read no stubs."""
 
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,9 +166,7 @@ class Methods(Operators):
         at = resolve_axis("unflatten", dim, self.ndim)
         lengths = list(sizes)
         if -1 in lengths:
-            known = 1
-            for n in lengths:
-                known *= n if n != -1 else 1
+            known = math.prod(n for n in lengths if n != -1)
             lengths[lengths.index(-1)] = self.shape[at] // max(known, 1)
         return self.reshape((*self.shape[:at], *lengths, *self.shape[at + 1 :]))
 
@@ -235,11 +222,11 @@ class Methods(Operators):
 
     # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
 
-    def dim(self: Any) -> builtins.int:
+    def dim(self: Any) -> int:
         """``x.ndim``."""
         return self.ndim
 
-    def numel(self: Any) -> builtins.int:
+    def numel(self: Any) -> int:
         """``x.size``: the number of elements."""
         return self.size
 
@@ -247,16 +234,16 @@ class Methods(Operators):
     ndimension = dim
 
     @property
-    def itemsize(self: Any) -> builtins.int:
+    def itemsize(self: Any) -> int:
         """Bytes of an element."""
         return self.dtype.itemsize
 
     @property
-    def nbytes(self: Any) -> builtins.int:
+    def nbytes(self: Any) -> int:
         """Bytes of all elements."""
         return self.size * self.dtype.itemsize
 
-    def element_size(self: Any) -> builtins.int:
+    def element_size(self: Any) -> int:
         """``x.itemsize``."""
         return self.dtype.itemsize
 
@@ -268,8 +255,7 @@ class Methods(Operators):
     @property
     def imag(self: Any) -> Tensor:
         """``mg.imag(x)``; of real numbers zeros."""
-        xp = self.__array_namespace__()
-        return xp.imag(self) if self.dtype.is_complex else xp.zeros_like(self)
+        return self.__array_namespace__().imag(self) if self.dtype.is_complex else self.new_zeros(self.shape)
 
     @property
     def mH(self: Any) -> Tensor:  # noqa: N802
@@ -297,24 +283,11 @@ class Methods(Operators):
         """``x.astype(other.dtype)``."""
         return self.astype(other.dtype)
 
-    float = converted("float32")
-    double = converted("float64")
-    half = converted("float16")
-    bfloat16 = converted("bfloat16")
-    int = converted("int32")
-    long = converted("int64")
-    short = converted("int16")
-    char = converted("int8")
-    byte = converted("uint8")
-    bool = converted("bool")
-    cfloat = converted("complex64")
-    cdouble = converted("complex128")
-
-    def is_floating_point(self: Any) -> builtins.bool:
+    def is_floating_point(self: Any) -> bool:
         """Whether the numbers are real floating: not of complex ones, as torch has it."""
         return self.dtype.is_floating and not self.dtype.is_complex
 
-    def is_complex(self: Any) -> builtins.bool:
+    def is_complex(self: Any) -> bool:
         """``x.dtype.is_complex``."""
         return self.dtype.is_complex
 
@@ -398,9 +371,9 @@ class Methods(Operators):
         return self.fill_(self.__array_namespace__().asarray(other, device=self.device).astype(self.dtype))
 
     @property
-    def is_cuda(self: Any) -> builtins.bool:
+    def is_cuda(self: Any) -> bool:
         """Whether the tensor is on a device of CUDA."""
-        return str(self.device).partition(":")[0] == "cuda"
+        return self.device.is_cuda()
 
 
 REFLECTED: Final = {
@@ -420,48 +393,39 @@ NUMPY: Final = {
 }  # fmt: skip
 """NumPy's names of operations that the standard calls otherwise."""
 
-OF_PACKAGE: Final = """
-squeeze flip moveaxis roll tile rot90 split chunk repeat_interleave diag diagonal trace tril triu gather
-index_select masked_fill masked_select scatter scatter_add scatter_reduce nonzero argwhere searchsorted argmin
-argsort prod count_nonzero cumsum cumprod cummax cummin logcumsumexp diff topk kthvalue median quantile cov corrcoef
-norm add subtract multiply divide floor_divide remainder fmod pow maximum minimum atan2 hypot logaddexp lerp
-nextafter isclose allclose greater greater_equal less less_equal not_equal logical_and logical_or logical_xor
-logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift clip nan_to_num logit rsqrt
-exp2 copysign outer kron cross
-""".split()
-"""Functions of the package that are methods, too."""
-
-OF_PACKAGE_ALSO: Final = {
-    "movedim": "moveaxis", "take_along_dim": "take_along_axis", "amax": "max", "amin": "min", "sub": "subtract",
-    "mul": "multiply", "div": "divide", "true_divide": "divide", "eq": "equal", "ne": "not_equal", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "clamp": "clip", "mm": "matmul", "bmm": "matmul",
-    "mv": "matmul",
-}  # fmt: skip
-"""Methods that are called otherwise than the function."""
-
-UNARY: Final = """
-negative positive reciprocal round trunc log2 log10 tan asin acos atan sinh cosh asinh acosh atanh erf erfc erfinv
-lgamma digamma i0 isinf signbit conj
-""".split()
-UNARY_ALSO: Final = {"bitwise_not": "bitwise_invert", "neg": "negative", "absolute": "abs"}
-
-IN_PLACE: Final = """
-add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow lerp atan2 hypot copysign neg
-negative abs absolute sign square sqrt rsqrt reciprocal exp exp2 expm1 log log1p log2 log10 logit sin cos tan asin
-acos atan sinh cosh tanh asinh acosh atanh sigmoid relu erf erfc erfinv lgamma digamma i0 floor ceil round trunc
-clamp clip nan_to_num eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or
-logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift cumsum
-cumprod tril triu masked_fill scatter scatter_add scatter_reduce
-""".split()
-"""Methods that PyTorch has with a ``_`` at the end, too."""
-
-_MADE: Final = {
-    **{name: of_package(name) for name in OF_PACKAGE},
-    **{name: of_package(target) for name, target in OF_PACKAGE_ALSO.items()},
-    **{name: unary(name) for name in UNARY},
-    **{name: unary(target) for name, target in UNARY_ALSO.items()},
-    **{f"{name}_": in_place(name) for name in IN_PLACE},
-    **{name: Elsewhere(name, instead) for name, instead in TENSORS.items()},
+MADE: Final = {
+    converted: """
+        float=float32 double=float64 half=float16 bfloat16 int=int32 long=int64 short=int16 char=int8 byte=uint8 bool
+        cfloat=complex64 cdouble=complex128
+    """,
+    reduction: "sum mean max min var std any all argmax logsumexp",
+    unary: """
+        abs_ sign_ floor_ ceil_ isnan isfinite exp_ expm1_ log_ log1p_ sqrt_ square_ sin_ cos_ tanh_ sigmoid_ relu_
+        copy negative_ positive reciprocal_ round_ trunc_ log2_ log10_ tan_ asin_ acos_ atan_ sinh_ cosh_ asinh_
+        acosh_ atanh_ isinf signbit conj bitwise_not_=bitwise_invert neg_=negative absolute_=abs
+    """,
+    of_package: """
+        squeeze flip moveaxis roll tile rot90 split chunk repeat_interleave diag diagonal trace tril_ triu_ gather
+        index_select masked_fill_ masked_select scatter_ scatter_add_ scatter_reduce_ nonzero argwhere searchsorted
+        argmin argsort prod count_nonzero cumsum_ cumprod_ cummax cummin logcumsumexp diff topk kthvalue median
+        quantile cov corrcoef norm add_ subtract_ multiply_ divide_ floor_divide_ remainder_ fmod_ pow_ maximum
+        minimum atan2_ hypot_ logaddexp lerp_ nextafter isclose allclose greater_ greater_equal_ less_ less_equal_
+        not_equal_ logical_and_ logical_or_ logical_xor_ logical_not_ bitwise_and_ bitwise_or_ bitwise_xor_
+        bitwise_left_shift_ bitwise_right_shift_ clip_ nan_to_num_ logit_ rsqrt_ exp2_ copysign_ outer kron cross erf_
+        erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis amax=max amin=min
+        sub_=subtract mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
+        gt_=greater ge_=greater_equal clamp_=clip mm=matmul bmm=matmul mv=matmul
+    """,
 }
-for _name, _value in _MADE.items():
-    setattr(Methods, _name, _value)
+"""Names of methods by what makes them; ``name=target`` is another name of a target.
+
+A name with a ``_`` at the end has two methods: ``name``, and PyTorch's ``name_``, which writes in place.
+"""
+
+for _make, _words in MADE.items():
+    for _word in _words.split():
+        _written, _, _target = _word.partition("=")
+        _name = _written.removesuffix("_")
+        setattr(Methods, _name, _make(_target or _name))
+        if _written != _name:
+            setattr(Methods, _written, in_place(_name))

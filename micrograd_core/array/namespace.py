@@ -15,11 +15,13 @@ from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import (
     COMPLEX_OF,
     DTYPES,
+    FORMATS,
     KINDS,
     REAL_OF,
     DType,
     complex64,
     float32,
+    greatest,
     int64,
     integer_range,
     promote,
@@ -27,7 +29,6 @@ from micrograd_core.dtypes import (
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
 from micrograd_core.ops.arguments import advising
-from micrograd_core.ops.standard.elementary import FORMATS, greatest
 
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
 
@@ -61,10 +62,26 @@ def _dtype_of(x: Any) -> DType:
 def finfo(type: Any, /) -> FloatInfo:
     """Limits of a floating dtype, or of the dtype of a tensor.
 
+    Parameters
+    ----------
+    type : DType, str or Tensor
+        A floating dtype, its name, or a tensor of it.
+
+    Returns
+    -------
+    FloatInfo
+        ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` and ``dtype``; for a complex dtype, those of its parts.
+
     Raises
     ------
     DTypeError
         When it is not floating.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.finfo("float32").max
+    3.4028234663852886e+38
     """
     dtype = _dtype_of(type)
     if not dtype.is_floating:
@@ -78,10 +95,26 @@ def finfo(type: Any, /) -> FloatInfo:
 def iinfo(type: Any, /) -> IntegerInfo:
     """Limits of an integer dtype, or of the dtype of a tensor.
 
+    Parameters
+    ----------
+    type : DType, str or Tensor
+        An integer dtype, its name, or a tensor of it.
+
+    Returns
+    -------
+    IntegerInfo
+        ``bits``, ``max``, ``min`` and ``dtype``.
+
     Raises
     ------
     DTypeError
         When it is not an integer dtype.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.iinfo("int8").max
+    127
     """
     dtype = _dtype_of(type)
     if not dtype.is_integer:
@@ -102,12 +135,30 @@ _KINDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is `kind`: another dtype, the name of a kind, or a tuple with one of either that fits.
+    """Whether a dtype is of a kind.
+
+    Parameters
+    ----------
+    dtype : DType or str
+        The dtype in question.
+    kind : DType, str or tuple
+        A dtype; ``'bool'``, ``'signed integer'``, ``'unsigned integer'``, ``'integral'``, ``'real floating'``,
+        ``'complex floating'`` or ``'numeric'``; or a tuple of these, of which one must fit.
+
+    Returns
+    -------
+    bool
 
     Raises
     ------
     ValueError
         When no kind has the name.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.isdtype("float32", ("integral", "real floating"))
+    True
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
@@ -118,12 +169,27 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 @advising
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that tensors, dtypes and Python numbers (which are weak) promote to.
+    """The dtype that tensors, dtypes and Python numbers promote to.
+
+    Parameters
+    ----------
+    arrays_and_dtypes : Tensor, DType, str or number
+        At least one tensor or dtype. Python numbers are weak: they do not widen a dtype of their kind.
+
+    Returns
+    -------
+    DType
 
     Raises
     ------
     DTypeError
         When they do not promote, or all are Python numbers.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.result_type("int32", "int64", 1)
+    micrograd_core.int64
     """
     weak = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex)) and not hasattr(x, "dtype")]
     strong = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is each for each in weak)]
@@ -144,17 +210,50 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all `shapes` broadcast to.
 
+    Parameters
+    ----------
+    shapes : tuple of int
+        Any number of shapes.
+
+    Returns
+    -------
+    tuple of int
+
     Raises
     ------
     ShapeError
         When two lengths of an axis differ and neither is 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.broadcast_shapes((3, 1), (4,))
+    (3, 4)
     """
     return layout.broadcast_shapes("broadcast_shapes", *(layout.as_shape("broadcast_shapes", each) for each in shapes))
 
 
 @advising
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion leads from a dtype, or that of a tensor, to `to`."""
+    """Whether type promotion leads from one dtype to another.
+
+    Parameters
+    ----------
+    from_ : DType, str or Tensor
+        The dtype to start from, or a tensor of it.
+    to : DType or str
+        The dtype to reach.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.can_cast("int32", "int64"), mg.can_cast("int64", "int32")
+    (True, False)
+    """
     target = as_dtype(to)
     try:
         return promote("can_cast", _dtype_of(from_), target) is target
@@ -164,12 +263,34 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 @advising
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """Elements converted to `dtype`; with ``copy=False`` the tensor itself where that changes nothing.
+    """The elements converted to another dtype; with ``copy=False`` `x` itself where that changes nothing.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    dtype : DType or str
+        The dtype of the result.
+    copy : bool
+        Whether to copy where nothing changes.
+    device : Device or str, optional
+        The device of the result; by default that of `x`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Raises
     ------
     DTypeError
         For complex to real: say which part, ``real(x)``, ``imag(x)`` or ``abs(x)``.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.astype(mg.asarray([1.7, -1.7]), "int64")
+    Tensor([ 1, -1])
     """
     x = x if device is None else x.to(device)
     return x if not copy and x.dtype is as_dtype(dtype) else x.astype(dtype)
@@ -182,9 +303,16 @@ def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
     Parameters
     ----------
     x : Tensor
+        Of any dtype.
     shape : int or sequence of int
+        The shape of the result; one length may be -1, and follows from the others.
     copy : bool, optional
         ``True`` always copies, ``False`` never, ``None`` only where strides leave no other way.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
 
     Raises
     ------
@@ -192,6 +320,13 @@ def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
         When the sizes differ.
     ValueError
         When `copy` is false, and a copy is needed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.reshape(mg.arange(6), (2, -1))
+    Tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     out = asarray(x).reshape(shape)
     if copy is False and x.size and not shares_memory(out, x):
@@ -243,7 +378,19 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807
-    """Devices, dtypes, defaults and capabilities (array API standard, "Inspection")."""
+    """Devices, dtypes, defaults and capabilities (array API standard, "Inspection").
+
+    Returns
+    -------
+    Info
+        Its methods are ``capabilities``, ``default_device``, ``default_dtypes``, ``dtypes`` and ``devices``.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.__array_namespace_info__().default_dtypes()["integral"]
+    micrograd_core.int64
+    """
     return Info()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from micrograd_core.engine.apply import apply_single, binary
 from micrograd_core.engine.array import BaseTensor, refuse_leaf
 from micrograd_core.engine.write import write
 from micrograd_core.errors import GraphError, UnsupportedOp
-from micrograd_core.ops import TABLE
+from micrograd_core.ops import TABLE, Op
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -23,9 +24,14 @@ VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 # ── methods made from the op table ───────────────────────────────────────────────────────────────────────────
 
 
-def augmented(name: str) -> Callable[[Any, Any], Any]:
+def seldom(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator and its reflection, as `binary` makes them; their family is imported when one is first used."""
+    made = cache(partial(binary, name))
+    return lambda x, y: made()[0](x, y), lambda x, y: made()[1](x, y)
+
+
+def augmented(operator: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """An operator such as ``x += y``: ``x[...] = x + y``, by the rules of `write`."""
-    operator, _ = binary(name)
 
     def method(x: Tensor, y: Any) -> Any:
         refuse_leaf(x)
@@ -39,12 +45,14 @@ def augmented(name: str) -> Callable[[Any, Any], Any]:
 
 def unary(name: str) -> Callable[[Any], Tensor]:
     """A method without parameters."""
-    op = TABLE[name]
+    op: Op | None = None
 
     def method(x: Tensor) -> Tensor:
+        nonlocal op
+        op = op or TABLE[name]  # whose family is imported here
         return apply_single(op, x)
 
-    method.__name__, method.__doc__ = name, op.doc
+    method.__name__, method.__doc__ = name, f"``mg.{name}(x)``, with `mg` for `micrograd_core`."
     return method
 
 
@@ -60,33 +68,33 @@ class Operators(BaseTensor):
     __sub__, __rsub__ = binary("subtract")
     __mul__, __rmul__ = binary("multiply")
     __truediv__, __rtruediv__ = binary("divide")
-    __floordiv__, __rfloordiv__ = binary("floor_divide")
-    __mod__, __rmod__ = binary("remainder")
+    __floordiv__, __rfloordiv__ = seldom("floor_divide")
+    __mod__, __rmod__ = seldom("remainder")
     __pow__, __rpow__ = binary("pow")
     __matmul__, __rmatmul__ = binary("matmul")
     __and__, __rand__ = binary("bitwise_and")
     __or__, __ror__ = binary("bitwise_or")
     __xor__, __rxor__ = binary("bitwise_xor")
-    __lshift__, __rlshift__ = binary("bitwise_left_shift")
-    __rshift__, __rrshift__ = binary("bitwise_right_shift")
+    __lshift__, __rlshift__ = seldom("bitwise_left_shift")
+    __rshift__, __rrshift__ = seldom("bitwise_right_shift")
     __lt__, __gt__ = binary("less")[0], binary("greater")[0]
     __le__, __ge__ = binary("less_equal")[0], binary("greater_equal")[0]
     __eq__ = binary("equal")[0]
     __ne__ = binary("not_equal")[0]
     __hash__ = object.__hash__
-    __iadd__ = augmented("add")
-    __isub__ = augmented("subtract")
-    __imul__ = augmented("multiply")
-    __itruediv__ = augmented("divide")
-    __ifloordiv__ = augmented("floor_divide")
-    __imod__ = augmented("remainder")
-    __ipow__ = augmented("pow")
-    __imatmul__ = augmented("matmul")
-    __iand__ = augmented("bitwise_and")
-    __ior__ = augmented("bitwise_or")
-    __ixor__ = augmented("bitwise_xor")
-    __ilshift__ = augmented("bitwise_left_shift")
-    __irshift__ = augmented("bitwise_right_shift")
+    __iadd__ = augmented(__add__)
+    __isub__ = augmented(__sub__)
+    __imul__ = augmented(__mul__)
+    __itruediv__ = augmented(__truediv__)
+    __ifloordiv__ = augmented(__floordiv__)
+    __imod__ = augmented(__mod__)
+    __ipow__ = augmented(__pow__)
+    __imatmul__ = augmented(__matmul__)
+    __iand__ = augmented(__and__)
+    __ior__ = augmented(__or__)
+    __ixor__ = augmented(__xor__)
+    __ilshift__ = augmented(__lshift__)
+    __irshift__ = augmented(__rshift__)
     __neg__ = unary("negative")
     __pos__ = unary("positive")
     __abs__ = unary("abs")

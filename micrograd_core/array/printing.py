@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from micrograd_core.dtypes import unpack
 from micrograd_core.engine.apply import apply
+from micrograd_core.engine.ingest import read
 from micrograd_core.layout import nest
 from micrograd_core.ops import TABLE
 
@@ -27,7 +29,7 @@ def describe(x: Tensor) -> str:
     for axis, edge in enumerate(edges):
         if edge:
             shown = _edges(shown, axis)
-    flat = [_number(value) for value in _flat(shown.tolist(), len(x.shape))]
+    flat = [_number(value) for value in unpack(read(shown._kernels, shown._handle, shown.dtype), shown.dtype)]
     width = max(map(len, flat), default=0)
     texts = nest([text.rjust(width) for text in flat], shown.shape) if flat or not x.shape else []
     body = _rows(texts, edges, len("Tensor(")) if flat else f"[], shape={x.shape}"
@@ -41,13 +43,6 @@ def describe(x: Tensor) -> str:
 def _edges(x: Tensor, axis: int) -> Tensor:
     before = (slice(None),) * axis
     return apply(TABLE["concat"], (x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]), {"axis": axis})
-
-
-def _flat(values: Any, depth: int) -> list[Any]:
-    values = values if depth else [values]
-    for _ in range(depth - 1):
-        values = [item for row in values for item in row]
-    return list(values)
 
 
 def _number(value: Any) -> str:

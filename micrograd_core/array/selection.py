@@ -15,10 +15,32 @@ F: Final = FUNCTIONS
 def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     """Along `dim`, the elements that `index` names, place by place: ``out[i][j] = x[index[i][j]][j]`` for `dim` 0.
 
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    dim : int
+        The axis to compute along. Negative ones count from the end.
+    index : Tensor
+        Integers, of as many axes as `x`.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x` and the shape of `index`.
+
     Raises
     ------
-    ShapeError
-        When the index does not fit. See `take_along_axis` for one that broadcasts.
+    ShapeError, IndexError
+        When the index has other axes than `x`, or points outside of it. See `take_along_axis` for one that broadcasts.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> mg.gather(x, 1, mg.asarray([[0], [1]]))
+    Tensor([[1.],
+            [4.]])
     """
     x, index = asarray(x), asarray(index)
     if x.ndim:
@@ -28,7 +50,34 @@ def gather(x: Any, /, dim: int, index: Any) -> Tensor:
 
 @both_spellings
 def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
-    """The slices along `dim` that integers name: ``take(x, index, axis=dim)``."""
+    """The slices along `dim` that integers name: ``take(x, index, axis=dim)``.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    dim : int
+        The axis to compute along. Negative ones count from the end.
+    index : Tensor
+        Integers, 1-d.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`; axis `dim` has the length of `index`.
+
+    Raises
+    ------
+    IndexError
+        When an integer lies outside of the axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.index_select(mg.asarray([[1, 2], [3, 4]]), 1, mg.asarray([1]))
+    Tensor([[2],
+            [4]])
+    """
     x = asarray(x)
     found = F["take"](x if x.ndim else x.reshape(1), asarray(index).reshape(-1), axis=dim)
     return found if x.ndim else found.reshape(())
@@ -43,19 +92,33 @@ def scatter_reduce(
     Parameters
     ----------
     x : Tensor
+        Of any dtype.
     dim : int
+        The axis to compute along. Negative ones count from the end.
     index : Tensor
         Integers, of as many axes as `x`.
     src : Tensor or number
+        The other elements, of at least the shape of `index`.
     reduce : str
-        ``'sum'``, ``'prod'``, ``'amax'``, ``'amin'``, ``'mean'``; ``'replace'`` has the last one stand.
+        ``'sum'``, ``'prod'``, ``'amax'``, ``'amin'`` or ``'mean'``; with ``'replace'`` the last element stays.
     include_self : bool
-        Whether what stands there takes part.
+        Whether the elements of `x` take part.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
 
     Raises
     ------
     ShapeError, ValueError
         When the index does not fit, or the reduction is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.scatter_reduce(mg.zeros(3), 0, mg.asarray([0, 0, 2]), mg.asarray([1.0, 2.0, 5.0]), "sum")
+    Tensor([3., 0., 5.])
     """
     x, index = asarray(x), asarray(index)
     given = {"axis": dim, "reduce": reduce, "include_self": include_self}
@@ -77,27 +140,42 @@ def scatter(
     reduce: str | None = None,
     key: Any = None,
 ) -> Tensor:
-    """A copy of `x` in which `src` stands where `index` says along `dim`, or the second argument where `key` says.
+    """A copy of `x` with other elements along `dim` where `index` says, or where `key` says.
 
     Parameters
     ----------
     x : Tensor
+        Of any dtype.
     dim : int
-        With `key`, what takes the place of ``x[key]``.
+        The axis to compute along; with `key`, the elements that replace ``x[key]``.
     index : Tensor
         Integers, of as many axes as `x`.
     src : Tensor or number
+        The elements that are written.
     value : number, optional
-        The same, by PyTorch's other name.
+        PyTorch's name of `src` where it is a number.
     reduce : str, optional
-        ``'add'`` or ``'multiply'``: with what is there.
+        ``'add'`` or ``'multiply'`` combines with the elements of `x`; by default they are replaced.
     key : optional
-        As from `x[key]`; then there is no `index`.
+        As in `x[key]`; `index` is left out then.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
 
     Raises
     ------
     ShapeError, TypeError
-        When the index does not fit, or there is none.
+        When the index does not fit, or is missing.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.scatter(mg.zeros(3), 0, mg.asarray([2]), 7.0)
+    Tensor([0., 0., 7.])
+    >>> mg.scatter(mg.zeros(3), 7.0, key=slice(1))
+    Tensor([7., 0., 0.])
     """
     if key is not None:
         return F["scatter"](x, dim, key=key)
@@ -112,13 +190,65 @@ def scatter(
 
 @both_spellings
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
-    """A copy of `x` with the elements of `src` added where `index` says along `dim`."""
+    """A copy of `x` with the elements of `src` added where `index` says along `dim`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    dim : int
+        The axis to compute along. Negative ones count from the end.
+    index : Tensor
+        Integers, of as many axes as `x`.
+    src : Tensor or number
+        The elements to add, of at least the shape of `index`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        When the index does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.scatter_add(mg.zeros(3), 0, mg.asarray([0, 0, 2]), mg.asarray([1.0, 2.0, 5.0]))
+    Tensor([3., 0., 5.])
+    """
     return scatter_reduce(x, dim, index, src, "sum")
 
 
 @advising
 def masked_select(x: Any, /, mask: Any) -> Tensor:
-    """The elements where the mask is true, in one row; `x` and the mask broadcast."""
+    """The elements where the mask is true, in one row.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    mask : Tensor
+        Of bool dtype; its shape broadcasts with that of `x`.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, 1-d, in C order.
+
+    Raises
+    ------
+    ShapeError
+        When `x` and the mask do not broadcast.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.masked_select(mg.asarray([1, 2, 3]), mg.asarray([True, False, True]))
+    Tensor([1, 3])
+    """
     from micrograd_core.array.composed import broadcast_arrays
 
     wide, chosen = broadcast_arrays(x, mask)
@@ -127,7 +257,35 @@ def masked_select(x: Any, /, mask: Any) -> Tensor:
 
 @both_spellings
 def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -> Any:
-    """The `k`-th smallest element along `axis`, counted from 1, and where it is."""
+    """The `k`-th smallest element along `axis`, counted from 1, and where it is.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    k : int
+        Which element, from 1 for the least.
+    axis : int
+        The axis to compute along. Negative ones count from the end.
+    keepdims : bool
+        Whether the axis stays, with length 1.
+
+    Returns
+    -------
+    named tuple of Tensor: values, indices
+        Both without the axis; the indices are int64.
+
+    Raises
+    ------
+    ShapeError
+        When `k` is not from 1 to the length of the axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.kthvalue(mg.asarray([3.0, 1.0, 2.0]), 2)
+    Ordered(values=Tensor(2.), indices=Tensor(2))
+    """
     x = asarray(x)
     if x.ndim:
         return F["kthvalue"](x, k, axis, keepdims)

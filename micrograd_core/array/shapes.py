@@ -15,12 +15,32 @@ F: Final = FUNCTIONS
 
 @both_spellings
 def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """Pieces along `axis` of a length, the last one shorter, or of the lengths of a list: as PyTorch, not NumPy. Views.
+    """Pieces along `axis` of given lengths, as in PyTorch: NumPy's second argument counts pieces.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    split_size_or_sections : int or sequence of int
+        The length of each piece, of which the last may be shorter; or the length of every piece.
+    axis : int
+        The axis to split. Negative ones count from the end.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of `x`.
 
     Raises
     ------
     ShapeError
         When the lengths do not add up to that of the axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.split(mg.arange(5), 2)
+    (Tensor([0, 1]), Tensor([2, 3]), Tensor([4]))
     """
     x = asarray(x)
     at = resolve_axis("split", axis, x.ndim)
@@ -42,7 +62,33 @@ def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor
 
 @both_spellings
 def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces along `axis`, of one length but for the last. Views."""
+    """At most `chunks` pieces along `axis`, of one length except for the last.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    chunks : int
+        The greatest number of pieces.
+    axis : int
+        The axis to split. Negative ones count from the end.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of `x`.
+
+    Raises
+    ------
+    ShapeError
+        When `chunks` is less than 1, or `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.chunk(mg.arange(5), 2)
+    (Tensor([0, 1, 2]), Tensor([3, 4]))
+    """
     x = asarray(x)
     if chunks < 1:
         raise ShapeError(f"chunk: there is at least one piece; got {chunks}")
@@ -52,13 +98,65 @@ def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
 
 @both_spellings
 def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
-    """Each element (each slice along `axis`) repeated: `repeat`, by PyTorch's name."""
+    """Each element, or each slice along `axis`, repeated: PyTorch's name of `repeat`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    repeats : int or Tensor
+        How often to repeat each element; or a number for each, 1-d.
+    axis : int, optional
+        The axis to repeat along; without one `x` is flattened.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        When the numbers do not fit the axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.repeat_interleave(mg.asarray([1, 2]), 2)
+    Tensor([1, 1, 2, 2])
+    """
     return F["repeat"](x, repeats, axis=axis)
 
 
 @both_spellings
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The diagonals over two axes, along a new last axis; `offset` above the main one."""
+    """The diagonals over two axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype, with at least two axes.
+    offset : int
+        How far above the main diagonal; negative numbers lie below.
+    axis1, axis2 : int
+        The two axes. Negative ones count from the end.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`; the diagonal is its last axis.
+
+    Raises
+    ------
+    ShapeError
+        When the two axes are the same, or `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.diagonal(mg.asarray([[1, 2], [3, 4]]))
+    Tensor([1, 4])
+    """
     x = asarray(x)
     first, second = (resolve_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
     if first == second:
@@ -68,11 +166,61 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
 
 @both_spellings
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of the diagonal over two axes."""
+    """The sum of the diagonal over two axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of numeric dtype, with at least two axes.
+    offset : int
+        How far above the main diagonal; negative numbers lie below.
+    axis1, axis2 : int
+        The two axes. Negative ones count from the end.
+
+    Returns
+    -------
+    Tensor
+        Without the two axes; sums of small integers are int64.
+
+    Raises
+    ------
+    ShapeError
+        When the two axes are the same, or `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.trace(mg.asarray([[1, 2], [3, 4]]))
+    Tensor(5)
+    """
     return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 @advising
 def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The axes from `start_dim` to `end_dim` made one."""
+    """The axes from `start_dim` to `end_dim`, merged into one.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype.
+    start_dim, end_dim : int
+        The first and the last axis to merge. Negative ones count from the end.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, in C order; a view where strides allow it.
+
+    Raises
+    ------
+    ShapeError
+        When `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.flatten(mg.zeros((2, 3, 4)), 1).shape
+    (2, 12)
+    """
     return asarray(x).flatten(start_dim, end_dim)

@@ -29,14 +29,26 @@ def histogram(
     Parameters
     ----------
     x : Tensor
+        Of real dtype and any shape.
     bins : int or Tensor
-        How many there are, or their edges.
+        The number of bins, or their edges, 1-d and sorted.
     range : (float, float), optional
-        Of the edges; by default the least and the greatest element, which are read.
+        The first and the last edge; by default the least and the greatest element, which are read.
     weight, weights : Tensor, optional
-        What an element counts.
+        How much each element counts: of as many elements as `x`.
     density : bool
-        Whether the sum over bins, times their widths, is 1.
+        Whether to normalize, so that the sum over bins, times their widths, is 1.
+
+    Returns
+    -------
+    named tuple of Tensor: hist, bin_edges
+        Of shapes (bins,) and (bins + 1,). Counts are int64; weighted sums have the dtype of the weights.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.histogram(mg.asarray([0.0, 1.0, 1.0, 4.0]), 2)
+    Histogram(hist=Tensor([3, 1]), bin_edges=Tensor([0., 2., 4.]))
     """
     flat = asarray(x).reshape(-1).detach()
     share = weight if weights is None else weights

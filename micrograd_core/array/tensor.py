@@ -7,24 +7,23 @@ from typing import Any
 
 from micrograd_core import errors
 from micrograd_core.array.methods import Methods
-from micrograd_core.array.operators import unary
-from micrograd_core.array.printing import describe
+from micrograd_core.array.places import At
 from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
-from micrograd_core.engine.apply import TRANSFER, apply, apply_single, reduction
+from micrograd_core.engine.apply import TRANSFER, apply, apply_single
 from micrograd_core.engine.array import detach, share, storage, wrap
 from micrograd_core.engine.backward import backward
 from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.engine.hooks import hook_leaf, register_hook
 from micrograd_core.engine.ingest import as_array, elements, read
-from micrograd_core.engine.keys import At, getitem
+from micrograd_core.engine.keys import getitem
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.engine.write import write
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
-from micrograd_core.ground.context import at_hand
-from micrograd_core.ground.size import Size
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
+from micrograd_core.support.context import at_hand
+from micrograd_core.support.size import Size
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
@@ -48,6 +47,14 @@ class Tensor(Methods):
     ------
     DTypeError, ShapeError
         When `data` is not numbers, or ragged.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, 2.0, 3.0])
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    Tensor([2., 4., 6.])
     """
 
     __slots__ = ()
@@ -74,8 +81,7 @@ class Tensor(Methods):
     @property
     def layout(self) -> Layout:
         """Shape, strides and offset in memory, in elements."""
-        layout: Layout = self._kernels.layout(self._handle)
-        return layout
+        return self._kernels.layout(self._handle)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -156,40 +162,6 @@ class Tensor(Methods):
         self._handle, self._origin = value._handle, None
         share(value, self)
         storage(self).replaced += 1
-
-    # elementwise
-
-    abs = unary("abs")
-    sign = unary("sign")
-    floor = unary("floor")
-    ceil = unary("ceil")
-    isnan = unary("isnan")
-    isfinite = unary("isfinite")
-    exp = unary("exp")
-    expm1 = unary("expm1")
-    log = unary("log")
-    log1p = unary("log1p")
-    sqrt = unary("sqrt")
-    square = unary("square")
-    sin = unary("sin")
-    cos = unary("cos")
-    tanh = unary("tanh")
-    sigmoid = unary("sigmoid")
-    relu = unary("relu")
-    copy = unary("copy")
-
-    # reductions
-
-    sum = reduction("sum")
-    mean = reduction("mean")
-    max = reduction("max")
-    min = reduction("min")
-    var = reduction("var")
-    std = reduction("std")
-    any = reduction("any")
-    all = reduction("all")
-    argmax = reduction("argmax")
-    logsumexp = reduction("logsumexp")
 
     def matmul(self, other: Tensor) -> Tensor:
         """``self @ other``."""
@@ -316,6 +288,8 @@ class Tensor(Methods):
         return int(self.item())
 
     def __repr__(self) -> str:
+        from micrograd_core.array.printing import describe
+
         return describe(self)
 
     def __format__(self, spec: str) -> str:
@@ -367,10 +341,46 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor that records nothing unless asked, with the elements of `data`. Parameters and errors as for `Tensor`.
+    """A tensor with the elements of `data`, which records nothing unless asked to.
 
     A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.
     Another library's array that the host cannot read stays where it is, and shares its memory unless `copy` is true.
+
+    Parameters
+    ----------
+    data : Tensor, array, number, or nested sequence of numbers
+        The elements, or another library's array.
+    dtype : DType or str, optional
+        By default that of an array, and bool, int64, float32 or complex64 for Python's numbers.
+    device : Device or str, optional
+        By default the one that a tensor is on, or the default device.
+    copy : bool, optional
+        ``True`` always copies, ``False`` never, ``None`` only where the dtype or the device changes.
+    requires_grad : bool
+        Whether gradients of the result are recorded; the elements are copied then.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `data`.
+
+    Raises
+    ------
+    DTypeError
+        When an element does not fit the dtype.
+    ShapeError
+        When nested sequences have different lengths.
+    ValueError
+        When `copy` is false, and a copy is needed, as it always is for data of the host.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([[1, 2], [3, 4]])
+    Tensor([[1, 2],
+            [3, 4]])
+    >>> mg.asarray([1, 2], dtype="float64").dtype
+    micrograd_core.float64
     """
     if requires_grad:
         return Tensor(data, dtype=dtype, device=device, requires_grad=True)
@@ -378,5 +388,23 @@ def asarray(
 
 
 def shares_memory(x: Tensor, y: Tensor) -> bool:
-    """Whether two tensors look at common memory: false as soon as they are on different devices."""
+    """Whether two tensors share memory.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Two tensors, of any shapes and dtypes.
+
+    Returns
+    -------
+    bool
+        False where they are on different devices.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.zeros((2, 3))
+    >>> mg.shares_memory(x, x[0]), mg.shares_memory(x, x.copy())
+    (True, False)
+    """
     return x._kernels is y._kernels and bool(x._kernels.shares_memory(x._handle, y._handle))

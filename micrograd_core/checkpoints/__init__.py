@@ -6,6 +6,7 @@ from micrograd_core.checkpoints.exchange import from_torch, to_torch
 from micrograd_core.checkpoints.exported import Exported, ExportError, export_onnx
 from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.checkpoints.stored import Checkpoint, load, load_model, save
+from micrograd_core.suggestions import door
 
 __all__ = [
     "Checkpoint",
@@ -20,6 +21,4 @@ __all__ = [
     "to_torch",
 ]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+door(globals())

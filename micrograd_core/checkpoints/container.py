@@ -23,9 +23,9 @@ from micrograd_core.dtypes import DTYPES, complex128
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
 from micrograd_core.errors import MissingExtra
-from micrograd_core.ground import files
-from micrograd_core.ground.printed import printable
 from micrograd_core.layout import MAX_DIMENSIONS
+from micrograd_core.support import files
+from micrograd_core.support.escaping import printable
 
 _OURS: Final = {
     "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8", "U16": "uint16",
@@ -178,7 +178,7 @@ class Contents:
             raise damaged(self.path, "its header is not what was written")
 
     def _size(self, name: str) -> int:
-        """Of a tensor, in bytes."""
+        """The bytes of a tensor."""
         dtype, shape = self.tensors[name]
         return math.prod(shape) * DTYPES[dtype].itemsize
 

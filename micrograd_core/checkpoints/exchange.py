@@ -18,9 +18,11 @@ def from_torch(source: Any, model: Module, strict: bool = True) -> Module:
     Parameters
     ----------
     source : torch.nn.Module, or mapping from names to torch tensors or arrays
+        Its ``state_dict()`` has the numbers.
     model : Module
+        Receives them; its layers have the same names.
     strict : bool
-        As for `Module.load_state_dict`.
+        Whether missing and unknown names are an error, as in `Module.load_state_dict`.
 
     Returns
     -------
@@ -31,6 +33,14 @@ def from_torch(source: Any, model: Module, strict: bool = True) -> Module:
     ------
     ShapeError
         When names or shapes differ; all differences are listed and nothing is loaded.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> import numpy as np
+    >>> model = mg.nn.Linear(2, 1, bias=False)
+    >>> mg.checkpoints.from_torch({"weight": np.ones((1, 2), dtype="float32")}, model).weight
+    Tensor([[1., 1.]], requires_grad=True)
     """
     state = source if isinstance(source, Mapping) else source.state_dict()
     model.load_state_dict({name: _on_the_host(x) for name, x in state.items()}, strict)
@@ -42,10 +52,27 @@ def to_torch(model: Module) -> dict[str, Any]:
 
     Tied weights are one tensor with several names. Nothing is shared with the model.
 
+    Parameters
+    ----------
+    model : Module
+        Its parameters and buffers are copied.
+
+    Returns
+    -------
+    dict from str to torch.Tensor
+        By the names of ``model.state_dict()``.
+
     Raises
     ------
     ImportError
         When torch is not installed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> state = mg.checkpoints.to_torch(mg.nn.Linear(2, 1))  # doctest: +SKIP
+    >>> {name: tuple(x.shape) for name, x in state.items()}  # doctest: +SKIP
+    {'weight': (1, 2), 'bias': (1,)}
     """
     import torch
 

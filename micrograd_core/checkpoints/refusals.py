@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from micrograd_core.errors import MicrogradError
-from micrograd_core.ground.printed import printable
+from micrograd_core.support.escaping import printable
 
 
 class CheckpointError(MicrogradError, ValueError):
-    """A file is no checkpoint, is damaged, or does not hold what is asked of it. Nothing was loaded."""
+    """A file is no checkpoint, is damaged, or does not hold what was asked for. Nothing was loaded.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> try:
+    ...     mg.checkpoints.load("missing.safetensors")
+    ... except mg.checkpoints.CheckpointError as error:
+    ...     print(type(error).__name__)
+    CannotRead
+    """
 
 
 class CannotRead(CheckpointError, OSError):
@@ -100,9 +111,7 @@ def _foreign(path: Path, head: bytes) -> CheckpointError:
 
 def _is_text(head: bytes) -> bool:
     try:
-        text = head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # else it ends within a letter
-            return False
-        text = head[: error.start].decode()
+        text = getincrementaldecoder("utf-8")().decode(head)  # which may end within a letter
+    except UnicodeDecodeError:
+        return False
     return all(each.isprintable() or each.isspace() for each in text)

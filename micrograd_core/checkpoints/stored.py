@@ -17,9 +17,9 @@ from micrograd_core.checkpoints.structure import Built, Described, generators, r
 from micrograd_core.checkpoints.trees import PLAIN, Apart, together
 from micrograd_core.device import Device, default_device
 from micrograd_core.errors import MicrogradError, one_of
-from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, default_generator
+from micrograd_core.support.escaping import printable
 
 FORMAT: Final = 1
 """The version of what a file says of itself."""
@@ -40,23 +40,44 @@ States = Any
 
 
 class Checkpoint:
-    """What is in a file. Numbers are read when they are asked for.
+    """The contents of a file. Numbers are read when they are used.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
 
     Attributes
     ----------
     path : Path
     meta : Any
-        What `save` was given.
+        The `meta` that `save` was given.
     version : str
         Of micrograd-core, which wrote it; empty where another library did.
     device : str
         Where the model was.
     parts : tuple of str
-        What there is of ``model``, ``optimizer``, ``schedule``, ``scaler``, ``data`` and ``random``.
+        Those of ``model``, ``optimizer``, ``schedule``, ``scaler``, ``data`` and ``random`` that the file has.
     tensors : dict
         Dtype and shape of each tensor, by name; those that belong to no model have a ``/`` in it.
     structure : dict
         The class, the arguments and the changed attributes of each module, by name.
+
+    Raises
+    ------
+    CheckpointError
+        When the file is missing, is no checkpoint, or is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import micrograd_core as mg
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> model = mg.nn.Linear(2, 1)
+    >>> mg.checkpoints.save(path, model=model, meta={"epoch": 3})
+    >>> found = mg.checkpoints.Checkpoint(path)
+    >>> found.parts, found.meta
+    (('model',), {'epoch': 3})
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -150,7 +171,7 @@ def save(
     model : Module, optional
         Its numbers, its structure, whether it is in training, and the places of its generators.
     optimizer, schedule, scaler, data : optional
-        What has ``state_dict()``, or a list, tuple or dict of such.
+        Objects with ``state_dict()``, or lists, tuples or dicts of such.
     random : bool, generator, or list, tuple or dict of generators
         Where random numbers stand. ``True``: those of the default generator, and of Python's ``random``. A generator is
         one of `micrograd_core.random`, of Python's ``random``, or of NumPy.
@@ -163,16 +184,25 @@ def save(
         When the disk is full, the folder is not there, and the like.
     CheckpointError
         When there is something in a state that a file cannot hold.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import micrograd_core as mg
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> model = mg.nn.Linear(2, 1)
+    >>> mg.checkpoints.save(path, model=model, meta={"epoch": 3})
+    >>> sorted(mg.checkpoints.Checkpoint(path).tensors)
+    ['bias', 'weight']
     """
+    parts = {"optimizer": optimizer, "schedule": schedule, "scaler": scaler, "data": data, "random": _meant(random)}
     try:
-        container.write(Path(path), *_taken_apart(model, optimizer, schedule, scaler, data, random, meta))
+        container.write(Path(path), *_taken_apart(model, parts, meta))
     except RecursionError as error:
         raise CheckpointError("save: what is to be saved holds itself, or lies too deep in lists and dicts") from error
 
 
-def _taken_apart(
-    model: Module | None, optimizer: States, schedule: States, scaler: States, data: States, random: Any, meta: Any
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _taken_apart(model: Module | None, given: dict[str, States], meta: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a file, and what is told beside them."""
     apart = Apart()
     told: dict[str, Any] = {}
@@ -193,15 +223,9 @@ def _taken_apart(
         told["generators"] = {name: list(generator.state) for name, generator in generators(model).items()}
         facts["device"] = str(next((x.device for x in every.values()), default_device()))
         parts.append("model")
-    for part, given, state in (
-        ("optimizer", optimizer, _state),
-        ("schedule", schedule, _state),
-        ("scaler", scaler, _state),
-        ("data", data, _state),
-        ("random", _Defaults() if random is True else random or None, _position),
-    ):
-        if given is not None:
-            told[part] = apart.part(part, _mapped(state, part, given))
+    for part, x in given.items():
+        if x is not None:
+            told[part] = apart.part(part, _states(part, x))
             parts.append(part)
     if meta is not None:
         told["meta"] = apart.part("meta", meta)
@@ -233,7 +257,7 @@ def load(
     Returns
     -------
     Checkpoint
-        What else is in the file: ``meta``, ``version``, ``device``, ``structure``, ``state(part)``.
+        The other contents of the file: ``meta``, ``version``, ``device``, ``structure``, ``state(part)``.
 
     Raises
     ------
@@ -241,17 +265,28 @@ def load(
         When the file is not there, is no checkpoint, is damaged, or lacks what is asked for.
     ShapeError
         When the numbers do not fit the objects; none of them has changed then.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import micrograd_core as mg
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> model = mg.nn.Linear(2, 1)
+    >>> mg.checkpoints.save(path, model=model, meta={"epoch": 3})
+    >>> other = mg.nn.Linear(2, 1)
+    >>> mg.checkpoints.load(path, model=other).meta
+    {'epoch': 3}
+    >>> (other.weight == model.weight).all()
+    Tensor(True)
     """
     found = Checkpoint(path)
-    given = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "data": data}
+    given = {"optimizer": optimizer, "schedule": schedule, "scaler": scaler, "data": data, "random": _meant(random)}
     wanted = {part: x for part, x in given.items() if x is not None}
-    if random is not None and random is not False:
-        wanted["random"] = _Defaults() if random is True else random
-    for part in wanted:
+    for part in (["model"] if model is not None else []) + [*wanted]:
         if part not in found.parts:
             raise found._absent(part)
     undo: list[Callable[[], Any]] = []
-    several = len(wanted) > 1 or (model is not None and bool(generators(model)))
+    several = len(wanted) + (model is not None) > 1 or (model is not None and bool(generators(model)))
     try:
         if model is not None:
             place = next((x.device for _, x in model.named_tensors()), default_device())
@@ -264,13 +299,10 @@ def load(
                 undo.append(partial(_load_model, model, before, places, ""))
             _load_model(model, state, found._told.get("generators", {}), str(found.path))
         for part, x in wanted.items():
-            if part == "model":
-                continue
-            state, restored = found.state(part, device), _restored if part != "random" else _placed
+            state = found.state(part, device)
             if several:
-                former = _mapped(_state if part != "random" else _position, part, x)
-                undo.append(partial(_each, restored, x, former, ""))
-            _each(restored, x, state, f"{str(found.path)!r}: the {part}")
+                undo.append(partial(_restore, part, x, _states(part, x), ""))
+            _restore(part, x, state, f"{str(found.path)!r}: the {part}")
     except BaseException:
         for each in reversed(undo):
             each()
@@ -307,6 +339,16 @@ def load_model(
         When the file is not there, is no checkpoint, is damaged, or has a class that is not known: it says what to do.
     UnsupportedDType
         When the device lacks a dtype.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import micrograd_core as mg
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> model = mg.nn.Linear(2, 1)
+    >>> mg.checkpoints.save(path, model=model, meta={"epoch": 3})
+    >>> mg.checkpoints.load_model(path)
+    Linear(2, 1)
     """
     found = Checkpoint(path)
     if "model" not in found.parts:
@@ -354,28 +396,43 @@ class _Defaults:
         _placed(python_random, theirs, "")
 
 
-def _mapped(state: Callable[[Any], Any], part: str, x: Any) -> Any:
+def _meant(random: Any) -> Any:
+    """The generators whose places are to be kept: ``True`` stands for those that nobody names."""
+    return _Defaults() if random is True else None if random is False else random
+
+
+def _states(part: str, x: Any) -> Any:
     """The state of an object, or of each in a list, tuple or dict."""
     if isinstance(x, (list, tuple)):
-        return [_mapped(state, part, each) for each in x]
+        return [_states(part, each) for each in x]
     if isinstance(x, dict):
-        return {key: _mapped(state, part, each) for key, each in x.items()}
-    if not (_is_generator(x) if part == "random" else hasattr(x, "state_dict") or hasattr(x, "changing")):
+        return {key: _states(part, each) for key, each in x.items()}
+    known = isinstance(x, (Generator, _Defaults)) and part == "random"
+    wanted = ("getstate", "bit_generator") if part == "random" else ("state_dict", "changing")
+    if not known and not any(hasattr(x, name) for name in wanted):
         what = "a generator" if part == "random" else "an object with state_dict() and load_state_dict(state)"
         raise CheckpointError(f"{part} is {what}, or a list or dict of such; got {type(x).__name__}")
-    return state(x)
+    return _position(x) if part == "random" else _state(x)
 
 
-def _each(restored: Callable[[Any, Any, str], None], x: Any, state: Any, what: str) -> None:
+def _restore(part: str, x: Any, state: Any, what: str) -> None:
+    """Let an object, or each in a list, tuple or dict, go on from its state."""
     if isinstance(x, (list, tuple, dict)):
         keys = list(x) if isinstance(x, dict) else list(range(len(x)))
         saved = list(state) if isinstance(state, dict) else list(range(len(state))) if isinstance(state, list) else None
         if keys != saved:
             raise CheckpointError(f"{what} was saved as {_shape(state)}, and is to be loaded into {_shape(x)}")
         for key in keys:
-            _each(restored, x[key], state[key], what)
+            _restore(part, x[key], state[key], what)
         return
-    restored(x, state, what)
+    try:
+        (_placed if part == "random" else _restored)(x, state, what)
+    except MicrogradError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{what} cannot go on from its state as a {type(x).__name__}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _shape(x: Any) -> str:
@@ -393,45 +450,28 @@ def _state(x: Any) -> dict[str, Any]:
 
 
 def _restored(x: Any, state: Any, what: str) -> None:
-    try:
-        if "state" in state:
-            x.load_state_dict(state["state"])
-        for name, value in state.get("changing", {}).items():
-            if name in getattr(x, "changing", ()):
-                setattr(x, name, value)
-    except MicrogradError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{what} cannot go on from its state: {type(error).__name__}: {error}") from error
-
-
-def _is_generator(x: Any) -> bool:
-    return isinstance(x, (Generator, _Defaults)) or hasattr(x, "getstate") or hasattr(x, "bit_generator")
+    if "state" in state:
+        x.load_state_dict(state["state"])
+    for name, value in state.get("changing", {}).items():
+        if name in getattr(x, "changing", ()):
+            setattr(x, name, value)
 
 
 def _position(x: Any) -> Any:
     """Where a generator stands."""
-    if isinstance(x, Generator):
-        return list(x.state)
     if hasattr(x, "getstate"):
         return x.getstate()
-    return x.bit_generator.state if hasattr(x, "bit_generator") else x.state
+    state = (x.bit_generator if hasattr(x, "bit_generator") else x).state
+    return list(state) if isinstance(state, tuple) else state
 
 
 def _placed(x: Any, state: Any, what: str) -> None:
-    try:
-        if isinstance(x, Generator):
-            restore(x, state, what)
-        elif hasattr(x, "setstate"):
-            x.setstate(state)
-        elif hasattr(x, "bit_generator"):
-            x.bit_generator.state = state
-        else:
-            x.state = state
-    except MicrogradError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{what} is no state of a {type(x).__name__}: {error}") from error
+    if isinstance(x, Generator):
+        restore(x, state, what)
+    elif hasattr(x, "setstate"):
+        x.setstate(state)
+    else:
+        (x.bit_generator if hasattr(x, "bit_generator") else x).state = state
 
 
 def _load_model(model: Module, state: dict[str, Tensor], places: Any, path: str) -> None:

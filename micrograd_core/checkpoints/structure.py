@@ -19,11 +19,11 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import trees
 from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
-from micrograd_core.ground.context import during, making
-from micrograd_core.ground.made import Other, again, arguments
-from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, use_generator
+from micrograd_core.support.context import during, making
+from micrograd_core.support.escaping import printable
+from micrograd_core.support.reconstruction import Other, arguments, rebuild
 
 DROPPED = ("device", "generator")
 """Arguments that are given anew: what is loaded may live elsewhere, and its initial numbers are not the generator's."""
@@ -56,10 +56,10 @@ class Described:
 
     def _module(self, module: Module) -> dict[str, Any]:
         attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}
-        kept = {name: x for name, x in attributes.items() if not _has_unknown(x)}
+        kept = {name: x for name, x in attributes.items() if not _unknown(x)}
         told: dict[str, Any] = {"class": class_name(type(module))}
         given = self._arguments(module)
-        if len(kept) == len(attributes) and (given is None or _has_unknown(given)):
+        if len(kept) == len(attributes) and (given is None or _unknown(given)):
             told["whole"] = True
             given = None
         elif given is not None:
@@ -82,7 +82,7 @@ class Described:
             if parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
                 x = {key: each for key, each in x.items() if key not in DROPPED}
             found[name] = self._encoded(x)
-            if _has_unknown(found[name]) and name in vars(module):  # modules, which are looked for where they are now
+            if _unknown(found[name]) and name in vars(module):  # modules, which are looked for where they are now
                 found[name] = self._encoded(vars(module)[name])
         return found
 
@@ -104,10 +104,12 @@ def class_name(kind: type) -> str:
     return f"nn.{kind.__name__}" if getattr(nn, kind.__name__, None) is kind else kind.__name__
 
 
-def _has_unknown(encoded: Any) -> bool:
-    if isinstance(encoded, dict):
-        return UNKNOWN in encoded or any(map(_has_unknown, encoded.values()))
-    return isinstance(encoded, list) and any(map(_has_unknown, encoded))
+def _unknown(encoded: Any) -> str:
+    """The type of the first thing in what is encoded that a file does not hold; empty where it holds all."""
+    if isinstance(encoded, dict) and UNKNOWN in encoded:
+        return str(encoded[UNKNOWN]) or "nothing"
+    parts = encoded.values() if isinstance(encoded, dict) else encoded if isinstance(encoded, list) else ()
+    return next(filter(None, map(_unknown, parts)), "")
 
 
 class Built:
@@ -193,15 +195,15 @@ class Built:
                 f"make it yourself: load(path, model={kind.__name__}(...))"
             )
         for argument, x in given.items():
-            if _has_unknown(x):
+            if unknown := _unknown(x):
                 raise CheckpointError(
-                    f"load_model: {where}, a {kind.__name__}, was made with a {printable(_unknown(x))} as "
+                    f"load_model: {where}, a {kind.__name__}, was made with a {printable(unknown)} as "
                     f"{printable(argument)}, and a file holds none; make it yourself: load(path, model=...)"
                 )
         try:
             decoded = {key: self._decoded(x, None) for key, x in given.items()}
             with during(making, self._limit(f"{where}, a {kind.__name__},")):
-                made = again(kind, decoded)
+                made = rebuild(kind, decoded)
         except CheckpointError:
             raise
         except Exception as error:
@@ -230,7 +232,7 @@ class Built:
 
     def _class(self, name: str, called: str) -> type[Module]:
         room, _, own = called.rpartition(".")
-        kind = getattr(nn, own, None) if room == "nn" and own in nn.__all__ else self.classes.get(called)
+        kind = getattr(nn, own, None) if room == "nn" and own in dir(nn) else self.classes.get(called)
         if isinstance(kind, type) and issubclass(kind, Module):
             return kind
         where = f"the module {name!r}" if name else "the model"
@@ -279,10 +281,3 @@ def restore(generator: Generator, state: Any, path: str) -> None:
 def _is_name(x: Any) -> bool:
     """Whether this can be what a class is called: errors show it as Python."""
     return isinstance(x, str) and all(map(str.isidentifier, x.split(".")))
-
-
-def _unknown(x: Any) -> str:
-    """The type of what is not known in an argument."""
-    while isinstance(x, (dict, list)) and not (isinstance(x, dict) and UNKNOWN in x):
-        x = next(each for each in (x.values() if isinstance(x, dict) else x) if _has_unknown(each))
-    return str(x[UNKNOWN])

@@ -11,10 +11,10 @@ from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DType, weak
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.ground.opened import OPENED
-from micrograd_core.ground.printed import printable
-from micrograd_core.ground.size import Size
 from micrograd_core.nn import functional
+from micrograd_core.support.escaping import printable
+from micrograd_core.support.open_devices import OPENED
+from micrograd_core.support.size import Size
 
 PLAIN = (type(None), bool, int, float, str)
 MARK = "$"
@@ -67,7 +67,7 @@ def _open(name: str) -> Device:
 
 
 def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
-    """The reverse; `other` gets the marks that it gave, with what they mark."""
+    """A tree from its JSON; `other` gets marks that are not known here, and what they mark."""
     if isinstance(tree, list):
         return [decoded(x, other) for x in tree]
     if not isinstance(tree, dict):
@@ -118,7 +118,7 @@ class Apart:
 
 
 def together(tree: Any, fetch: Callable[[str], Tensor]) -> Any:
-    """The reverse of `Apart.part`: with what `fetch` gives for the name of a tensor."""
+    """A tree from the JSON of `Apart.part`; `fetch` gives the tensor of a name."""
 
     def other(mark: str, inner: Any) -> Any:
         if mark == "$tensor" and isinstance(inner, str):

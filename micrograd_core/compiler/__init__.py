@@ -1,7 +1,7 @@
 """Programs: what a function computes, as flat steps over numbered values whose shapes and dtypes are known.
 
 `program` is the representation, which `Backend.compile` is given; `builder` writes one while a function is traced;
-`outlines` knows shapes and dtypes; `python` prints a program of scalars. For backends that compile, `passes` makes a
+`specs` knows shapes and dtypes; `python` prints a program of scalars. For backends that compile, `passes` makes a
 program simpler, `writer` is what they write with, `fusion` takes it apart into kernel calls and loop nests, which
 `assembly` puts together, and `nests` says what one is.
 """

@@ -25,8 +25,11 @@ from micrograd_core.compiler.nests import (
     Reduce,
     Store,
     merged,
+    moved,
 )
+from micrograd_core.compiler.passes import REDUCTIONS
 from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.views import Node, composed, through
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
@@ -40,10 +43,10 @@ ROW: Final = 1 << 15
 
 
 class Assembly:
-    """The work of `assembled`. `through`, `composed` are those of `fusion`; `layout` knows where a value lies."""
+    """The nest of a group of steps; `wanted` values are stored, and `layout` knows where a value lies."""
 
-    def __init__(self, group: Any, wanted: Callable[[Any], bool], views: Any) -> None:
-        self.group, self.views = group, views
+    def __init__(self, group: Any, wanted: Callable[[Node], bool], layout: Callable[[Node], Layout]) -> None:
+        self.group, self.layout = group, layout
         reduced = group.reduced or ()
         self.axes = [*(i for i in range(len(group.shape)) if i not in reduced), *reduced]
         self.reduced = reduced
@@ -70,7 +73,7 @@ class Assembly:
 
     def sources(self, node: Any) -> list[Any]:
         """The values of this nest that a value is made of."""
-        bases = [self.views.through(x)[0] for x in node.operands if hasattr(x, "owner")]
+        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
         return [x for x in bases if id(x) in self.here]
 
     def is_row(self, node: Any) -> bool:
@@ -79,7 +82,7 @@ class Assembly:
 
     def reduces(self, node: Any) -> bool:
         """Whether it is a reduction, in this nest."""
-        return self.is_row(node) and node.op in self.views.REDUCTIONS
+        return self.is_row(node) and node.op in REDUCTIONS
 
     def spilled(self) -> dict[int, list[Any]]:
         """By level, the elements that are kept in scratch memory once they are computed there."""
@@ -160,10 +163,10 @@ class Assembly:
         kept = tuple(self.group.shape[axis] for axis in self.axes[: len(self.axes) - len(self.reduced)])
         reduced = tuple(self.group.shape[axis] for axis in self.reduced)
         order = sorted(range(len(self.buffers)), key=lambda i: ("in", "out", "scratch").index(self.buffers[i].role))
-        nest = Nest(kept, reduced, tuple(self.buffers), tuple(parts), tuple(self.types))
-        nest = merged(_reordered(nest, order))
-        inputs = sorted(self.inputs, key=self.inputs.__getitem__)
-        return nest, tuple(inputs), tuple(self.stored)
+        there: dict[int | None, Any] = {None: None, **{old: new for new, old in enumerate(order)}}
+        in_order = moved(parts, lambda line: line._replace(buffer=there[line.buffer]))
+        nest = Nest(kept, reduced, tuple([self.buffers[i] for i in order]), in_order, tuple(self.types))
+        return merged(nest), tuple(self.inputs), tuple(self.stored)
 
     def in_order(self, wanted: list[Any]) -> list[Any]:
         """Elements and those that they are made of, as far as no earlier loop stored them, each after what it needs."""
@@ -198,7 +201,7 @@ class Assembly:
         elif node.op == DRAWN:
             result = self.number(node.dtype)
             place = self.spread(Layout.contiguous(node.shape))
-            lines.append(Draw(result, self.read(self.views.through(node.operands[0])[0]), place))
+            lines.append(Draw(result, self.read(through(node.operands[0])[0]), place))
         else:
             operands = tuple([self.operand(x, node, lines, local) for x in node.operands])
             result = self.number(node.dtype)
@@ -208,18 +211,19 @@ class Assembly:
 
     def operand(self, x: Any, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref | Number:
         """An operand of a line: a number, a value of this nest, or a load."""
-        if not hasattr(x, "owner"):
+        if not isinstance(x, Node):
             separate = TABLE[node.op].separate
-            arrays = [y for i, y in enumerate(node.operands) if hasattr(y, "owner") and i not in separate]
+            arrays = [y for i, y in enumerate(node.operands) if isinstance(y, Node) and i not in separate]
             return Number(x, arrays[0].dtype)
-        base, views = self.views.through(x)
+        base, views = through(x)
         if base.op == "full":
             return Number(base.params["fill_value"], base.dtype)
         if id(base) in self.here:
             return self.value(base, lines, self.once if self.is_row(base) else local)
         shape = node.operands[0].shape if self.reduces(node) else node.shape
-        layout = self.views.composed(self.views.layout(base), views).broadcast_to(shape)
-        place = self.spread(layout)
+        layout = composed(self.layout(base), views)
+        assert layout is not None
+        place = self.spread(layout.broadcast_to(shape))
         key = base.number, place
         for scope in (local, self.once):
             if key in scope:
@@ -254,18 +258,3 @@ class Assembly:
             for axis, stride in enumerate(strides)
         ]
         return Place(layout.offset, tuple(strides[axis] for axis in self.axes))
-
-
-def _reordered(nest: Nest, order: list[int]) -> Nest:
-    """Buffers in another order: inputs, outputs, scratch."""
-    there = {old: new for new, old in enumerate(order)}
-
-    def line(old: Line) -> Line:
-        return (
-            old._replace(buffer=there[old.buffer])
-            if isinstance(old, (Load, Draw, Store)) and old.buffer is not None
-            else old
-        )
-
-    parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)
-    return nest._replace(buffers=tuple(nest.buffers[i] for i in order), parts=parts)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step, width
+from micrograd_core.compiler.specs import TensorSpec
 
 INPUT = "input"
 """In a builder, what a program takes from outside: a step whose operands say where from."""
@@ -23,23 +23,24 @@ class Builder:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.types: list[Outline] = []
+        self.types: list[TensorSpec] = []
         self._known: dict[Any, Ref] = {}
 
-    def emit(self, step: Step, outline: Outline, key: Any = None) -> Ref:
+    def emit(self, step: Step, spec: TensorSpec, key: Any = None) -> Ref:
         """The value that a step makes. Steps with the same `key`, by default all that is in them, make one."""
         key = (step.op, same(step.operands), same(step.params)) if key is None else key
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Ref(len(self.steps))
+            found = Ref(len(self.steps))
+            self.types[found.number :] = [spec]  # in this order, so that an interrupt harms nothing
             self.steps.append(step)
-            self.types.append(outline)
+            self._known[key] = found
         return found
 
-    def emit_parts(self, step: Step, outlines: Sequence[Outline]) -> tuple[Ref, ...]:
+    def emit_parts(self, step: Step, specs: Sequence[TensorSpec]) -> tuple[Ref, ...]:
         """The values that a step of an operation with parts makes."""
-        first = self.emit(step, outlines[0])
-        return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(outlines) if i]
+        first = self.emit(step, specs[0])
+        return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(specs) if i]
 
     def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool]) -> tuple[Program, list[Ref]]:
         """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are.

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.assembly import DEAR, DRAWN, Assembly
 from micrograd_core.compiler.nests import Nest, length, size
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
 from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import Node, composed, same, through, viewed
 from micrograd_core.layout import Layout, Shape, reduced_shape
 
@@ -42,7 +42,7 @@ class Call(NamedTuple):
     operands: tuple[Any, ...]
     params: dict[str, Any]
     results: tuple[int, ...]
-    types: tuple[Outline, ...]
+    types: tuple[TensorSpec, ...]
 
 
 class Run(NamedTuple):
@@ -51,7 +51,7 @@ class Run(NamedTuple):
     nest: Nest
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    types: tuple[Outline, ...]
+    types: tuple[TensorSpec, ...]
 
 
 class Plan(NamedTuple):
@@ -103,9 +103,6 @@ class Group:
 
 class Fusion:
     """The work of `plan`."""
-
-    REDUCTIONS = REDUCTIONS
-    through, composed = staticmethod(through), staticmethod(composed)
 
     def __init__(self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool]) -> None:
         self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
@@ -159,9 +156,9 @@ class Fusion:
 
     def runs(self, group: Group) -> list[Run]:
         """The nest that is made of steps, or two or more where one would be too large."""
-        nest, inputs, outputs = Assembly(group, lambda node: node.number in self.stored, self).nest()
+        nest, inputs, outputs = Assembly(group, lambda node: node.number in self.stored, self.layout).nest()
         if size(nest) <= LINES or len(group.nodes) == 1:
-            types = tuple([Outline(x.shape, x.dtype) for x in outputs])
+            types = tuple([TensorSpec(x.shape, x.dtype) for x in outputs])
             return [Run(nest, inputs, tuple([x.number for x in outputs]), types)]
         first, second = group.halves()
         read = {id(through(x)[0]) for node in second.nodes for x in node.operands if isinstance(x, Node)}
@@ -207,16 +204,16 @@ class Fusion:
         for y in base.operands:
             if isinstance(y, Node):
                 for op, params, each in shapes:
-                    y = self.new(op, (y,), params, Outline(each, y.dtype))
+                    y = self.new(op, (y,), params, TensorSpec(each, y.dtype))
                 y = self.recomputed(y, shape)
                 source, through_views = through(y)
                 if source.owner == -1 and not self.is_loose(y) and composed(self.layout(source), through_views) is None:
                     self.in_memory(base)
                     return x
             operands.append(y)
-        return self.new(base.op, tuple(operands), base.params, Outline(shape, base.dtype))
+        return self.new(base.op, tuple(operands), base.params, TensorSpec(shape, base.dtype))
 
-    def new(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: Outline) -> Node:
+    def new(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: TensorSpec) -> Node:
         """A value that the program does not have."""
         self.next += 1
         return Node(op, operands, params, type, self.next - 1)
@@ -233,7 +230,7 @@ class Fusion:
             if not (each.is_view or each.op in SOURCES):
                 each.owner = len(self.items)
         results = tuple([each.number for each in nodes])
-        types = tuple([Outline(each.shape, each.dtype) for each in nodes])
+        types = tuple([TensorSpec(each.shape, each.dtype) for each in nodes])
         self.items.append(Call(node.op, operands, node.params, results, types))
 
     def in_memory(self, node: Node) -> None:
@@ -277,7 +274,7 @@ class Fusion:
             return
         group = self.items[position]
         assert isinstance(group, Group)
-        fits = self.fits_row if id(node) in group.rows and node.op not in REDUCTIONS else self.fits
+        row = id(node) in group.rows and node.op not in REDUCTIONS
         shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
         for x in node.operands:
             earlier = through(x)[0].owner if isinstance(x, Node) else position
@@ -287,7 +284,7 @@ class Fusion:
                 and other.shape == group.shape
                 and (other.reduced == group.reduced or None in (other.reduced, group.reduced))
                 and other.length + group.length <= MOST
-                and fits(other, earlier, x, shape)
+                and self.fits(other, earlier, x, shape, row)
                 and not any(self.reads(i, earlier, node) for i in range(earlier + 1, position + 1))
             ):
                 for each in other.nodes:
@@ -346,9 +343,8 @@ class Fusion:
             return self.join(group, position, node, False)
         if group.reduced is None or node.shape not in group.row_shapes():
             return False
-        if all(self.fits_row(group, position, x, node.shape) for x in node.operands):
-            return self.join(group, position, node, True)
-        return False
+        fit = all(self.fits(group, position, x, node.shape, row=True) for x in node.operands)
+        return fit and self.join(group, position, node, True)
 
     def join(self, group: Group, position: int, node: Node, row: bool) -> bool:
         """Make a step part of a nest, and before it what is computed for it alone."""
@@ -393,40 +389,28 @@ class Fusion:
             each for each in group.nodes if each.op == node.op and each.operands == (x,) and id(each) in group.rows
         ]
         if not found:
-            found = [self.new(node.op, (x,), {"axis": group.reduced, "keepdims": True}, Outline(kept, x.dtype))]
+            found = [self.new(node.op, (x,), {"axis": group.reduced, "keepdims": True}, TensorSpec(kept, x.dtype))]
             self.join(group, position, found[0], True)
         row = found[0]
         if row.shape != kept:
-            row = self.new("reshape", (row,), {"shape": kept}, Outline(kept, x.dtype))
+            row = self.new("reshape", (row,), {"shape": kept}, TensorSpec(kept, x.dtype))
         node.operands = (row,)
         self.fuse(node)
         return True
 
-    def fits(self, group: Group, position: int, x: Any, shape: Shape) -> bool:
-        """Whether an operand, as part of elements of a shape, is at hand in each turn of the loops."""
+    def fits(self, group: Group, position: int, x: Any, shape: Shape, row: bool = False) -> bool:
+        """Whether an operand, as part of elements of a shape, is at hand in each turn of the loops, or once a row."""
         if not isinstance(x, Node):
             return True
         base, views = through(x)
         if base.owner != position:  # in memory before the nest begins
             return True
-        if id(base) not in group.rows:
-            found = composed(Layout.contiguous(base.shape), views)
-            return found is not None and same(found, Layout.contiguous(group.shape))
         found = composed(Layout.contiguous(base.shape), views)
-        rows = Layout.contiguous(group.row_shapes()[0]).broadcast_to(group.shape)
-        return found is not None and same(found.broadcast_to(shape), rows)
-
-    def fits_row(self, group: Group, position: int, x: Any, shape: Shape) -> bool:
-        """The same of what is computed once a row."""
-        if not isinstance(x, Node):
-            return True
-        base, views = through(x)
-        if base.owner != position:
-            return True
-        if id(base) not in group.rows:
+        if found is None or (row and (id(base) not in group.rows or x.shape != shape)):
             return False
-        found = composed(Layout.contiguous(base.shape), views)
-        return found is not None and x.shape == shape and same(found, Layout.contiguous(shape))
+        if row or id(base) not in group.rows:
+            return same(found, Layout.contiguous(shape if row else group.shape))
+        return same(found.broadcast_to(shape), Layout.contiguous(group.row_shapes()[0]).broadcast_to(group.shape))
 
 
 def _cheap(node: Node) -> bool:

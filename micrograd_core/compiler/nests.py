@@ -10,7 +10,8 @@ else: places in memory are affine in the loops' counters, and views have become 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import Ref
@@ -155,6 +156,38 @@ def size(nest: Nest) -> int:
     return sum(length(line.op) if isinstance(line, Compute) else 1 for line in lines)
 
 
+def neighbours(lengths: Sequence[int], strides: Iterable[Sequence[int]], apart: int = 0) -> list[list[int]]:
+    """Axes in groups that become one: neighbours along which memory goes on, in all operands; none of length 1.
+
+    Axes before and after `apart` stay apart.
+    """
+    each = list(strides)
+    groups: list[list[int]] = []
+    for axis, length in enumerate(lengths):
+        if length == 1:
+            continue
+        if groups and (groups[-1][-1] < apart) == (axis < apart):
+            last = groups[-1][-1]
+            if all(steps[last] == steps[axis] * length for steps in each):
+                groups[-1].append(axis)
+                continue
+        groups.append([axis])
+    return groups
+
+
+def in_turn(shape: Sequence[int], reduced: Sequence[int]) -> list[tuple[bool, int]]:
+    """Axes of memory that lies in order, those that are reduced and those that are kept in turn, with their lengths."""
+    found: list[tuple[bool, int]] = []
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        if found and found[-1][0] == (axis in reduced):
+            found[-1] = found[-1][0], found[-1][1] * length
+        else:
+            found.append((axis in reduced, length))
+    return found
+
+
 def merged(nest: Nest) -> Nest:
     """The same nest with as few axes as can be: none of length 1, and neighbours are one where memory goes on."""
     kept, reduced = len(nest.kept), len(nest.reduced)
@@ -165,25 +198,10 @@ def merged(nest: Nest) -> Nest:
         for line in part.lines
         if isinstance(line, (Load, Draw, Store)) and not _is_scratch(nest, line)
     ]
-    groups: list[list[int]] = []  # of axes that become one
-    for axis, length in enumerate(lengths):
-        if length == 1:
-            continue
-        if groups and (groups[-1][-1] < kept) == (axis < kept):
-            last = groups[-1][-1]
-            if all(place.strides[last] == place.strides[axis] * length for place in places):
-                groups[-1].append(axis)
-                continue
-        groups.append([axis])
+    groups = neighbours(lengths, [place.strides for place in places], kept)
 
     def size(axes: Iterable[int]) -> int:
-        total = 1
-        for axis in axes:
-            total *= lengths[axis]
-        return total
-
-    def moved(place: Place) -> Place:
-        return Place(place.offset, tuple(place.strides[axes[-1]] for axes in groups))
+        return prod([lengths[axis] for axis in axes])
 
     inner = [axes for axes in groups if axes[0] >= kept]
     scratch = []
@@ -193,24 +211,26 @@ def merged(nest: Nest) -> Nest:
         step *= size(axes)
     aside = Place(0, (0,) * (len(groups) - len(inner)) + tuple(reversed(scratch)))
 
-    def line(old: Line) -> Line:
-        if not isinstance(old, (Load, Draw, Store)):
-            return old
-        return old._replace(place=aside if _is_scratch(nest, old) else moved(old.place))
+    def placed(line: Load | Draw | Store) -> Line:
+        there = Place(line.place.offset, tuple(line.place.strides[axes[-1]] for axes in groups))
+        return line._replace(place=aside if _is_scratch(nest, line) else there)
 
-    parts = tuple(Part(part.inner, tuple(map(line, part.lines))) for part in nest.parts)
+    parts = moved(nest.parts, placed)
     lengths_of = [size(axes) for axes in groups]
     outer = len(groups) - len(inner)
     shorter = tuple(lengths_of[outer:]) or ((1,) if reduced else ())  # a sum over axes of length 1 is one, too
     if shorter == (1,) and not inner:
-        parts = tuple(Part(part.inner, tuple(_with_axis(line) for line in part.lines)) for part in parts)
+        parts = moved(parts, lambda x: x._replace(place=x.place._replace(strides=(*x.place.strides, 0))))
     return Nest(tuple(lengths_of[:outer]), shorter, nest.buffers, parts, nest.types)
 
 
-def _with_axis(line: Line) -> Line:
-    if not isinstance(line, (Load, Draw, Store)):
-        return line
-    return line._replace(place=Place(line.place.offset, (*line.place.strides, 0)))
+def moved(parts: Sequence[Part], change: Callable[[Any], Line]) -> tuple[Part, ...]:
+    """The same parts, where `change` says how each line that reads or writes memory does so."""
+
+    def line(old: Line) -> Line:
+        return change(old) if isinstance(old, (Load, Draw, Store)) else old
+
+    return tuple(Part(part.inner, tuple(map(line, part.lines))) for part in parts)
 
 
 def _is_scratch(nest: Nest, line: Load | Draw | Store) -> bool:

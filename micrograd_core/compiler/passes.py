@@ -13,8 +13,8 @@ from math import copysign, prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.writer import TAKEN_APART, Unwritten, Writer, Written, rewritten
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
@@ -25,6 +25,7 @@ from micrograd_core.ops.linalg import matrices, products
 from micrograd_core.ops.network import attention, convolution, patches, pooling
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.standard import fft, indexing, random, sorting, updates
+from micrograd_core.support.powers import POWERS
 
 VIEWS: Final = frozenset("reshape permute_dims broadcast_to spread expand_dims squeeze flip getitem".split())
 """Operations that compute nothing: in a nest they are where a load reads."""
@@ -75,10 +76,10 @@ def expand(
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
         return name in FUSIBLE and real(operands) and (covers is None or name in VIEWS or covers(name, operands))
 
-    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
         name = step.op
         whole = len(types) > 1 and name not in TAKEN_APART
-        if name in FUSIBLE or not real(operands) or whole or types[0].dtype.is_complex:
+        if primitive(name, operands) or not real(operands) or whole or types[0].dtype.is_complex:
             return None
         calls = CALLED.get(name, frozenset())
         if name == "getitem_gradient":
@@ -133,7 +134,7 @@ def simplify(program: Program) -> Program:
     """Steps that return an operand as it is, for NaN, infinities and -0.0 too, are that operand."""
     made: dict[Ref, tuple[str, tuple[Any, ...]]] = {}
 
-    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
         found = _same(step, operands, made)
         if step.op == "pow" and is_scalar(operands[1]) and operands[1] in POWERS and types[0].dtype.is_floating:
             found = POWERS[operands[1]](k, operands[0])
@@ -156,12 +157,6 @@ NEUTRAL: Final[dict[str, Callable[[Any, int], bool]]] = {
 """Whether a number at a place changes nothing. ``-0.0 + 0.0`` is 0.0; integers have one zero."""
 
 
-POWERS: Final[dict[float, Callable[[Writer, Any], Any]]] = {
-    2: lambda k, x: k.multiply(x, x),
-    3: lambda k, x: k.multiply(k.multiply(x, x), x),
-    -1: lambda k, x: k.divide(1, x),
-}
-"""Powers of floats that are quicker as products."""
 INVOLUTIONS: Final = frozenset(("negative", "bitwise_invert", "logical_not"))
 """What twice is nothing."""
 
@@ -187,7 +182,7 @@ def constants(program: Program) -> Program:
     """A tensor of one known value, beside another operand, is the number."""
     numbers: dict[Ref, Any] = {}
 
-    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
         if step.op == "full":
             found = k.step(step.op, operands, step.params, types)
             numbers[found.ref] = step.params["fill_value"]
@@ -229,7 +224,7 @@ ROWS: Final = 16
 def by_rows(program: Program) -> Program:
     """A reduction of all of a large array is one of each row, and one of the rows' results."""
 
-    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[Outline]) -> Any:
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
         if step.op not in REDUCTIONS or prod(operands[0].shape) < LARGE:
             return None
         (x,), axis = operands, step.params["axis"]
@@ -246,15 +241,11 @@ def by_rows(program: Program) -> Program:
 
 def apart(program: Program, original: Program) -> Program:
     """Outputs that were memory of their own in `original` are so again: not an input, and not each other."""
-    owner = [*range(program.inputs)]
-    for step, made in program.numbered():
-        first = step.operands[0] if step.operands else None
-        shares = TABLE[step.op].view and isinstance(first, Ref)
-        owner += [owner[first.number] if shares and isinstance(first, Ref) else n for n in made]
-    aliases = {x.number for x in original.outputs if isinstance(x, Ref) and _is_view(original, x.number)}
+    owner, owner_before = _owners(program), _owners(original)
     taken, steps, outputs, types = set[int](), list(program.steps), list[Any](), list(program.types)
     for x, before in zip(program.outputs, original.outputs, strict=True):
-        if isinstance(x, Ref) and not (isinstance(before, Ref) and before.number in aliases):
+        own = not isinstance(before, Ref) or owner_before[before.number] == before.number >= original.inputs
+        if isinstance(x, Ref) and own:
             if owner[x.number] < program.inputs or owner[x.number] in taken:
                 steps.append(Step("copy", (x,), {}))
                 types.append(types[x.number])
@@ -265,11 +256,13 @@ def apart(program: Program, original: Program) -> Program:
     return Program(program.inputs, steps, outputs, types)
 
 
-def _is_view(program: Program, number: int) -> bool:
-    """Whether a value may lie in memory that another has."""
-    if number < program.inputs:
-        return True
-    return next(TABLE[step.op].view for step, made in program.numbered() if number in made)
+def _owners(program: Program) -> list[int]:
+    """By value, the one in whose memory it may lie: an input, itself, or what it is a view of."""
+    owner = [*range(program.inputs)]
+    for step, made in program.numbered():
+        first = step.operands[0] if step.operands else None
+        owner += [owner[first.number] if TABLE[step.op].view and isinstance(first, Ref) else n for n in made]
+    return owner
 
 
 PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
@@ -313,7 +306,7 @@ def written(compose: Callable[..., Any], operands: Sequence[Any], params: dict[s
         A pair of shape and dtype stands for an array; numbers are as they are.
     """
     k = Writer(lambda name, operands: True)
-    given = [k.input(Outline(*x)) if isinstance(x, tuple) else x for x in operands]
+    given = [k.input(TensorSpec(*x)) if isinstance(x, tuple) else x for x in operands]
     try:
         found = compose(k, *given, **params)
     except (Unwritten, LookupError, AttributeError, TypeError, ValueError, MicrogradError):

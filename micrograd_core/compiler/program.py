@@ -1,22 +1,19 @@
 """One representation of what a function computes: operations in a row, over numbered values. Tracing makes it.
 
 Values are numbered through: the inputs first, then what each step makes. Operations and parameters are the op table's.
-`str` of a program has one line for a step; `straight_line` is what a program means.
+`str` of a program has one line for a step; `executor` runs one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from micrograd_core.compiler.outlines import Outline, expected_parts
+from micrograd_core.compiler.specs import TensorSpec, expected_parts
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import ProgramError
-from micrograd_core.ground.warning import WITHHELD
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.core.movement import requested
-
-__warningregistry__ = WITHHELD
 
 
 class Ref(NamedTuple):
@@ -44,7 +41,7 @@ class _Fields(NamedTuple):
     inputs: int
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
-    types: tuple[Outline, ...] = ()
+    types: tuple[TensorSpec, ...] = ()
 
 
 class Program(_Fields):
@@ -58,7 +55,7 @@ class Program(_Fields):
         Each makes the next value; one of an operation that has parts makes a value of each.
     outputs : tuple of Ref
         In a program of scalars a number may stand for one.
-    types : tuple of Outline, optional
+    types : tuple of TensorSpec, optional
         Shape and dtype of every value. A program by hand may go without; `typed` finds them from those of its inputs.
 
     Raises
@@ -72,7 +69,7 @@ class Program(_Fields):
     --------
     >>> from micrograd_core.dtypes import float32
     >>> steps = Step("multiply", (Ref(0), 2.0), {}), Step("sum", (Ref(1),), {"axis": (0,), "keepdims": False})
-    >>> print(typed(Program(1, steps, (Ref(2),)), [Outline((3, 4), float32)]))
+    >>> print(typed(Program(1, steps, (Ref(2),)), [TensorSpec((3, 4), float32)]))
     program(%0: float32[3, 4])
         %1: float32[3, 4] = multiply(%0, 2.0)
         %2: float32[4] = sum(%1, axis=(0,), keepdims=False)
@@ -82,7 +79,7 @@ class Program(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, inputs: int, steps: Sequence[Step], outputs: Sequence[Any], types: Sequence[Outline] = ()
+        cls, inputs: int, steps: Sequence[Step], outputs: Sequence[Any], types: Sequence[TensorSpec] = ()
     ) -> Program:
         """Refuse steps that do not fit together."""
         program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types))
@@ -120,9 +117,9 @@ class Program(_Fields):
         )
 
 
-def short(outline: Outline) -> str:
+def short(spec: TensorSpec) -> str:
     """A shape and dtype as a program shows them, such as ``float32[3, 4]``."""
-    return f"{outline.dtype}[{', '.join(map(str, outline.shape))}]"
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
 
 
 def _text(x: Any) -> str:
@@ -157,7 +154,7 @@ def width(name: str) -> int:
     return 1 if parts is None else len(parts._fields)
 
 
-def typed(program: Program, inputs: Sequence[Outline]) -> Program:
+def typed(program: Program, inputs: Sequence[TensorSpec]) -> Program:
     """The same program, with the shapes and dtypes of all values, which follow from those of the inputs.
 
     Raises
@@ -177,7 +174,7 @@ def typed(program: Program, inputs: Sequence[Outline]) -> Program:
                 raise ProgramError(
                     f"the shape of %{number} = {step} does not follow from those of its operands; give types to Program"
                 )
-            types.append(Outline(found.shape, found.dtype))
+            types.append(TensorSpec(found.shape, found.dtype))
     return Program(program.inputs, program.steps, program.outputs, types)
 
 
@@ -188,45 +185,3 @@ def native(step: Any, dtypes: Mapping[str, Any]) -> dict[str, Any]:
     if TABLE[step.op].result is requested and isinstance(wanted, DType):
         return {**params, "dtype": dtypes[wanted.name]}
     return params
-
-
-def straight_line(
-    program: Program,
-    kernel: Callable[[str], Callable[..., Any] | None],
-    compose: Callable[[str], Callable[..., Any]] | None = None,
-    dtypes: Mapping[str, Any] | None = None,
-) -> Callable[..., tuple[Any, ...]]:
-    """`program` as a function of its input handles that calls one kernel after the other.
-
-    `compose` gives the composition of an operation that has no kernel, or whose kernel declines a call; `dtypes` the
-    device's own dtype for the name of one, for kernels that take these.
-
-    Raises
-    ------
-    KeyError
-        When there is neither kernel nor composition for a step.
-    """
-    bound = []
-    for step in program.steps:
-        function, op = kernel(step.op), TABLE[step.op]
-        params = step.params if dtypes is None else native(step, dtypes)
-        if function is None and compose is not None and op.compose is not None:
-            bound.append((step.op, compose(step.op), step.operands, step.params, op.parts is not None))
-            continue
-        if function is None:
-            raise KeyError(f"the program needs a kernel for {step.op!r}")
-        bound.append((step.op, function, step.operands, params, op.parts is not None))
-
-    def run(*handles: Any) -> tuple[Any, ...]:
-        if len(handles) != program.inputs:
-            raise TypeError(f"the program takes {program.inputs} handles; got {len(handles)}")
-        values = list(handles)
-        for op, function, numbered, params, parts in bound:
-            operands = [values[o.number] if isinstance(o, Ref) else o for o in numbered]
-            result = function(*operands, **params)
-            if result is NotImplemented and compose is not None:
-                result = compose(op)(*operands, **params)
-            values.extend(result) if parts else values.append(result)
-        return tuple([values[x.number] if isinstance(x, Ref) else x for x in program.outputs])
-
-    return run

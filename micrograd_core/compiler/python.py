@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.ops import TABLE
 
-POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
-
-
-def name(number: int) -> str:
-    """The local variable of a value."""
-    return f"x{number}"
+POWERS: Final = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    name: getattr(math, name) for name, op in TABLE.items() if op.scalar.startswith(f"{name}(") and hasattr(math, name)
+}
+"""What the text calls by the names of operations. They raise where IEEE 754 goes on."""
+CONSTANTS: Final = {"inf": math.inf, "nan": math.nan}
 
 
 def source(
-    program: Program, reads: list[str], write: Callable[[list[str]], list[str]], width: int, exact: Collection[str] = ()
+    program: Program, reads: Sequence[tuple[int, int | None]], widths: Sequence[int], exact: Collection[str] = ()
 ) -> str:
-    """A function ``run(flat)`` that returns the first `width` outputs of a program.
+    """The text of a function ``run`` that computes a program.
 
-    `reads` are lines that fill the inputs; `write` gives lines that store the other outputs, of which it gets the text.
-    Operations that are `exact` are functions of their name: such as answer as IEEE 754 does where Python raises.
+    Parameters
+    ----------
+    reads : sequence of (int, int or None)
+        For each input of the program, which argument of the function it is, or of which argument, a list, it is which
+        element.
+    widths : sequence of int
+        The function returns a tuple of tuples, which have so many of the outputs.
+    exact : collection of str
+        Operations that are called by their name even where Python has a sign for them.
     """
-    lines = [*reads]
+    arguments = {which: f"x{number}" if i is None else f"m{which}" for number, (which, i) in enumerate(reads)}
+    lines = [f"def run({', '.join(arguments[which] for which in sorted(arguments))}):"]
+    lines += [f"x{number} = m{which}[{i}]" for number, (which, i) in enumerate(reads) if i is not None]
     for step, (made,) in program.numbered():
         lines.append(f"x{made} = {_template(step, exact).format(*map(_text, step.operands))}")
-    found = [_text(x) for x in program.outputs]
-    lines += write(found[width:])
-    lines.append(f"return ({''.join(x + ', ' for x in found[:width])})")
-    return "\n    ".join(["def run(flat):", *lines]) + "\n"
+    outputs = map(_text, program.outputs)
+    groups = ["".join([f"{next(outputs)}, " for _ in range(width)]) for width in widths]
+    lines.append(f"return {', '.join(f'({group})' for group in groups)},")
+    return "\n    ".join(lines) + "\n"
 
 
 def _template(step: Step, exact: Collection[str]) -> str:

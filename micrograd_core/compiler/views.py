@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import VIEWS
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.layout import Layout
 
 
@@ -15,9 +15,11 @@ class Node:
 
     __slots__ = ("called", "dtype", "number", "op", "operands", "owner", "params", "shape")
 
-    def __init__(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: Outline, number: int) -> None:
+    def __init__(
+        self, op: str, operands: tuple[Any, ...], params: dict[str, Any], spec: TensorSpec, number: int
+    ) -> None:
         self.op, self.operands, self.params, self.number = op, operands, params, number
-        self.shape, self.dtype = type
+        self.shape, self.dtype = spec
         self.owner = -1  # the position of the nest or call that makes it; inputs and sources are there before all
         self.called = False
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT, Builder
-from micrograd_core.compiler.outlines import Outline, expected_parts
 from micrograd_core.compiler.program import Program, Ref, Step, width
+from micrograd_core.compiler.specs import TensorSpec, expected_parts
 from micrograd_core.dtypes import DType, float32
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.shared import NARROW, is_scalar
@@ -25,9 +25,9 @@ class Written:
 
     __slots__ = ("dtype", "ref", "shape")
 
-    def __init__(self, ref: Ref, outline: Outline) -> None:
+    def __init__(self, ref: Ref, spec: TensorSpec) -> None:
         self.ref = ref
-        self.shape, self.dtype = outline
+        self.shape, self.dtype = spec
 
 
 Operand = Written | bool | int | float | complex
@@ -63,11 +63,11 @@ class Writer:
         found: DType = x.dtype
         return found
 
-    def input(self, outline: Outline) -> Written:
+    def input(self, spec: TensorSpec) -> Written:
         """The next input of the program."""
-        ref = self.builder.emit(Step(INPUT, (len(self.inputs),), {}), outline)
+        ref = self.builder.emit(Step(INPUT, (len(self.inputs),), {}), spec)
         self.inputs.append(ref)
-        return Written(ref, outline)
+        return Written(ref, spec)
 
     def call(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """A step, or those that an operation is composed of.
@@ -98,11 +98,11 @@ class Writer:
         made = [self.astype(x, dtype=narrow) if x.dtype is float32 else x for x in (found if op.parts else (found,))]
         return tuple(made) if op.parts else made[0]
 
-    def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[Outline] = ()) -> Any:
+    def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[TensorSpec] = ()) -> Any:
         """One step; of an operation with parts, all of them."""
         if not types:
             found = expected_parts(TABLE[name], tuple(operands), params)
-            types = [Outline(tuple(each.shape), each.dtype) for each in found if each.shape is not None]
+            types = [TensorSpec(tuple(each.shape), each.dtype) for each in found if each.shape is not None]
             if len(types) < len(found):
                 raise Unwritten(f"the shape of {name} is not known")
         step = Step(name, tuple([x.ref if isinstance(x, Written) else x for x in operands]), params)
@@ -121,8 +121,8 @@ class Writer:
 
 def rewritten(
     program: Program,
-    rule: Callable[[Writer, Step, tuple[Any, ...], Sequence[Outline]], Any],
-    kept: Callable[[str, tuple[Any, ...]], bool] = lambda name, operands: True,
+    rule: Callable[[Writer, Step, tuple[Any, ...], Sequence[TensorSpec]], Any],
+    k: Writer | None = None,
 ) -> Program:
     """A program with other steps: `rule` gives what stands for each.
 
@@ -130,8 +130,10 @@ def rewritten(
     ----------
     rule : function
         ``(k, step, operands, types)`` → what the step makes, a tuple where it has parts; ``None`` leaves it as it is.
+    k : Writer, optional
+        By default one that keeps all operations.
     """
-    k = Writer(kept)
+    k = Writer(lambda name, operands: True) if k is None else k
     values: list[Any] = [k.input(x) for x in program.types[: program.inputs]]
     for step, made in program.numbered():
         operands = tuple([values[x.number] if isinstance(x, Ref) else x for x in step.operands])

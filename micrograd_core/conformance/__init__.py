@@ -26,7 +26,7 @@ from typing import Any
 
 from micrograd_core.device import Device
 from micrograd_core.errors import MissingExtra
-from micrograd_core.ground import files
+from micrograd_core.support import files
 
 __all__ = ["Conformance", "run"]
 
@@ -64,15 +64,8 @@ def run(
 
     from micrograd_core.conformance.plugin import Matrices
 
-    # Failures are told by their causes; with -v pytest tells each as well.
-    arguments = [
-        "-q",
-        *([] if "-v" in options else ["--tb=no", "-rN"]),
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-    ]
+    arguments = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    arguments += [] if "-v" in options else ["--tb=no", "-rN"]  # failures are told by their causes
     arguments += ["--pyargs", "micrograd_core.conformance", "--device", device]
     arguments += (["-k", expression] if expression else []) + (["-n", workers] if workers else [])
     arguments += options

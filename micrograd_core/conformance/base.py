@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import gc
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -38,10 +38,16 @@ def since(protocol: int) -> Callable[[F], F]:
     return mark
 
 
-def claim(device: Device, word: str) -> None:
-    """Skip the rest of a test of one level, and say which word would run it, unless the device claims the word."""
-    if word not in device.capabilities:
-        pytest.skip(f"add {word!r} to capabilities if {CAPABILITIES[word]}")
+def kept(device: Device, work: Callable[[], object], first: int = 1, then: int = 1) -> int:
+    """Bytes that stay in use after calls of `work`, beyond those after the `first` ones, whose constants are cached."""
+    in_use = []
+    for calls in (first, then):
+        for _ in range(calls):
+            work()
+        gc.collect()
+        device.synchronize()
+        in_use.append(device.memory()["in_use"])
+    return in_use[1] - in_use[0]
 
 
 BROKEN: dict[str, str] = {}
@@ -50,13 +56,15 @@ BROKEN: dict[str, str] = {}
 _sound: set[str] = set()  # those that were tried, and work
 
 
-def others(device: Device) -> Iterator[Device]:
+def others(device: Device) -> list[Device]:
     """Devices that tensors can move to from here: the host's, siblings of the same plugin, else any that works."""
+
+    def working(names: Iterable[str]) -> list[Device]:
+        found = [Device(name) for name in names if Device.is_available(name)]
+        return [each for each in found if each is not device and _works(each)]
+
     siblings = [f"{device.type}:{address}" for address in plugins.call(device.type, "micrograd_addresses")]
-    strangers = [name for name in plugins.names() if name not in ("cpu", device.type)] if device.is_cpu() else []
-    for name in ("cpu", *siblings, *strangers):
-        if Device.is_available(name) and Device(name) is not device and _works(Device(name)):
-            yield Device(name)
+    return working(["cpu", *siblings]) or working(plugins.names())
 
 
 def _works(device: Device) -> bool:
@@ -178,6 +186,3 @@ class Suite:
 def known_failures(backend: Any) -> dict[str, str]:
     """Pattern to reason, as the backend has them."""
     return dict(getattr(backend, "known_failures", {}))
-
-
-__all__ = ["BROKEN", "Suite", "claim", "known_failures", "matches", "others", "since"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 from functools import partial
 
 import numpy as np
@@ -13,10 +11,12 @@ from micrograd_core import random
 from micrograd_core.array.creation import arange, full, zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
-from micrograd_core.conformance.base import Suite, others, since
+from micrograd_core.conformance.base import Suite, kept, others, since
 from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
+from micrograd_core.conformance.kernels import at_once
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.engine.modes import enable_grad
 
 
 class Boundary(Suite):
@@ -77,7 +77,7 @@ class Boundary(Suite):
         if "in_use" not in opened.memory():
             pytest.skip("memory() does not tell 'in_use'")
 
-        def in_use() -> int:
+        def work() -> None:
             x = Tensor(np.ones((64, 64), "float32"), device=opened)
             (x.exp() * x).sum().backward()
             del x
@@ -86,12 +86,8 @@ class Boundary(Suite):
                 with random.use_generator(7):
                     random.uniform((64,), device=opened), random.permutation(64, device=opened)
                     random.randint((64,), 0, 9, device=opened)
-            gc.collect()
-            opened.synchronize()
-            return opened.memory()["in_use"]
 
-        before = in_use()  # the constants that a first use caches are no leak
-        leaked = in_use() - before
+        leaked = kept(opened, work)
         assert leaked <= 0, f"{leaked} bytes stay in use after a graph has died"
 
     @since(1)
@@ -108,22 +104,19 @@ class Boundary(Suite):
     @since(1)
     def test_threads(self, opened: Device) -> None:
         """Four threads compute at the same time, each its own graph."""
-        results: list[float] = []
 
-        def work() -> None:
+        def work() -> Tensor:
             x = Tensor(np.arange(1.0, 9.0, dtype="float32"), device=opened)
-            for _ in range(20):
-                x.zero_grad()
-                (x * x).sum().backward()
+            with enable_grad():
+                for _ in range(20):
+                    x.zero_grad()
+                    (x * x).sum().backward()
             assert x.grad is not None
-            results.append(x.grad.sum().item())
+            total: Tensor = x.grad.sum()
+            return total
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert results == [72.0] * 4
+        assert work().item() == 72.0
+        at_once({f"thread {n}": work for n in range(4)})
 
     @since(1)
     def test_results_repeat(self, opened: Device) -> None:

@@ -16,8 +16,8 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
-from micrograd_core.ground.context import at_hand
 from micrograd_core.ops import TABLE, Array, Op, Sample
+from micrograd_core.support.context import at_hand
 
 # How a tensor of given numbers comes to lie in memory: (array, upload) → tensor. Arrays have at least one axis.
 LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
@@ -223,6 +223,12 @@ def cases(
                         continue
                     if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % (len(LAYOUTS) - 1)):
                         yield Case(op, number, dtype, layout)
+
+
+def contiguous(op: Op, dtype: str, device: Device) -> list[Case]:
+    """The cases of an operation in one dtype, laid out as they come."""
+    found = cases(device.kernels.backend.dtypes, device.capabilities, only=op.name)
+    return [case for case in found if case.dtype == dtype and case.layout == "contiguous"]
 
 
 def formed(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:

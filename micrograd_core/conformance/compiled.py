@@ -11,11 +11,10 @@ import pytest
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.base import Suite, since
 from micrograd_core.conformance.cases import ROUNDING, Case, download
-from micrograd_core.conformance.operations import _weighted
+from micrograd_core.conformance.operations import gradients_of
 from micrograd_core.device import Device
 from micrograd_core.errors import TraceError
-from micrograd_core.tables.traced import UNSHAPED
-from micrograd_core.transforms.grad import grad
+from micrograd_core.interpreters.traced import UNSHAPED
 from micrograd_core.transforms.jit import jit
 
 ROUNDINGS = 64
@@ -40,34 +39,22 @@ class Compiled(Suite):
     def test_jit_first_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of all operands, taken inside and outside."""
         operands = case.tensors(opened, requires_grad=True)
-        _agree(case, _gradient(case.vary, operands), operands)
+        _agree(case, gradients_of(case.vary, operands), operands)
         compiled = jit(_taking(case.vary))
-        _agree(case, _gradient(lambda xs: compiled(*xs), operands), operands, _gradient(case.vary, operands))
+        _agree(case, gradients_of(lambda xs: compiled(*xs), operands), operands, gradients_of(case.vary, operands))
 
     @since(1)
     def test_jit_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of the gradients, likewise."""
         operands = case.tensors(opened, requires_grad=True)
-        twice = _gradient(_gradient(case.vary, operands), operands)
+        twice = gradients_of(gradients_of(case.vary, operands), operands)
         _agree(case, twice, operands)
         compiled = jit(_taking(case.vary))
-        _agree(case, _gradient(_gradient(lambda xs: compiled(*xs), operands), operands), operands, twice)
+        _agree(case, gradients_of(gradients_of(lambda xs: compiled(*xs), operands), operands), operands, twice)
 
 
 def _taking(f: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     return lambda *operands: f(list(operands))
-
-
-def _gradient(f: Callable[[list[Any]], Any], operands: list[Any]) -> Callable[[list[Any]], Any]:
-    """The gradients of a fixed projection of what `f` gives, by all operands that record."""
-    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
-
-    def total(*xs: Any) -> Any:
-        found = f(list(xs))
-        parts = [_weighted(x) for x in (found if isinstance(found, (tuple, list)) else [found])]
-        return sum(parts[1:], parts[0])
-
-    return lambda xs: grad(total, varied)(*xs)
 
 
 def _agree(case: Case, f: Callable[[list[Any]], Any], operands: list[Any], plain: Any = None) -> None:
@@ -101,6 +88,3 @@ def _same(name: str, found: Tensor, wanted: Tensor) -> None:
     with np.errstate(invalid="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other)) | (np.abs(one - other) <= allowed)
     assert same.all(), f"{name}: jit gives {one[~same][:4].tolist()}, and without it {other[~same][:4].tolist()}"
-
-
-__all__ = ["Compiled"]

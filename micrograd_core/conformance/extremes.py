@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, cases, download, rounded
+from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, contiguous, download, rounded
 from micrograd_core.conformance.forms import HOST
 from micrograd_core.device import Device
-from micrograd_core.dtypes import COMPLEX_OF, DTYPES, integer_range
-from micrograd_core.ops import SAME, TABLE, Op
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, FORMATS, greatest, integer_range
+from micrograd_core.ops import SAME, TABLE, Array, Op
 
 FACTOR: Final = 64
 """How many roundings a device may be off, relative to the answer."""
@@ -55,7 +55,7 @@ def special(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str,
 
 
 def large(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
-    """The same and `MOVED`, in one dtype of each kind: the one that kernels are most often written for."""
+    """Elementwise operations, reductions and `MOVED`, in one dtype of each kind: see `usual`."""
     found: dict[str, tuple[Op, str]] = {}
     for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
         for dtype in usual(dtypes):
@@ -104,10 +104,7 @@ def numbers(dtype: str) -> Any:
 
 def limits(dtype: str) -> tuple[float, float]:
     """The largest number of a real floating dtype, and the smallest with all its digits."""
-    if dtype == "bfloat16":
-        return (2 - 2.0**-7) * 2.0**127, 2.0**-126
-    facts = np.finfo(dtype)
-    return float(facts.max), float(facts.smallest_normal)
+    return greatest(DTYPES[dtype]), 2.0 ** FORMATS[dtype][1]
 
 
 def pairs(op: Op, dtype: str) -> list[Any]:
@@ -207,12 +204,10 @@ def at(arrays: list[Any], place: tuple[int, ...]) -> str:
 
 def plain(op: Op, dtype: str, device: Device) -> list[Case]:
     """The cases of an operation in a dtype whose operands are all arrays, laid out as they come."""
-    found = cases(device.kernels.backend.dtypes, device.capabilities, only=op.name)
     return [
         case
-        for case in found
-        if case.dtype == dtype and case.layout == "contiguous" and case.sample.params == {}
-        if not any(isinstance(x, (int, float)) for x in case.sample.operands)
+        for case in contiguous(op, dtype, device)
+        if case.sample.params == {} and all(isinstance(x, Array) for x in case.sample.operands)
     ]
 
 

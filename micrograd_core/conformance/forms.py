@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.dtypes import DTYPES, integer_range
+from micrograd_core.dtypes import DTYPES, FORMATS, greatest, integer_range
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.network import recurrent
 
@@ -48,15 +48,14 @@ def _subnormal(x: Any, dtype: str) -> Any:
     """Numbers below the smallest with all its digits."""
     if DTYPES[dtype].kind != "real floating":
         return x
-    facts = np.finfo(HOST.get(dtype, dtype))
-    return _filled([sign * facts.smallest_normal / part for part in (2, 8, 32) for sign in (1, -1)], x)
+    return _filled([sign * 2.0 ** FORMATS[dtype][1] / part for part in (2, 8, 32) for sign in (1, -1)], x)
 
 
 def _small(x: Any, dtype: str) -> Any:
     """Floats whose products and powers are subnormal."""
     if DTYPES[dtype].kind != "real floating":
         return x
-    tiny = float(np.finfo(HOST.get(dtype, dtype)).smallest_normal)
+    tiny = 2.0 ** FORMATS[dtype][1]
     return _filled([tiny**0.5 / 4, np.log(tiny / 8), 1.0, -(tiny**0.5) / 8, np.log(tiny / 32)], x)
 
 
@@ -64,7 +63,7 @@ def _huge(x: Any, dtype: str) -> Any:
     """Floats whose sums, squares and products leave the range."""
     if DTYPES[dtype].kind != "real floating":
         return x
-    largest = (2 - 2.0**-7) * 2.0**127 if dtype == "bfloat16" else float(np.finfo(dtype).max)
+    largest = greatest(DTYPES[dtype])
     return _filled([largest, 0.75 * largest, 1.0, 0.5 * largest, -0.25 * largest], x)
 
 

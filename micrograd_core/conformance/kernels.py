@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,8 +13,8 @@ import numpy as np
 from micrograd_core import errors, random
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.conformance.base import Suite, since
-from micrograd_core.conformance.cases import HALF, ROUNDING, Case, cases, download, rounded
+from micrograd_core.conformance.base import Suite, kept, since
+from micrograd_core.conformance.cases import HALF, ROUNDING, Case, contiguous, download, rounded
 from micrograd_core.conformance.extremes import usual
 from micrograd_core.conformance.forms import FORMS, NUMBERS, OPEN, TWICE
 from micrograd_core.conformance.operations import FACTOR, aliases_nothing
@@ -42,7 +41,7 @@ class Kernels(Suite):
         if not opened.kernels.is_native(op.name):
             return
         shapes = dtype in usual(opened.kernels.backend.dtypes)
-        for plain in _contiguous(op, dtype, opened):
+        for plain in contiguous(op, dtype, opened):
             for form in FORMS if shapes else NUMBERS:
                 if op.name in OPEN.get(form, ()) or (form == TWICE and not _pair(plain)):
                     continue
@@ -94,7 +93,7 @@ class Kernels(Suite):
         assert leaked <= 0, f"{case.id}: {leaked} bytes stay in use after 50 calls whose results are gone"
 
     @since(1)
-    def test_calls_at_once(self, op: str, opened: Device) -> None:
+    def test_callsat_once(self, op: str, opened: Device) -> None:
         """Threads call the kernel, each with numbers of its own."""
         usual_case = _usual(op, opened)
         if usual_case is None:
@@ -103,10 +102,10 @@ class Kernels(Suite):
         with no_grad(), np.errstate(all="ignore"):
             own = [case for case in own if _called(case, opened) is not None]
         calls = {case.id: partial(_called, case, opened) for case in own}
-        _at_once({**calls, f"{usual_case.id} again": calls[usual_case.id]})
+        at_once({**calls, f"{usual_case.id} again": calls[usual_case.id]})
 
     @since(1)
-    def test_creation_at_once(self, opened: Device) -> None:
+    def test_creationat_once(self, opened: Device) -> None:
         """Threads make arrays of one shape, each with numbers of its own."""
         calls: dict[str, Callable[[], Tensor]] = {
             f"full of {n}": partial(full, (3,), float(n), device=opened) for n in range(3)
@@ -115,19 +114,13 @@ class Kernels(Suite):
         if "random" in opened.capabilities:
             for make in (random.uniform, random.permutation, partial(random.randint, low=0, high=1000)):
                 for seed in range(3):
-
-                    def draw(make: Any = make, seed: int = seed) -> Tensor:
-                        size: Any = 40 if make is random.permutation else (40,)
-                        return make(size, generator=random.Generator(seed), device=opened)  # type: ignore[no-any-return]
-
-                    calls[f"{make} of seed {seed}"] = draw
-        _at_once(calls)
+                    calls[f"{make} of seed {seed}"] = partial(_drawn, make, seed, opened)
+        at_once(calls)
 
 
-def _contiguous(op: Op, dtype: str, device: Device) -> list[Case]:
-    """The cases of an operation in one dtype, laid out as they come."""
-    found = cases(device.kernels.backend.dtypes, device.capabilities, only=op.name)
-    return [case for case in found if case.dtype == dtype and case.layout == "contiguous"]
+def _drawn(make: Callable[..., Tensor], seed: int, device: Device) -> Tensor:
+    """Forty random numbers of a seed."""
+    return make(40, generator=random.Generator(seed), device=device)
 
 
 def _each_kind(op: str, device: Device) -> list[Case]:
@@ -137,7 +130,7 @@ def _each_kind(op: str, device: Device) -> list[Case]:
     dtypes = device.kernels.backend.dtypes
     found = []
     for dtype in usual(dtypes):
-        those = _contiguous(TABLE[op], dtype, device)
+        those = contiguous(TABLE[op], dtype, device)
         those = [case for case in those if case.sample.params.get("dtype", dtype) in dtypes]
         if those:
             found.append(max(those, key=_count))
@@ -145,13 +138,13 @@ def _each_kind(op: str, device: Device) -> list[Case]:
 
 
 def _usual(op: str, device: Device) -> Case | None:
-    """Of these the largest, first of those in a dtype that reaches the kernel as it is."""
+    """The largest case of an operation, preferably in a dtype that reaches the kernel without a cast."""
     cast = TABLE[op].cast or (lambda dtype: dtype)
     found = _each_kind(op, device)
     return max(found, key=lambda case: (cast(DTYPES[case.dtype]) is DTYPES[case.dtype], *_count(case)), default=None)
 
 
-def _at_once(calls: Mapping[str, Callable[[], Any]]) -> None:
+def at_once(calls: Mapping[str, Callable[[], Any]]) -> None:
     """Each call gives in a thread of its own, beside the others, what it gives alone."""
     wrong: list[str] = []
     together = threading.Barrier(len(calls))
@@ -221,17 +214,7 @@ def _kept(case: Case, device: Device) -> int:
     """Bytes that more are in use after 50 calls, if the device tells."""
     if "in_use" not in device.memory():
         return 0
-    operands = case.tensors(device)
-
-    def in_use(calls: int) -> int:
-        for _ in range(calls):
-            case.call(operands)
-        gc.collect()
-        device.synchronize()
-        return device.memory()["in_use"]
-
-    before = in_use(2)
-    return in_use(50) - before
+    return kept(device, partial(case.call, case.tensors(device)), 2, 50)
 
 
 def _check(case: Case, device: Device) -> None:
@@ -273,7 +256,7 @@ def _wrong(case: Case, found: Any, expected: Any, dtype: str) -> Any:
     size = FACTOR * rounding * size
 
     def judged(slack: Any) -> tuple[Any, Any]:
-        """Of real and imaginary parts: which are near, and which have lost a sign or what is subnormal."""
+        """Which numbers are near, in real and imaginary part, and which have lost a sign or a subnormal value."""
         near, lost = np.ones(found.shape, "bool"), np.zeros(found.shape, "bool")
         for x, y in zip(_parts(found), _parts(exact), strict=True):
             near &= (

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -48,7 +47,9 @@ def limited(test: str, device: str, seconds: float) -> Iterator[None]:
         os._exit(HUNG)
 
     signals = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
-    done = _Watch(seconds + GRACE if signals else seconds, end)
+    last = threading.Timer(seconds + GRACE if signals else seconds, end)
+    last.daemon = True
+    last.start()
     previous: Any = None
     if signals:
         previous = signal.signal(signal.SIGALRM, fail), signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -58,29 +59,4 @@ def limited(test: str, device: str, seconds: float) -> Iterator[None]:
         if signals:
             signal.setitimer(signal.ITIMER_REAL, *previous[1])
             signal.signal(signal.SIGALRM, previous[0])
-        done.disarm()
-
-
-class _Watch:
-    """One thread for all tests, which acts if nobody disarms it in time."""
-
-    _due: tuple[float, Callable[[], None]] | None = None
-    _running = False
-
-    def __init__(self, seconds: float, act: Callable[[], None]) -> None:
-        _Watch._due = time.monotonic() + seconds, act
-        if not _Watch._running:
-            _Watch._running = True
-            threading.Thread(target=self._watch, name="micrograd time limit", daemon=True).start()
-
-    def disarm(self) -> None:
-        """The test is over."""
-        _Watch._due = None
-
-    @classmethod
-    def _watch(cls) -> None:
-        while True:
-            time.sleep(0.5)
-            due = cls._due
-            if due is not None and time.monotonic() > due[0]:
-                due[1]()
+        last.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,14 +11,14 @@ from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.causes import Failure, groups
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.ground import files
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
+from micrograd_core.support import files
 
 OUTCOMES: Final = ("passed", "failed", "known failure", "skipped")
 SHOWN: Final = 20
 """How many causes of failures are printed."""
 
-LEGEND: Final = {"native": "a kernel of its own", "composed": "made of others", "missing": "neither"}
+LEGEND: Final = {"native": "native", "composed": "composed of others", "missing": "missing"}
 
 
 def facts(device: Device) -> dict[str, Any]:
@@ -131,14 +130,17 @@ class Matrix:
         texts = {json_path: json.dumps(self.summary(), indent=1) + "\n", markdown_path: self.markdown()}
         files.write({Path(path): text.encode() for path, text in texts.items() if path})
 
-    def text(self, width: int, *, colour: bool = False) -> str:
-        """Levels, operations by how they are provided, and failures by cause; a table with rich."""
+    def text(self) -> str:
+        """Levels, operations by how they are provided, and failures by cause."""
         summary = self.summary()
         by_kind: dict[str, list[str]] = {kind: [] for kind in LEGEND}
         for name, facts in summary["operations"].items():
             by_kind[facts["provided"]].append(name)
-        levels = summary["levels"]
-        body = _table(levels, by_kind, width, colour) if find_spec("rich") else _plain(levels, by_kind)
+        lines = [
+            f"{name:>21}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+            for name, counts in summary["levels"].items()
+        ]
+        lines += [f"{len(ops)} {LEGEND[kind]}: {', '.join(ops)}" for kind, ops in by_kind.items() if ops]
         told = [
             f"`{each['about']}`: {each['cause']} ({_tests(each['tests'])}, such as {each['example']})\n"
             f"    {each['message']}"
@@ -149,7 +151,7 @@ class Matrix:
             told.append(
                 f"and {len(rest)} more causes of {_tests(sum(each['tests'] for each in rest))}; --json has all, by name"
             )
-        return "\n".join([body, *told])
+        return "\n".join([*lines, *told])
 
 
 def _said(report: Any) -> str:
@@ -161,31 +163,3 @@ def _said(report: Any) -> str:
 
 def _tests(count: int) -> str:
     return "1 test" if count == 1 else f"{count} tests"
-
-
-def _plain(levels: dict[str, dict[str, int]], by_kind: dict[str, list[str]]) -> str:
-    lines = [
-        f"{name:>21}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        for name, counts in levels.items()
-    ]
-    return "\n".join([*lines, *(f"{len(ops)} {kind}: {', '.join(ops)}" for kind, ops in by_kind.items() if ops)])
-
-
-def _table(levels: dict[str, dict[str, int]], by_kind: dict[str, list[str]], width: int, colour: bool) -> str:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console, Group
-    from rich.table import Table
-
-    counts = Table("level", box=SIMPLE_HEAD)
-    for outcome in OUTCOMES:
-        counts.add_column(outcome, justify="right")
-    for name, row in levels.items():
-        counts.add_row(name, *(str(n or "") for n in row.values()), style="red" if row["failed"] else "")
-    operations = Table("operations", "", box=SIMPLE_HEAD)
-    for kind, names in by_kind.items():
-        if names:
-            operations.add_row(f"{len(names)} {kind}\n{LEGEND[kind]}", ", ".join(names))
-    console = Console(width=width, force_terminal=colour, highlight=False)
-    with console.capture() as captured:
-        console.print(Group(counts, operations))
-    return captured.get().rstrip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.ops import SAME, TABLE
-from micrograd_core.transforms.grad import value_and_grad
+from micrograd_core.transforms.grad import grad
 
 FACTOR: Final = 16
 """How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""
@@ -72,21 +73,28 @@ class Operations(Suite):
     @since(1)
     def test_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradient's own gradient, likewise."""
-        plain = case.tensors(opened)
-        varied = [i for i, x in enumerate(plain) if isinstance(x, Tensor) and x.dtype.is_floating]
+        gradient = gradients_of(case.vary, case.tensors(opened, requires_grad=True))
 
         def gradients(xs: list[Any]) -> Any:
-            def total(*inner: Any) -> Any:
-                return _weighted(case.vary(list(inner)))
-
-            _, found = value_and_grad(total, varied)(*xs)
-            parts = [_weighted(g) for g in found]
-            return sum(parts[1:], parts[0])
+            return projected(gradient(xs))
 
         if case.dtype in ROUNDING:
             _against_definition(case, opened, gradients)
         else:
             _directional(gradients, case, opened, step=1e-5, tolerance=1e-5)
+
+
+def gradients_of(f: Callable[[list[Any]], Any], operands: list[Any]) -> Callable[[list[Any]], Any]:
+    """The gradients of `projected` results of `f`, by all operands that record."""
+    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
+    found = grad(lambda *xs: projected(f(list(xs))), varied)
+    return lambda xs: found(*xs)
+
+
+def projected(results: Any) -> Any:
+    """A fixed random projection of one or several results to one number."""
+    parts = [_weighted(x) for x in (results if isinstance(results, (tuple, list)) else [results])]
+    return sum(parts[1:], parts[0])
 
 
 def aliases_nothing(case: Case, operands: list[Any], result: Tensor) -> None:
@@ -155,6 +163,26 @@ def _weighted(x: Tensor) -> Any:
     return FUNCTIONS["real"](total) if x.dtype.is_complex else total
 
 
+def _derivative(f: Any, case: Case, device: Device) -> tuple[dict[int, Any], list[Any]]:
+    """A random direction for each operand that varies, and the terms of the derivative of the real `f` along them.
+
+    Of a complex operand the gradient is the direction of steepest ascent, so that the derivative along `d` is the real
+    part of ``conj(gradient) * d``.
+    """
+    operands = case.tensors(device, requires_grad=True)
+    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
+    directions = {i: _random(operands[i].shape, operands[i].dtype, -1.0, i + 1) for i in varied}
+    if case.layout == "broadcast":  # elements that are tied by repetition stay tied: max has no other derivative there
+        directions = {i: np.broadcast_to(d[..., :1], d.shape) if d.ndim else d for i, d in directions.items()}
+    value = f(operands)
+    if value.requires_grad:
+        value.backward()
+    gradients = [(operands[i].grad, d) for i, d in directions.items()]
+    return directions, [
+        (np.conj(np.asarray(g.tolist()).reshape(d.shape)) * d).real for g, d in gradients if g is not None
+    ]
+
+
 def _against_definition(case: Case, device: Device, gradients: Any = None) -> None:
     """What the device says of a derivative, in a dtype too narrow for differences, against the definition's.
 
@@ -162,29 +190,21 @@ def _against_definition(case: Case, device: Device, gradients: Any = None) -> No
     them, and divides the differences. The first derivative is that of the weighted result along a random direction;
     the second goes once more along the weights that the test gives the gradients.
     """
-    operands = case.tensors(device, requires_grad=True)
-    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
-    arrays = case.arrays()
-    directions = {i: _random(arrays[i].shape, operands[i].dtype, -1.0, i + 1) for i in varied}
+    operands, arrays = case.tensors(device), case.arrays()
+    kinds = [getattr(operand, "kind", "") for operand in case.sample.operands]
     with np.errstate(all="ignore"):
         result = case.vary(operands)
         weights = np.conj(_weights(result.shape, result.dtype)).astype("complex128")
-        value = _weighted(result) if gradients is None else gradients(operands)
-        if value.requires_grad:
-            value.backward()
-        terms = [
-            (np.conj(np.asarray(operands[i].grad.tolist()).reshape(d.shape)) * d).real
-            for i, d in directions.items()
-            if operands[i].grad is not None
-        ]
+        directions, terms = _derivative(gradients or (lambda xs: _weighted(case.vary(xs))), case, device)
 
         def at(*steps: tuple[float, dict[int, Any]]) -> float:
             """The weighted result of the definition, some steps from where the case is."""
-            moved = [x.astype(WIDE.get(str(x.dtype), "float64")) if i in varied else x for i, x in enumerate(arrays)]
+            moved = [
+                x.astype(WIDE.get(str(x.dtype), "float64")) if i in directions else x for i, x in enumerate(arrays)
+            ]
             for size, along in steps:
-                for i in varied:
+                for i in directions:
                     moved[i] = moved[i] + size * along[i]
-            kinds = [getattr(operand, "kind", "") for operand in case.sample.operands]
             moved = [
                 (x + np.conj(np.swapaxes(x, -1, -2))) / 2 if kind == "symmetric" else x
                 for x, kind in zip(moved, kinds, strict=True)
@@ -196,7 +216,7 @@ def _against_definition(case: Case, device: Device, gradients: Any = None) -> No
             numeric = (at((step, directions)) - at((-step, directions))) / (2 * step)
         else:
             step = 1e-4
-            along = {i: np.conj(_weights(arrays[i].shape, operands[i].dtype)) for i in varied}
+            along = {i: np.conj(_weights(arrays[i].shape, operands[i].dtype)) for i in directions}
             numeric = sum(a * b * at((a * step, along), (b * step, directions)) for a in (1, -1) for b in (1, -1)) / (
                 4 * step * step
             )
@@ -209,25 +229,9 @@ def _against_definition(case: Case, device: Device, gradients: Any = None) -> No
 
 
 def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: float) -> None:
-    """The derivative of the weighted result along a random direction: reverse mode against a central difference.
-
-    Of a complex operand the gradient is the direction of steepest ascent, so that the derivative along `d` is the real
-    part of ``conj(gradient) * d``.
-    """
-    operands = case.tensors(device, requires_grad=True)
-    varied = [i for i, x in enumerate(operands) if isinstance(x, Tensor) and x.requires_grad]
-    directions = {i: _random(operands[i].shape, operands[i].dtype, -1.0, i + 1) for i in varied}
-    if case.layout == "broadcast":  # elements that are tied by repetition stay tied: max has no other derivative there
-        directions = {i: np.broadcast_to(d[..., :1], d.shape) if d.ndim else d for i, d in directions.items()}
+    """The derivative of the weighted result along a random direction: reverse mode against a central difference."""
     with np.errstate(all="ignore"):
-        value = _weighted(f(operands))
-        if value.requires_grad:
-            value.backward()
-        analytic = sum(
-            float((np.conj(np.asarray(operands[i].grad.tolist()).reshape(d.shape)) * d).sum().real)
-            for i, d in directions.items()
-            if operands[i].grad is not None
-        )
+        directions, terms = _derivative(lambda xs: _weighted(f(xs)), case, device)
         sides = []
         with no_grad():
             for sign in (1, -1):
@@ -235,6 +239,6 @@ def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: 
                 for i, d in directions.items():
                     moved[i] = moved[i] + asarray(sign * step * d, dtype=moved[i].dtype, device=device)
                 sides.append(_weighted(f(moved)).item())
-    numeric = (sides[0] - sides[1]) / (2 * step)
+    analytic, numeric = float(sum(x.sum() for x in terms)), (sides[0] - sides[1]) / (2 * step)
     limit = tolerance * max(1.0, abs(numeric), abs(sides[0]))
     assert abs(analytic - numeric) <= limit, f"{case.id}: the gradient is {analytic}, a finite difference {numeric}"

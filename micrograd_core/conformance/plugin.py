@@ -70,9 +70,7 @@ class Matrices:
         """Levels, operations and causes of failures; files if asked."""
         for matrix in self.by_device.values():
             terminalreporter.section(f"conformance of {matrix.facts['device']}")
-            terminalreporter.write_line(
-                matrix.text(terminalreporter._tw.fullwidth, colour=terminalreporter._tw.hasmarkup)
-            )
+            terminalreporter.write_line(matrix.text())
             matrix.save(self.json_path, self.markdown_path)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core import nn, optim, random
 from micrograd_core.device import Device
+from micrograd_core.interpreters.guards import Guard
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.ops import TABLE
-from micrograd_core.tables.guards import Guard
-from micrograd_core.tables.raw import Kernels
 
 
 class Call:

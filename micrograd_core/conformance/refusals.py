@@ -28,24 +28,19 @@ class Refusals(Suite):
     @since(1)
     def test_refuses_dtypes(self, op: str, opened: Device) -> None:
         """Naming the operation and the dtype, whatever operand has it."""
-        for case in _samples(op, opened):
-            for position, operand in enumerate(case.tensors(opened)):
-                wrong = _refused(case.op, position, opened)
-                if not isinstance(operand, Tensor) or wrong is None:
-                    continue
-                operands = case.tensors(opened)
-                operands[position] = zeros(operand.shape, dtype=wrong, device=opened)
+        for case, position, operands in _operands(op, opened):
+            wrong = _refused(case.op, position, opened)
+            if wrong is not None:
+                operands[position] = zeros(operands[position].shape, dtype=wrong, device=opened)
                 with pytest.raises(errors.DTypeError, match=rf"{op}\b.*{wrong}"):
                     case.call(operands)
 
     @since(1)
     def test_refuses_shapes(self, op: str, opened: Device) -> None:
         """With the sentence of the op's own check, which names the operation and the shapes."""
-        for case in _samples(op, opened):
-            for position, operand in enumerate(case.tensors(opened)):
-                if not isinstance(operand, Tensor) or not operand.ndim:
-                    continue
-                operands = case.tensors(opened)
+        for case, position, operands in _operands(op, opened):
+            operand = operands[position]
+            if operand.ndim:
                 longer = tuple(length + 1 for length in operand.shape)
                 operands[position] = zeros(longer, dtype=operand.dtype, device=opened)
                 expected = _complaint(case, operands)
@@ -68,7 +63,7 @@ class Refusals(Suite):
     @since(1)
     def test_refuses_operands_on_another_device(self, op: str, opened: Device) -> None:
         """Naming the operation, both devices and both shapes."""
-        elsewhere = next(others(opened), None)
+        elsewhere = next(iter(others(opened)), None)
         if elsewhere is None:
             pytest.skip("there is no other device to mix with")
         for case in _samples(op, opened):
@@ -129,6 +124,14 @@ def _samples(op: str, device: Device) -> Iterator[Case]:
         if case.number not in seen:
             seen.add(case.number)
             yield case
+
+
+def _operands(op: str, device: Device) -> Iterator[tuple[Case, int, list[Any]]]:
+    """For each tensor among the operands of a sample: the case, its position, and all operands, made anew."""
+    for case in _samples(op, device):
+        for position, operand in enumerate(case.tensors(device)):
+            if isinstance(operand, Tensor):
+                yield case, position, case.tensors(device)
 
 
 def _refused(op: Op, position: int, device: Device) -> str | None:

@@ -1,8 +1,8 @@
-"""`batches`: examples in batches, shuffled by a seed, fetched ahead by a thread, and taken up again where one stopped.
+"""`batches`: examples in batches, shuffled by a seed, fetched ahead by a thread, and resumed where an epoch stopped.
 
-The thread and who iterates talk through two queues, which signal handlers and the garbage collector may use, too:
-requests, one for each batch that may lie ready, and batches. Who iterates has a generator, and that a `_Line`. When it
-ends, by a ``break``, an exception, an interrupt or its last reference, the line goes with it, and then the thread.
+The thread and the loop share two queues, which signal handlers and the garbage collector may use too: requests, one for
+each batch that may lie ready, and batches. The loop's generator holds a `_Line`. When the generator ends, by a
+``break``, an exception, an interrupt or its last reference, the line dies, and then the thread ends.
 """
 
 from __future__ import annotations
@@ -27,18 +27,11 @@ from micrograd_core.device import Device, default_device
 from micrograd_core.random import Generator, use_generator
 
 
-def batches(
-    data: Any,
-    size: int | None,
-    *,
-    shuffle: bool | int = True,
-    seed: int = 0,
-    drop_last: bool = False,
-    device: str | Device | None = None,
-    prefetch: int = 2,
-    transform: Callable[[Any], Any] | None = None,
-) -> Batches:
+class Batches:
     """Examples in batches of `size`, as tensors on a device; each ``for`` over the result is an epoch.
+
+    `state_dict` says where the last one is. Leaving a ``for`` starts a new epoch next time, unless `load_state_dict`
+    was called.
 
     Parameters
     ----------
@@ -64,10 +57,6 @@ def batches(
         returns what is to come instead. Random numbers from `micrograd_core.random` that are drawn there, or in
         ``data[i]``, are those of the batch: whoever takes it up again gets them again.
 
-    Returns
-    -------
-    Batches
-
     Raises
     ------
     DataError
@@ -82,14 +71,6 @@ def batches(
     [[2.0], [3.0]] [20, 30]
     [[1.0]] [10]
     """
-    return Batches(data, size, shuffle, seed, drop_last, device, prefetch, transform)
-
-
-class Batches:
-    """See `batches`, which makes it. Each ``for`` is an epoch; `state_dict` says where the last one is.
-
-    A ``for`` that was left is not gone on with: the next one is another epoch, unless `load_state_dict` was called.
-    """
 
     epoch: int
     """Which epoch this is: they are counted from 0."""
@@ -100,12 +81,13 @@ class Batches:
         self,
         data: Any,
         size: int | None,
-        shuffle: bool | int,
-        seed: int,
-        drop_last: bool,
-        device: str | Device | None,
-        prefetch: int,
-        transform: Callable[[Any], Any] | None,
+        *,
+        shuffle: bool | int = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        device: str | Device | None = None,
+        prefetch: int = 2,
+        transform: Callable[[Any], Any] | None = None,
     ) -> None:
         self._source = source(data)
         self._size = None if size is None else operator.index(size)
@@ -184,7 +166,7 @@ class Batches:
     # ── where one stopped ────────────────────────────────────────────────────────────────────────────────────
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last ``for`` is, in integers and booleans: what was handed out counts, and not what lies ready."""
+        """Where the last ``for`` is, as integers and booleans. Batches that lie ready do not count."""
         return {
             "epoch": self.epoch,
             "position": self.position,
@@ -196,14 +178,19 @@ class Batches:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next ``for`` go on where another one was: exactly what would have come there comes here.
+        """Let the next ``for`` continue where another one was, with exactly the same batches.
 
         The seed is taken over. Data that come one after another are read again up to that place.
+
+        Parameters
+        ----------
+        state : dict
+            From ``state_dict()`` of batches of the same data and settings.
 
         Raises
         ------
         DataError
-            When the state is none, or is of other batches; nothing was changed.
+            When it is not such a state; nothing has changed then.
         """
         own = self.state_dict()
         wrong = [name for name in own if name not in state] if isinstance(state, dict) else [*own]
@@ -246,7 +233,7 @@ class Batches:
             self.epoch, self.position = epoch + 1, 0
 
     def _ahead(self, epoch: int, position: int) -> Iterator[Any]:
-        """The same as `_made` gives, made in a thread."""
+        """The batches of `_made`, made in a thread."""
         process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
         try:
             while True:
@@ -328,6 +315,9 @@ class Batches:
         return tensors(self._transform(host), device, own=False)
 
 
+batches = Batches
+
+
 def _through_a_buffer(items: Iterator[Any], size: int, draw: Callable[[], float]) -> Iterator[Any]:
     """Each example changes places with one that waits, drawn at random."""
     waiting = list(islice(items, size))
@@ -345,9 +335,9 @@ _END: Any = object()
 
 
 class _Line:
-    """Who takes batches holds one, and the thread that makes them knows of it: it ends when there is none any more.
+    """Held by the loop that takes batches; the thread that makes them ends when the line is gone.
 
-    That is told by a weak reference, without a line of Python in which an interrupt could come.
+    A weak reference tells the thread, so there is no line of Python in which an interrupt could come.
     """
 
     __slots__ = ("__weakref__", "ready", "requests")
@@ -359,7 +349,7 @@ class _Line:
             self.requests.put(None)
         known = ref(self, self.requests.put)
         threading.Thread(
-            target=copy_context().run,  # the default device and the like are those of who iterates
+            target=copy_context().run,  # with the default device and the like of the loop
             args=(_work, made, known, self.requests, self.ready),
             name="micrograd batches",
             daemon=True,

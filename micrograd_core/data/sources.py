@@ -8,8 +8,7 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.data.collating import Path, collate, comes_from, is_array, rebuilt, where
-from micrograd_core.data.dataset import Dataset
-from micrograd_core.data.errors import DataError, listed, needed
+from micrograd_core.data.errors import DataError, listed, numpy_for
 
 Rows = Sequence[int]
 """Places of examples: a range where they stand in order."""
@@ -60,7 +59,7 @@ def source(data: Any) -> Indexed | Streamed:
     DataError
         When they are not.
     """
-    if isinstance(data, Dataset):
+    if comes_from(data, "micrograd_train", "Dataset"):
         data = data.x, data.y
     if any(comes_from(data, "datasets", name) for name in ("DatasetDict", "IterableDatasetDict")):
         raise DataError(f"a {type(data).__name__} holds sets; choose one of {listed(map(repr, data))}")
@@ -104,32 +103,49 @@ def _is_of_columns(data: Any) -> bool:
 
 
 def _columns(data: Any) -> Indexed:
-    tree = _leaves(data, ())
-    lengths = {where(path): length for path, length in _lengths(tree, ())}
+    leaves: dict[Path, Any] = {}
+    build = _taken_apart(data, (), leaves)
+    lengths = {where(path): _length(leaf, path) for path, leaf in leaves.items()}
     if not lengths:
         raise DataError(f"there are no columns in this {type(data).__name__}")
     if len(set(lengths.values())) > 1:
         told = listed(f"{name} has {length:,}" for name, length in lengths.items())
         raise DataError(f"columns have as many rows as each other; {told}")
-    return Indexed(next(iter(lengths.values())), lambda rows: (_taken(tree, rows), type(rows) is list))
+
+    def take(rows: Rows) -> tuple[Any, bool]:
+        return build(iter([_rows(leaf, rows) for leaf in leaves.values()])), type(rows) is list
+
+    return Indexed(next(iter(lengths.values())), take)
 
 
-def _leaves(data: Any, path: Path) -> Any:
-    """The same structure, whose leaves are NumPy arrays, tensors of ours or torch's, and lists."""
+def _taken_apart(data: Any, path: Path, leaves: dict[Path, Any]) -> Callable[[Iterator[Any]], Any]:
+    """Add the columns to `leaves`; the function that puts others in their places."""
+    if _is_of_columns(data) and hasattr(data, "columns"):
+        names = list(getattr(data, "column_names", None) or data.columns)
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        if twice:
+            raise DataError(f"a table has each name once; {twice[0]!r} stands for more than one column")
+        data = {name: data[name] for name in names}
     if isinstance(data, Mapping):
-        return {key: _leaves(part, (*path, key)) for key, part in data.items()}
+        parts = {key: _taken_apart(part, (*path, key), leaves) for key, part in data.items()}
+        return lambda rest: {key: part(rest) for key, part in parts.items()}
     if isinstance(data, tuple):
-        return rebuilt(data, [_leaves(part, (*path, k)) for k, part in enumerate(data)])
+        items = [_taken_apart(part, (*path, k), leaves) for k, part in enumerate(data)]
+        return lambda rest: rebuilt(data, [part(rest) for part in items])
+    leaves[path] = _leaf(data, path)
+    return next
+
+
+def _leaf(data: Any, path: Path) -> Any:
+    """A column as a NumPy array, a tensor of ours or torch's, or a list."""
     if _is_of_columns(data):
-        if hasattr(data, "columns"):
-            return _frame(data, path)
-        needed("numpy", f"a {type(data).__name__}")
+        numpy_for(f"a {type(data).__name__}")
         flat = comes_from(data, "pyarrow", "Array")
         return data.to_numpy(zero_copy_only=False) if flat else data.to_numpy()
     if isinstance(data, Tensor) or comes_from(data, "torch"):
         return data
     if hasattr(data, "__array_interface__"):
-        return needed("numpy", "an array").asarray(data)
+        return numpy_for("an array").asarray(data)
     if is_array(data):
         return asarray(data)
     if _has_length(data) and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes)):
@@ -137,32 +153,13 @@ def _leaves(data: Any, path: Path) -> Any:
     raise DataError(f"{where(path)} is a {type(data).__name__}, and a column has rows: give an array or a list")
 
 
-def _frame(data: Any, path: Path) -> dict[str, Any]:
-    names = list(getattr(data, "column_names", None) or data.columns)
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
-    if twice:
-        raise DataError(f"a table has each name once; {twice[0]!r} stands for more than one column")
-    return {name: _leaves(data[name], (*path, name)) for name in names}
-
-
-def _lengths(tree: Any, path: Path) -> Iterator[tuple[Path, int]]:
-    if isinstance(tree, dict):
-        for key, part in tree.items():
-            yield from _lengths(part, (*path, key))
-    elif isinstance(tree, tuple):
-        for k, part in enumerate(tree):
-            yield from _lengths(part, (*path, k))
-    elif is_array(tree) and not tuple(tree.shape):
+def _length(leaf: Any, path: Path) -> int:
+    if is_array(leaf) and not tuple(leaf.shape):
         raise DataError(f"{where(path)} is one number, and a column has rows")
-    else:
-        yield path, len(tree)
+    return len(leaf)
 
 
-def _taken(tree: Any, rows: Rows) -> Any:
-    if isinstance(tree, dict):
-        return {key: _taken(part, rows) for key, part in tree.items()}
-    if isinstance(tree, tuple):
-        return rebuilt(tree, [_taken(part, rows) for part in tree])
-    if is_array(tree):
-        return tree[rows.start : rows.stop] if isinstance(rows, range) else tree[rows]
-    return collate([tree[i] for i in rows])
+def _rows(leaf: Any, rows: Rows) -> Any:
+    if is_array(leaf):
+        return leaf[rows.start : rows.stop] if isinstance(rows, range) else leaf[rows]
+    return collate([leaf[i] for i in rows])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_scalar, float16, float32, promote
-from micrograd_core.engine.array import BaseTensor, Storage, share_view, storage, wrap
+from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
 from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
@@ -19,69 +19,58 @@ from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
 from micrograd_core.engine.modes import grad_mode, records_at
 from micrograd_core.errors import DeviceMismatch
-from micrograd_core.ground.size import Size
-from micrograd_core.ground.warning import again
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.shared import reduction_arguments, to_bool
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
+from micrograd_core.support.size import Size
 
 new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
+NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
 NARROW = (float16, bfloat16, float32)
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 
 
-def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Tensor:
+def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
     """Run `op` on tensors and Python scalars: check, promote, call the kernel, record.
+
+    The result is a tensor, or a named tuple of tensors where the operation has several results.
 
     Raises
     ------
     DeviceMismatch, DTypeError, ShapeError, UnsupportedOp, OutOfMemory
     """
-    if autocasts and autocast_dtype() is not None:
+    if autocasts and op.parts is None and autocast_dtype() is not None:
         cast_operands = _cast(op, operands)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
-    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and _any_records(kind, operands):
-        return op.compose(Recorded.of(kind, kernels), *operands, **params)  # type: ignore[no-any-return]
+    records = op.differentiable and records_at(kernels.depth) and _any_records(kind, operands)
+    if op.gradient is None and op.compose is not None and records:
+        made = op.compose(Recorded.of(kind, kernels), *operands, **params)
+        return made if op.parts is None else op.parts(*made)
     handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
         handle = getattr(kernels, op.name)(*handles, **params)
     except Exception as error:
-        handle = again(error, explain, op, kernels, operands, handles, params)
+        raise explain(op, kernels, operands, params, error)
+    if op.parts is not None:
+        made = Parts(handle)
+        record = _record(op, kernels, params, made, operands, handles) if records else None
+        return op.parts(*_taken_apart(kind, made, kernels, record))
     result_dtype = dtype if op.result is SAME else op.result(dtype, params)  # type: ignore[operator]
     out = wrap(kind, handle, kernels.beside(params["target"]) if "target" in params else kernels, result_dtype, None)
-    if op.differentiable and result_dtype.is_floating and records_at(kernels.depth) and _any_records(kind, operands):
+    if records and result_dtype.is_floating:
         out._record = _record(op, out._kernels, params, handle, operands, handles)
     if op.view:
         share_view(operands[0], out, op, params)
     return out
 
 
-def apply_parts(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS) -> Any:
-    """`apply` for an operation with several results: its named tuple of tensors."""
-    kind, kernels, _, operands = prepare(op, operands)
-    if op.gradient is None and op.compose is not None and records_at(kernels.depth) and _any_records(kind, operands):
-        return op.parts(*op.compose(Recorded.of(kind, kernels), *operands, **params))
-    handles = [x._handle if x.__class__ is kind else x for x in operands]
-    try:
-        made = Parts(getattr(kernels, op.name)(*handles, **params))
-    except Exception as error:
-        made = Parts(again(error, explain, op, kernels, operands, handles, params))
-    record = None
-    if op.differentiable and records_at(kernels.depth) and _any_records(kind, operands):
-        record = _record(op, kernels, params, made, operands, handles)
-    return op.parts(*_taken_apart(kind, made, kernels, record))
-
-
-def _taken_apart(kind: type[Tensor], made: Parts, kernels: Any, record: Record | None) -> Parts:
+def _taken_apart(kind: type[BaseTensor], made: Parts, kernels: Any, record: Record | None) -> Parts:
     """The results of one record as tensors, each with a record of its own that says which part it is."""
     parts = []
     for index, handle in enumerate(made):
@@ -102,7 +91,7 @@ def _record(
     return record
 
 
-def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tensor:
+def apply_single(op: Op, x: T, params: dict[str, Any] = NO_PARAMS) -> T:
     """`apply` for operations of one tensor, which need no promotion."""
     if autocasts and autocast_dtype() is not None:
         (x,) = _cast(op, (x,))
@@ -115,7 +104,7 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     try:
         handle = getattr(kernels, op.name)(a, **params) if params else getattr(kernels, op.name)(a)
     except Exception as error:
-        handle = again(error, explain, op, kernels, (x,), (a,), params)
+        raise explain(op, kernels, (x,), params, error)
     if op.result is not SAME:
         dtype = op.result(dtype, params)  # type: ignore[operator]
     record = None
@@ -127,14 +116,14 @@ def apply_single(op: Op, x: Tensor, params: dict[str, Any] = NO_PARAMS) -> Tenso
     return out
 
 
-def _any_records(kind: type[Tensor], operands: tuple[Any, ...]) -> bool:
+def _any_records(kind: type[BaseTensor], operands: tuple[Any, ...]) -> bool:
     for x in operands:  # noqa: SIM110 (a generator costs more)
         if x.__class__ is kind and x._record is not None:
             return True
     return False
 
 
-def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[Tensor], Any, DType, tuple[Any, ...]]:
+def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[BaseTensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
     first: Any = operands[0]
     first = first if isinstance(first, BaseTensor) else next(x for x in operands if isinstance(x, BaseTensor))
@@ -168,7 +157,7 @@ def _as_they_are(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...]) 
     return 0 not in op.separate and op.cast is None and not op.capability
 
 
-def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+def _brought_together(op: Op, first: BaseTensor, operands: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     """The kernels that all operands are for, and the operands: tensors of these kernels, and numbers."""
     kernels, prepared, apart = first._kernels, list(operands), False
     for position, x in enumerate(operands):
@@ -181,7 +170,7 @@ def _brought_together(op: Op, first: Tensor, operands: tuple[Any, ...]) -> tuple
     return _meet(op, prepared) if apart else (kernels, prepared)
 
 
-def _common_dtype(op: Op, kind: type[Tensor], device: Any, operands: list[Any]) -> DType:
+def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[Any]) -> DType:
     """What the operands are promoted to. Where all that take part are numbers, the first becomes a tensor."""
     dtype, numbers = None, []
     for position, x in enumerate(operands):
@@ -233,7 +222,7 @@ def _meet(op: Op, operands: list[Any]) -> tuple[Any, list[Any]]:
     return table, [table.lift(x) if isinstance(x, BaseTensor) and x._kernels is not table else x for x in operands]
 
 
-def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
+def _host_operand(op: Op, x: Any, beside: BaseTensor) -> Any:
     """A number or an array of another library: the first is a scalar, the second welcome where nothing has to move."""
     if getattr(x, "shape", None) == () and hasattr(x, "item"):
         return x.item()
@@ -249,23 +238,23 @@ def _host_operand(op: Op, x: Any, beside: Tensor) -> Any:
 class Recorded:
     """A kernel table whose functions take and give tensors, and record: what makes a sweep differentiable."""
 
-    def __init__(self, kind: type[Tensor], kernels: Any) -> None:
+    def __init__(self, kind: type[BaseTensor], kernels: Any) -> None:
         self._kind, self._kernels = kind, kernels
 
     @staticmethod
-    def of(kind: type[Tensor], kernels: Any) -> Recorded:
+    def of(kind: type[BaseTensor], kernels: Any) -> Recorded:
         """The recorded table of a device for a class of tensors, made once."""
         tables: dict[Any, Recorded] = kernels.__dict__.setdefault("recorded", {})
         if kind not in tables:
             tables[kind] = Recorded(kind, kernels)
         return tables[kind]
 
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         op = TRANSFER if name == "transfer" else TABLE.get(name)
         if op is None:
             raise AttributeError(name)
         if op.operands == 0:
-            function: Callable[..., Tensor] = partial(create, self._kind, op, self._kernels)
+            function: Callable[..., Any] = partial(create, self._kind, op, self._kernels)
         else:
             function = recorded(self._kind, op, self._kernels)
         setattr(self, name, function)
@@ -284,12 +273,12 @@ class Recorded:
         kernels = kernels_of(parent)
         return wrap(self._kind, handle, kernels, kernels.dtype(handle), parent)
 
-    def dtype(self, x: Tensor) -> DType:
+    def dtype(self, x: BaseTensor) -> DType:
         """The dtype of an operand, as `Kernels.dtype`."""
         return x.dtype
 
 
-def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., Tensor]:
+def recorded(kind: type[BaseTensor], op: Op, kernels: Any = None) -> Callable[..., Any]:
     """An operation as a function of tensors and canonical parameters.
 
     Where all operands are numbers, the first becomes a tensor on the device of `kernels`, by default the default one.
@@ -301,12 +290,10 @@ def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., T
             return operands
         return (as_array(kind, operands[0], device=device), *operands[1:])
 
-    def general(*operands: Any, **params: Any) -> Tensor:
+    def general(*operands: Any, **params: Any) -> Any:
         return apply(op, operands if operands[0].__class__ is kind else started(operands), params)
 
-    if op.parts is not None:
-        return lambda *operands, **params: apply_parts(op, started(operands), params)
-    if op.gradient is None:  # only `apply` differentiates a composition
+    if op.gradient is None or op.parts is not None:  # only `apply` differentiates compositions, and takes parts apart
         return general
     if op.operands == 1 and op is not TRANSFER:
         return lambda x, **params: apply_single(
@@ -316,20 +303,20 @@ def recorded(kind: type[Tensor], op: Op, kernels: Any = None) -> Callable[..., T
         return general
     operator, reflected = binary(op.name)
 
-    def function(x: Any, y: Any) -> Tensor:
+    def function(x: Any, y: Any) -> Any:
         result = operator(x, y) if x.__class__ is kind else reflected(y, x) if y.__class__ is kind else NotImplemented
         return apply(op, started((x, y))) if result is NotImplemented else result
 
     return function
 
 
-def create(kind: type[Tensor], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> Tensor:
+def create(kind: type[T], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> T:
     """Run an operation without operands on a device."""
     kernels.native(dtype)
     try:
         handle = getattr(kernels, op.name)(*args, dtype=dtype, **params)
     except Exception as error:
-        handle = again(error, explain, op, kernels, (), args, {"dtype": dtype, **params})
+        raise explain(op, kernels, (), {"dtype": dtype, **params}, error)
     return wrap(kind, handle, kernels, dtype, None)
 
 
@@ -358,76 +345,81 @@ PART = Op(
 
 
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """An operator and its reflection. The hot path: one device, one dtype or a weak scalar, need no preparation."""
+    """An operator and its reflection."""
     op = TABLE[name]
-    dtypes, differentiable = frozenset(x for x in DTYPES.values() if x.kind in op.accepts), op.differentiable
+    dtypes = frozenset(x for x in DTYPES.values() if x.kind in op.accepts)
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
-    with_scalar = _with_scalar(op, dtypes, result)
+    with_number = _with_number(op, dtypes, result)
+    operator = _with_tensor(op, dtypes, result, with_number)
 
-    def operator(x: Tensor, y: Any) -> Any:
-        kind = x.__class__
-        kernels = x._kernels
-        dtype = x.dtype
-        if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
-            if y.__class__ is float or y.__class__ is int:
-                return with_scalar(x, y)
-            return with_scalar(x, int(y)) if y.__class__ is Size else _general(op, x, y)
-        a, b = x._handle, y._handle
-        try:
-            handle = getattr(kernels, name)(a, b)
-        except Exception as error:
-            handle = again(error, explain, op, kernels, (x, y), (a, b), NO_PARAMS)
-        p, q = x._record, y._record
-        out = new(kind)
-        out._handle = handle
-        out._kernels = kernels
-        out.dtype = result or dtype
-        out._storage = None
-        if (p is not None or q is not None) and differentiable and (grad_mode() is True or records_at(kernels.depth)):
-            if x is y and name == "multiply":  # one cotangent, instead of two and their sum
-                out._record = [SQUARE, kernels, NO_PARAMS, handle, p, a]
-                return out
-            p = storage(x).version() if p is None else p
-            q = storage(y).version() if q is None else q
-            out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
-        else:
-            out._record = None
-        return out
-
-    def reflected(x: Tensor, y: Any) -> Any:
-        if y.__class__ is float or y.__class__ is int:
-            return with_scalar(x, y, True)
-        return with_scalar(x, int(y), True) if y.__class__ is Size else _general(op, y, x)
+    def reflected(x: BaseTensor, y: Any) -> Any:
+        return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
 
     operator.__doc__ = reflected.__doc__ = op.doc
     return (autocasting(op, operator) if op.autocast else operator), reflected
 
 
-def _with_scalar(op: Op, dtypes: frozenset[DType], result: DType | None) -> Callable[..., Any]:
+def _with_tensor(
+    op: Op, dtypes: frozenset[DType], result: DType | None, with_number: Callable[..., Any]
+) -> Callable[..., Any]:
+    """An operator. The hot path: two tensors of one device and one dtype need no preparation."""
+    name, differentiable = op.name, op.differentiable
+
+    def operator(x: BaseTensor, y: Any) -> Any:
+        kind = x.__class__
+        kernels = x._kernels
+        dtype = x.dtype
+        if y.__class__ is not kind or y._kernels is not kernels or y.dtype is not dtype or dtype not in dtypes:
+            return with_number(x, y) if y.__class__ in NUMBERS else _general(op, x, y)
+        a, b = x._handle, y._handle
+        try:
+            handle = getattr(kernels, name)(a, b)
+        except Exception as error:
+            raise explain(op, kernels, (x, y), NO_PARAMS, error)
+        p, q = x._record, y._record
+        out = new(kind)  # as `wrap`, whose call would cost more
+        out._handle = handle
+        out._kernels = kernels
+        out.dtype = result or dtype
+        out._storage = None
+        if (p is None and q is None) or not differentiable or not (grad_mode() is True or records_at(kernels.depth)):
+            out._record = None
+        elif x is y and name == "multiply":  # one cotangent, instead of two and their sum
+            out._record = [SQUARE, kernels, NO_PARAMS, handle, p, a]
+        else:
+            p = storage(x).version() if p is None else p
+            q = storage(y).version() if q is None else q
+            out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
+        return out
+
+    return operator
+
+
+def _with_number(op: Op, dtypes: frozenset[DType], result: DType | None) -> Callable[..., Any]:
     """The part of an operator, and of its reflection, that is for a tensor and a Python number."""
     name, differentiable = op.name, op.differentiable
 
-    def with_scalar(x: Tensor, y: float, swapped: bool = False) -> Any:
+    def with_number(x: BaseTensor, y: Any, swapped: bool = False) -> Any:
+        y = int(y) if y.__class__ is Size else y
         if not x.dtype.is_floating or x.dtype not in dtypes:
             return _general(op, y, x) if swapped else _general(op, x, y)
         kernels, a, p = x._kernels, x._handle, x._record
         try:
             handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
         except Exception as error:
-            sides = ((y, x), (y, a)) if swapped else ((x, y), (a, y))
-            handle = again(error, explain, op, kernels, sides[0], sides[1], NO_PARAMS)
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
         record: Record | None = None
         if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
             record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
         return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
-    return with_scalar
+    return with_number
 
 
 def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     """An operator for which `autocast` does something: it alone looks whether there is an `autocast`."""
 
-    def looking(x: Tensor, y: Any) -> Any:
+    def looking(x: BaseTensor, y: Any) -> Any:
         if not autocasts or autocast_dtype() is None:
             return operator(x, y)
         x, y = _cast(op, (x, y))
@@ -446,7 +438,7 @@ def _general(op: Op, x: Any, y: Any) -> Any:
     return apply(op, (x, y))
 
 
-def accumulated(op: Op, x: Tensor, *axis: Any, dtype: Any, **params: Any) -> Tensor:
+def accumulated(op: Op, x: BaseTensor, *axis: Any, dtype: Any, **params: Any) -> Any:
     """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
     if dtype is not None:
         x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))  # type: ignore[misc]
@@ -454,14 +446,14 @@ def accumulated(op: Op, x: Tensor, *axis: Any, dtype: Any, **params: Any) -> Ten
     return out if dtype is None else converted(out, x.dtype)
 
 
-def reduction(name: str) -> Callable[..., Tensor]:
+def reduction(name: str) -> Callable[..., Any]:
     """A method that reduces over axes; over all of them by default."""
     op = TABLE[name]
     parameters = op.parameters
     assert parameters is not None
     always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
 
-    def method(x: Tensor, axis: Any = None, keepdims: bool = False, **others: Any) -> Tensor:
+    def method(x: T, axis: Any = None, keepdims: bool = False, **others: Any) -> T:
         if axis is None and not keepdims and not others and always_defined:
             return apply_single(op, x, ALL_AXES)
         if not others:

@@ -1,6 +1,6 @@
 """What a tensor is to the engine: its slots, and the memory that several tensors share.
 
-Results are made of the class that the operands have: nothing here knows of `Tensor`, which has the methods.
+Results are made of the class that the operands have (`T`): nothing here knows of `Tensor`, which has the methods.
 
 A view remembers its origin, one flat tuple::
 
@@ -12,19 +12,15 @@ The base's own origin leads further where nobody holds the base any more. The op
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 from weakref import ref
 
+from micrograd_core.dtypes import DType
 from micrograd_core.engine.graph import Leaf, Version
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.owners import has_gil
-
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
-    from micrograd_core.device import Device
-    from micrograd_core.dtypes import DType
+from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.ownership import has_gil
 
 DEEPEST = 32  # so many origins are kept behind each other
 new = object.__new__
@@ -54,12 +50,15 @@ class BaseTensor:
         return len(self._handle.shape)
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Any:
         """Where the elements are."""
-        return self._kernels.device  # type: ignore[no-any-return]
+        return self._kernels.device
 
 
-def wrap(kind: type[Tensor], handle: Any, kernels: Any, dtype: DType, record: Any) -> Tensor:
+T = TypeVar("T", bound=BaseTensor)
+
+
+def wrap(kind: type[T], handle: Any, kernels: Any, dtype: DType, record: Any) -> T:
     """A tensor of class `kind` around a handle."""
     out = new(kind)
     out._handle = handle  # one by one: packing them into a tuple costs more
@@ -70,14 +69,14 @@ def wrap(kind: type[Tensor], handle: Any, kernels: Any, dtype: DType, record: An
     return out
 
 
-def unrecorded(x: Tensor) -> Tensor:
+def unrecorded(x: T) -> T:
     """The same memory outside the graph of its own depth of `vmap`; the graphs below still lead to it."""
     out = wrap(x.__class__, x._handle, x._kernels, x.dtype, None)
     share(x, out)
     return out
 
 
-def detach(x: Tensor) -> Tensor:
+def detach(x: T) -> T:
     """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
     handle = x._handle if not x._kernels.depth else x._kernels.detach(x._handle)
     out = wrap(x.__class__, handle, x._kernels, x.dtype, None)
@@ -122,14 +121,14 @@ def storage(tensor: BaseTensor) -> Storage:
     return found
 
 
-def share(tensor: Tensor, view: Tensor) -> None:
+def share(tensor: BaseTensor, view: BaseTensor) -> None:
     """Let `view` share the memory of `tensor`."""
     common = view._storage = storage(tensor)
     if view._record is not None:
         common.tracked = True
 
 
-def share_view(base: Tensor, view: Tensor, op: Any, params: dict[str, Any]) -> None:
+def share_view(base: BaseTensor, view: BaseTensor, op: Any, params: dict[str, Any]) -> None:
     """Let `view`, which `op` made of `base`, share its memory, and remember that."""
     common = base._storage
     if common is None:
@@ -170,7 +169,7 @@ def shared_beyond(*tensors: Any) -> bool:
             assign_all([(x, "_storage", common) for x in holders])
 
 
-def refuse_leaf(x: Tensor) -> None:
+def refuse_leaf(x: BaseTensor) -> None:
     """Refuse to write to a leaf that records, while what is computed is recorded."""
     if x._record.__class__ is Leaf and records_at(x._kernels.depth):
         raise GraphError(

@@ -13,8 +13,8 @@ from typing import Any, Final
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError
-from micrograd_core.ground.context import during, half_types
 from micrograd_core.ops.record import HALF, Op
+from micrograd_core.support.context import during, half_types
 
 autocast_dtype = half_types.get
 """The half type of this context, or None."""
@@ -39,6 +39,15 @@ class autocast(during):  # noqa: N801
     ------
     DTypeError
         For a dtype that is neither.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 3))
+    >>> with mg.autocast("float16"):
+    ...     y = x @ x.mT
+    >>> y.dtype
+    micrograd_core.float16
     """
 
     def __init__(self, dtype: Any = "float16", *, enabled: bool = True) -> None:

@@ -8,28 +8,28 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, is_not
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.engine import hooks
 from micrograd_core.engine.apply import Recorded
-from micrograd_core.engine.array import BaseTensor, wrap
+from micrograd_core.engine.array import BaseTensor, T, wrap
 from micrograd_core.engine.graph import Leaf, is_node, parents_of
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.engine.modes import recording
 from micrograd_core.engine.sweep import count_consumers, in_order, sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
-from micrograd_core.ground.locks import lock
-from micrograd_core.ground.warning import unless_withheld
+from micrograd_core.support.locks import lock
 
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
-
+NOTHING_RECORDED = (
+    "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under "
+    "no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing"
+)
 _deposit = lock()  # two threads may sweep graphs that share leaves
 _GRADIENT, _gradient_of = repeat("_grad"), attrgetter("_grad")
 
 
 def backward(
-    tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
+    tensor: BaseTensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
 ) -> None:
     """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
 
@@ -54,7 +54,8 @@ def backward(
             "grad(f) or vjp(f, ...), or call backward() on what vmap returns"
         )
     if record is None:
-        raise GraphError(_nothing_recorded(tensor))
+        integral = f"a {tensor.dtype} tensor has no gradient; only floating-point tensors record"
+        raise GraphError(NOTHING_RECORDED if tensor.dtype.is_floating else integral)
     retain = create_graph if retain_graph is None else retain_graph
     seed = seed_of(tensor, gradient)
     if create_graph:
@@ -93,29 +94,17 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
     if hooks.on_leaves:
         found = [(leaf, hooks.of_leaf(leaf, g) if leaf.hooks else g) for leaf, g in found]
     while True:
-        onward: list[tuple[Leaf, Any]] = []
-        owners: list[Tensor] = []
-        before: list[Tensor | None] = []
-        after: dict[Leaf, Tensor] = {}
+        onward, owners, before = [], [], []
+        after: dict[Leaf, Any] = {}
         for leaf, g in found:
+            owner = leaf.owner()
             if leaf.values is not None:
                 onward.append((leaf, g))
-                continue
-            owner = leaf.owner()
-            if owner is None or owner._record is not leaf:  # nobody is left to ask for this gradient
-                continue
-            total = after.get(leaf)  # not None for a layer that was used twice
-            if total is None:
-                total = owner._grad
-                owners.append(owner)
-                before.append(total)
-            k = Recorded.of(owner.__class__, leaf.kernels) if recorded else leaf.kernels
-            g = k.conj(g) if owner.dtype.is_complex else g
-            try:
-                g = g if total is None else k.add(total if recorded else total._handle, g)
-            except TypeError as error:
-                g = unless_withheld(error, k.add, (total._handle, g), {})
-            after[leaf] = g if recorded else wrap(owner.__class__, g, k, owner.dtype, None)
+            elif owner is not None and owner._record is leaf:  # else nobody is left to ask for this gradient
+                if leaf not in after:  # as it is for a layer that was used twice
+                    owners.append(owner)
+                    before.append(owner._grad)
+                after[leaf] = _plus(owner, after.get(leaf, before[-1]), leaf.kernels, g, recorded)
         with _deposit:
             # One call of a function in C, which nothing interrupts: if no gradient has changed, all are assigned.
             changed = map(is_not, map(_gradient_of, owners), before)
@@ -123,7 +112,15 @@ def deposit(found: list[tuple[Any, Any]], recorded: bool) -> list[tuple[Leaf, An
                 return onward
 
 
-def seed_of(tensor: Tensor, gradient: Any) -> Any:
+def _plus(owner: T, total: T | None, kernels: Any, g: Any, recorded: bool) -> T:
+    """The gradient of `owner` once a cotangent is added to it."""
+    k = Recorded.of(owner.__class__, kernels) if recorded else kernels
+    g = k.conj(g) if owner.dtype.is_complex else g
+    g = g if total is None else k.add(total if recorded else total._handle, g)
+    return g if recorded else wrap(owner.__class__, g, kernels, owner.dtype, None)
+
+
+def seed_of(tensor: BaseTensor, gradient: Any) -> Any:
     """The cotangent to start from."""
     kernels, dtype, shape = tensor._kernels, tensor.dtype, tensor._handle.shape
     if gradient is None:
@@ -149,12 +146,3 @@ def seed_of(tensor: Tensor, gradient: Any) -> Any:
     k = Recorded.of(tensor.__class__, kernels)
     gradient = gradient if gradient.dtype is dtype else k.astype(gradient, dtype=dtype)
     return k.conj(gradient) if dtype.is_complex else gradient
-
-
-def _nothing_recorded(tensor: Tensor) -> str:
-    if not tensor.dtype.is_floating:
-        return f"a {tensor.dtype} tensor has no gradient; only floating-point tensors record"
-    return (
-        "nothing was recorded for this tensor: none of its operands required a gradient, or it was made under "
-        "no_grad(); make the operands with Tensor(data) or set x.requires_grad = True before computing"
-    )

@@ -24,10 +24,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
+from typing import Any
 
 Record = list[Any]
 # Four facts, then links of two: from the fourth place on every second is a parent, and the one after it its operand.
@@ -86,12 +83,12 @@ class Leaf:
     __slots__ = ("carry_on", "hooks", "kernels", "kind", "owner", "values")
 
     carry_on: Callable[[list[tuple[Leaf, Any]]], None]  # set on leaves that are no tensor's
-    kind: type[Tensor]  # of the owner: hooks may outlive it
+    kind: type[Any]  # of the owner: hooks may outlive it
 
-    def __init__(self, owner: Tensor) -> None:
+    def __init__(self, owner: Any) -> None:
         self.kernels, self.kind = owner._kernels, owner.__class__
         self.hooks: dict[object, Any] | None = None  # see `engine.hooks`
-        self.owner: Callable[[], Tensor | None] = weakref.ref(owner)
+        self.owner: Callable[[], Any] = weakref.ref(owner)
         self.values: Any = None
 
     @classmethod

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.engine.apply import apply_single
-from micrograd_core.engine.array import storage, wrap
+from micrograd_core.engine.array import BaseTensor, T, storage, wrap
 from micrograd_core.engine.graph import FREED, Leaf, made_by, put_before
 from micrograd_core.errors import GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Op
-
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
-    from micrograd_core.tables.table import Table
 
 Hook = Callable[[Any], Any]
 on_leaves = False  # whether any leaf ever had a hook, so that without any nobody has to look
@@ -32,7 +28,7 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-def _seen(k: Table, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[Tensor]) -> Any:
+def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[BaseTensor]) -> Any:
     """The cotangent after all hooks."""
     return run(hooks, g) if g.__class__ is kind else run(hooks, wrap(kind, g, k, k.dtype(g), None))._handle
 
@@ -46,7 +42,7 @@ HOOKED = Op(
 )
 
 
-def register_hook(x: Tensor, hook: Hook) -> HookHandle:
+def register_hook(x: BaseTensor, hook: Hook) -> HookHandle:
     """Call `hook` with the gradient of this tensor whenever a sweep has computed it, before it goes on.
 
     Parameters
@@ -104,12 +100,12 @@ def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:
     on_leaves, leaf.hooks = True, hooks
 
 
-def conjugate(g: Tensor) -> Tensor:
+def conjugate(g: T) -> T:
     """Between cotangents as the sweep carries them and as users see them: the same if real."""
     return apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
 
 
-def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
+def run(hooks: dict[object, Hook], cotangent: T) -> T:
     """What hooks make of a cotangent."""
     g = conjugate(cotangent)
     for hook in tuple(hooks.values()):
@@ -132,7 +128,5 @@ def run(hooks: dict[object, Hook], cotangent: Tensor) -> Tensor:
 def of_leaf(leaf: Leaf, g: Any) -> Any:
     """What the hooks of a leaf make of its gradient, a tensor that records or a handle: fresh memory again."""
     assert leaf.hooks is not None
-    if g.__class__ is leaf.kind:
-        return run(leaf.hooks, g)
-    seen = run(leaf.hooks, wrap(leaf.kind, g, leaf.kernels, leaf.kernels.dtype(g), None))
-    return leaf.kernels.copy(seen._handle)
+    seen = _seen(leaf.kernels, g, None, None, hooks=leaf.hooks, kind=leaf.kind)
+    return seen if g.__class__ is leaf.kind else leaf.kernels.copy(seen)

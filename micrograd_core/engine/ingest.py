@@ -9,31 +9,17 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.backend import member
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.engine.array import detach, wrap
+from micrograd_core.engine.array import wrap
 from micrograd_core.engine.explain import explain
-from micrograd_core.errors import (
-    DeviceUnavailable,
-    DTypeError,
-    GraphError,
-    ShapeError,
-    UnreadableHandle,
-    UnsupportedDType,
-)
-from micrograd_core.ground.context import at_hand
+from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle, UnsupportedDType
 from micrograd_core.layout import MAX_DIMENSIONS, Shape, nest
 from micrograd_core.ops import TABLE
-
-if TYPE_CHECKING:
-    from micrograd_core.array.tensor import Tensor
-
-DLPACK_DEVICES = {1: "cpu", 2: "cuda", 10: "rocm", 8: "metal", 14: "oneapi"}
-"""Device names by the numbers of DLPack's ``DLDeviceType``."""
+from micrograd_core.support.context import at_hand
 
 _KIND_OF_FORMAT = {
     **dict.fromkeys("bhilqn", "int"),
@@ -43,12 +29,13 @@ _KIND_OF_FORMAT = {
 
 
 def as_array(
-    kind: type[Tensor], data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None
-) -> Tensor:
+    kind: type[Any], data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None
+) -> Any:
     """A tensor of class `kind` with the elements of `data`: see `asarray`."""
     wanted = None if dtype is None else as_dtype(dtype)
-    if data.__class__ is kind:
-        x: Tensor = data if device is None else data.to(device)
+    x: Any = data
+    if x.__class__ is kind:
+        x = x if device is None else x.to(device)
         x = x if wanted is None or wanted is x.dtype else x.astype(wanted)
         return x.copy() if copy and x is data else x
     if copy is False and not is_elsewhere(data):
@@ -59,6 +46,8 @@ def as_array(
     except TypeError:
         if not is_elsewhere(data):
             raise
+        from micrograd_core.engine.dlpack import from_dlpack
+
         x = from_dlpack(kind, data, device=device, copy=copy)
         return x if wanted is None or wanted is x.dtype else x.astype(wanted)
     if found not in kernels._native:
@@ -69,24 +58,6 @@ def as_array(
         raise explain(TABLE["copy"], kernels, (), {}, error)
     x = wrap(kind, handle, kernels, found, None)
     return x if wanted is None or wanted is found else x.astype(wanted)
-
-
-def from_dlpack(kind: type[Tensor], x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor of class `kind` over the memory of another library's array: see `creation.from_dlpack`."""
-    if x.__class__ is kind and "dlpack" not in x.device.capabilities:
-        out: Tensor = detach(x)
-    else:
-        place, index = x.__dlpack_device__()
-        name = DLPACK_DEVICES.get(int(place), f"dlpack type {int(place)}")
-        home = Device("cpu" if name == "cpu" else f"{name}:{index}")
-        if "dlpack" not in home.capabilities:
-            raise DeviceUnavailable(str(home), "its backend does not take memory through DLPack", "use asarray(...)")
-        handle = member(home.kernels.backend, "from_dlpack")(x)
-        out = wrap(kind, handle, home.kernels, home.kernels.dtype(handle), None)
-    moved = out if device is None else out.to(device)
-    if copy is False and moved is not out:
-        raise ValueError(f"from_dlpack: memory of {out.device} cannot be seen from {moved.device} without a copy")
-    return moved.copy() if copy and moved is out else moved
 
 
 def ingest(data: Any, wanted: DType | None) -> tuple[Any, Shape, DType]:
@@ -236,10 +207,7 @@ def elements(data: Any, shape: Shape, dtype: DType) -> Any:
     return nest(unpack(data, dtype), shape)
 
 
-HOST = 1  # DLPack's number of the host's memory
-
-
 def is_elsewhere(data: Any) -> bool:
     """Whether `data` says through DLPack that it is not in the host's memory."""
     place = getattr(data, "__dlpack_device__", None)
-    return place is not None and int(place()[0]) != HOST
+    return place is not None and int(place()[0]) != 1  # DLPack's number of the host

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.ground.context import during, grad_modes
+from micrograd_core.support.context import during, grad_modes
 
 grad_mode = grad_modes.get
 
 
 def is_grad_enabled() -> bool:
-    """Whether what is computed from tensors that record is recorded, in this context."""
+    """Whether operations on tensors that require gradients are recorded, in this context.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> with mg.no_grad():
+    ...     print(mg.is_grad_enabled())
+    False
+    """
     mode = grad_mode()
     return mode if mode.__class__ is bool else mode[-1]
 
@@ -59,12 +71,44 @@ class _GradMode(during):
 
 
 class no_grad(_GradMode):  # noqa: N801
-    """Within ``with no_grad():`` (or a function decorated by ``@no_grad``) nothing is recorded."""
+    """Record nothing within ``with no_grad():``, or in a function decorated with ``@no_grad``.
+
+    Only this context is meant: threads and asyncio tasks do not see each other's grad mode.
+
+    Parameters
+    ----------
+    function : function, optional
+        To decorate, where it is used as ``@no_grad``. Generators and coroutines are refused with TypeError.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, 2.0])
+    >>> with mg.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     enabled = False
 
 
 class enable_grad(_GradMode):  # noqa: N801
-    """The opposite of `no_grad`, for use inside it."""
+    """Record operations again within ``with enable_grad():``, inside a `no_grad` block.
+
+    Parameters
+    ----------
+    function : function, optional
+        To decorate, where it is used as ``@enable_grad``. Generators and coroutines are refused with TypeError.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, 2.0])
+    >>> with mg.no_grad(), mg.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     enabled = True

@@ -1,4 +1,4 @@
-"""Walks and sweeps over the recorded graph: cotangents backward, tangents forward. Its nodes are `engine.graph`'s."""
+"""Walks and sweeps over the recorded graph, whose nodes are `engine.graph`'s. Tangents go forward in `engine.push`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from micrograd_core.engine.autocast import autocast_dtype, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
-from micrograd_core.engine.graph import FREED, OPERANDS, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
+from micrograd_core.engine.graph import FREED, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
 from micrograd_core.errors import GraphError
-from micrograd_core.ground.warning import again
-from micrograd_core.ops import unbroadcast
+from micrograd_core.ops.core.movement import unbroadcast
 
 
 def count_consumers(root: Record, ends: Container[int] = ()) -> dict[int, int]:
@@ -74,8 +73,17 @@ def leading_to(targets: set[int], order: list[Record]) -> set[int]:
     return needed
 
 
+def not_leading_to(targets: set[int], order: list[Record]) -> set[int]:
+    """Identities of the nodes from which none can."""
+    return {id(parent) for record in order for parent in record[PARENTS]} - leading_to(targets, order)
+
+
 def sweep(
-    root: Record, cotangent: Any, retain: bool, recorded: Callable[[Any], Any] | None = None, targets: Any = None
+    root: Record,
+    cotangent: Any,
+    retain: bool,
+    recorded: Callable[[Any], Any] | None = None,
+    targets: set[int] | None = None,
 ) -> list[tuple[Any, Any]]:
     """Carry `cotangent` from `root` back to the leaves. Every record is visited once, after all that used its result.
 
@@ -105,7 +113,7 @@ def sweep(
         with suspended():
             return sweep(root, cotangent, retain, recorded, targets)
     waiting = count_consumers(root, targets or ())
-    needed = None if targets is None else leading_to(targets, in_order(root, waiting, targets))
+    skipped = set() if targets is None else not_leading_to(targets, in_order(root, waiting, targets))
     cotangents = {id(root): cotangent}
     ends: dict[int, Any] = {}  # leaves and targets reached, by identity
     aliased: set[int] = set()  # those of them whose cotangent is, or views, that of another node
@@ -116,7 +124,7 @@ def sweep(
         record = ready.pop()
         if not record:  # by a hook or a signal handler, meanwhile
             raise GraphError(FREED)
-        if targets is not None and id(record) in targets:
+        if targets and id(record) in targets:
             ends[id(record)] = record
             aliased.add(id(record))
             continue
@@ -131,47 +139,37 @@ def sweep(
         rules = op.gradient
         if rules.__class__ is not tuple:
             rules = rules([each.__class__ in (list, Leaf) for each in parents])
-        position = -1
-        for rule in rules:
-            position += 1
+        for position, rule in enumerate(rules):
             parent = parents[position]
             kind = parent.__class__
             if kind is list:
                 key = id(parent)
-                if key not in waiting:  # a hook was registered meanwhile, and its node moved one place back
-                    waiting[key] = 1
-                    if needed is not None:
-                        needed.add(key)
-                if waiting[key] == 1:
-                    ready.append(parent)
+                left = waiting.pop(key, 0)
+                if not left:  # a hook came meanwhile, and its node moved one place back
+                    skipped.discard(key)
+                if left > 1:
+                    waiting[key] = left - 1
                 else:
-                    waiting[key] -= 1
+                    ready.append(parent)
             elif kind is Leaf:
                 key = id(parent)
             else:
                 continue
-            if g is None or rule is None or (needed is not None and key not in needed):
+            if g is None or rule is None or key in skipped:
                 continue
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                d = again(error, explain_rule, op, kernels_of(record), saved, (k, g, out, *operands), params, rule)
+                raise explain_rule(op, kernels_of(record), saved, params, error)
             if kind is Leaf and key not in ends:
                 ends[key] = parent
-                aliases = op.gradient_aliases and position in op.gradient_aliases
-                if aliases and (d.__class__ is not g.__class__ or d.dtype == g.dtype):  # a cast is fresh
+                if op.gradient_aliases and _may_alias(op, position, d, g):
                     aliased.add(key)
             if d.shape != saved[position].shape:
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                owner, before = kernels_of(parent), cotangents[key]
-                add = (owner if recorded is None else recorded(owner)).add
-                try:
-                    d = before.plus(d, add) if d.__class__ is Parts else add(before, d)
-                except Exception as error:
-                    plus, pair = (before.plus, (d, add)) if d.__class__ is Parts else (add, (before, d))
-                    d = again(error, explain_rule, op, owner, saved, pair, {}, plus)
+                d = _sum(cotangents[key], d, op, parent, saved, recorded)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
@@ -180,83 +178,26 @@ def sweep(
     for key, end in ends.items():
         g = cotangents.get(key)
         if g is not None:
-            found.append((end, _owned(end, g, recorded) if key in aliased else g))
+            found.append((end, owned(end, g, recorded) if key in aliased else g))
     return found
 
 
-def push(
-    root: Record, tangents: dict[int, Any], transposed: Callable[..., Any], recorded: Callable[[Any], Any] | None = None
-) -> list[Any]:
-    """Carry tangents forward to the operands of `root`. Every record is visited once, after those before it.
-
-    Parameters
-    ----------
-    root : record
-        Its operands are what is wanted; it is not computed itself.
-    tangents : dict of int to handle, or to Tensor with `recorded`
-        Identity of a node to its tangent.
-    transposed : function
-        Does what `Op.tangent` does, for operations that have only a gradient.
-    recorded : function, optional
-        As for `sweep`.
-
-    Returns
-    -------
-    list
-        The tangents, ``None`` for zero; they own their memory. Records are left as they are.
-
-    Raises
-    ------
-    GraphError
-        From `count_consumers`.
-    """
-    if autocasts and autocast_dtype() is not None:
-        with suspended():
-            return push(root, tangents, transposed, recorded)
-    starts = set(tangents)
-    waiting = count_consumers(root, starts)
-    order = in_order(root, waiting, starts)
-    needed, carried = leading_to(starts, order), dict(tangents)
-    fresh: set[int] = set()  # nodes whose tangent is nobody else's memory
-    for record in reversed(order[1:]):
-        key = id(record)
-        if key in starts or key not in needed:
-            continue
-        op, k, params, out = made_by(record)
-        parents, operands = record[PARENTS], record[OPERANDS]
-        given = [carried.get(id(parent)) for parent in parents]
-        for parent in parents:
-            if parent.__class__ is list:
-                waiting[id(parent)] -= 1
-                if not waiting[id(parent)]:  # nobody else asks for its tangent
-                    carried.pop(id(parent), None)
-        if all(t is None for t in given):
-            continue
-        if recorded is not None:
-            k = recorded(k)
-            out = k.lift(out, record)
-            operands = list(map(k.lift, operands, parents))
-        rule = op.tangent or transposed
-        try:
-            d = rule(op, k, given, out, *operands, **params)
-        except Exception as error:
-            d = again(error, explain_rule, op, kernels_of(record), (), (op, k, given, out, *operands), params, rule)
-        if d is None:
-            continue
-        if d.shape != out.shape:
-            d = k.broadcast_to(d, shape=out.shape)
-        elif not op.view and not op.gradient_aliases:
-            fresh.add(key)
-        carried[key] = d
-    found = []
-    for end in root[PARENTS]:
-        t = carried.get(id(end))
-        found.append(t if t is None or id(end) in fresh else _owned(end, t, recorded))
-        fresh.discard(id(end))  # it may be there twice
-    return found
+def _may_alias(op: Any, position: int, d: Any, g: Any) -> bool:
+    """Whether what the rule made of a cotangent may share its memory; a cast is fresh."""
+    return position in op.gradient_aliases and (d.__class__ is not g.__class__ or bool(d.dtype == g.dtype))
 
 
-def _owned(end: Any, g: Any, recorded: Callable[[Any], Any] | None) -> Any:
+def _sum(before: Any, d: Any, op: Any, parent: Any, saved: Any, recorded: Callable[[Any], Any] | None) -> Any:
+    """The sum of two cotangents of a node, the second of them from `op`."""
+    owner = kernels_of(parent)
+    add = (owner if recorded is None else recorded(owner)).add
+    try:
+        return before.plus(d, add) if d.__class__ is Parts else add(before, d)
+    except Exception as error:
+        raise explain_rule(op, owner, saved, {}, error)
+
+
+def owned(end: Any, g: Any, recorded: Callable[[Any], Any] | None) -> Any:
     """A copy of a cotangent that may share memory with another."""
     kernels = kernels_of(end)
     return (kernels if recorded is None else recorded(kernels)).copy(g)

@@ -9,6 +9,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.call import Call
+from micrograd_core.nn.functional.common import publish
 
 
 # fmt: off
@@ -48,4 +49,21 @@ def _over_channels(input: Tensor) -> Tensor:
 
 
 class Softmax2d(Call, function=_over_channels):
-    """Softmax over the channels of (batch, channels, height, width) or (channels, height, width)."""
+    """Softmax over the channels of (batch, channels, height, width) or (channels, height, width).
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.zeros((1, 4, 2, 2))
+    >>> y = mg.nn.Softmax2d()(x)
+    >>> y[0, :, 0, 0]
+    Tensor([0.25, 0.25, 0.25, 0.25])
+    """
+
+
+publish(globals())

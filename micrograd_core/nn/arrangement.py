@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.call import Call
+from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 
 
@@ -42,8 +43,12 @@ class _Pad(Module):
         How many on each side, or before and after the last axis, then before and after the one before it.
     """
 
-    axes: ClassVar[int]
-    mode: ClassVar[str]
+    axes: ClassVar[int] = 0
+    mode: ClassVar[str] = "constant"
+
+    def __init_subclass__(cls, axes: int = 0, mode: str = "", **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls.axes, cls.mode = axes or cls.axes, mode or cls.mode
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         self.padding = (padding,) * (2 * self.axes) if isinstance(padding, int) else tuple(padding)
@@ -61,114 +66,372 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
-    mode = "constant"
-
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 
 
-class _ZeroPad(_Pad):
-    mode = "constant"
+class ConstantPad1d(_ConstantPad, axes=1):
+    """A constant around the last axis of (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 2 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+    value : float
+        The constant.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3))
+    >>> y = mg.nn.ConstantPad1d(1, 0.5)(x)
+    >>> y.shape
+    (1, 2, 5)
+    """
 
 
-class _ReflectionPad(_Pad):
-    mode = "reflect"
+class ConstantPad2d(_ConstantPad, axes=2):
+    """A constant around the last 2 axes of (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 4 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+    value : float
+        The constant.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3))
+    >>> y = mg.nn.ConstantPad2d(1, 0.5)(x)
+    >>> y.shape
+    (1, 2, 5, 5)
+    """
 
 
-class _ReplicationPad(_Pad):
-    mode = "replicate"
+class ConstantPad3d(_ConstantPad, axes=3):
+    """A constant around the last 3 axes of (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 6 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+    value : float
+        The constant.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3, 3))
+    >>> y = mg.nn.ConstantPad3d(1, 0.5)(x)
+    >>> y.shape
+    (1, 2, 5, 5, 5)
+    """
 
 
-class _CircularPad(_Pad):
-    mode = "circular"
+class ZeroPad1d(_Pad, axes=1):
+    """Zeros around the last axis of (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 2 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3))
+    >>> y = mg.nn.ZeroPad1d(1)(x)
+    >>> y.shape
+    (1, 2, 5)
+    """
 
 
-class ConstantPad1d(_ConstantPad):
-    """A constant around the last axis."""
+class ZeroPad2d(_Pad, axes=2):
+    """Zeros around the last 2 axes of (batch, channels, *spatial), or without the batch.
 
-    axes = 1
+    Parameters
+    ----------
+    padding : int, or 4 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
 
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
 
-class ConstantPad2d(_ConstantPad):
-    """A constant around the last 2 axes."""
-
-    axes = 2
-
-
-class ConstantPad3d(_ConstantPad):
-    """A constant around the last 3 axes."""
-
-    axes = 3
-
-
-class ZeroPad1d(_ZeroPad):
-    """Zeros around the last axis."""
-
-    axes = 1
-
-
-class ZeroPad2d(_ZeroPad):
-    """Zeros around the last 2 axes."""
-
-    axes = 2
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3))
+    >>> y = mg.nn.ZeroPad2d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5)
+    """
 
 
-class ZeroPad3d(_ZeroPad):
-    """Zeros around the last 3 axes."""
+class ZeroPad3d(_Pad, axes=3):
+    """Zeros around the last 3 axes of (batch, channels, *spatial), or without the batch.
 
-    axes = 3
+    Parameters
+    ----------
+    padding : int, or 6 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
 
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
 
-class ReflectionPad1d(_ReflectionPad):
-    """What lies on the other side of the edge, the edge itself not again, around the last axis."""
-
-    axes = 1
-
-
-class ReflectionPad2d(_ReflectionPad):
-    """What lies on the other side of the edge, the edge itself not again, around the last 2 axes."""
-
-    axes = 2
-
-
-class ReflectionPad3d(_ReflectionPad):
-    """What lies on the other side of the edge, the edge itself not again, around the last 3 axes."""
-
-    axes = 3
-
-
-class ReplicationPad1d(_ReplicationPad):
-    """The edge, again and again, around the last axis."""
-
-    axes = 1
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3, 3))
+    >>> y = mg.nn.ZeroPad3d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5, 5)
+    """
 
 
-class ReplicationPad2d(_ReplicationPad):
-    """The edge, again and again, around the last 2 axes."""
+class ReflectionPad1d(_Pad, axes=1, mode="reflect"):
+    """The input mirrored at its edge around the last axis; the edge is not repeated.
 
-    axes = 2
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 2 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3))
+    >>> y = mg.nn.ReflectionPad1d(1)(x)
+    >>> y.shape
+    (1, 2, 5)
+    """
 
 
-class ReplicationPad3d(_ReplicationPad):
-    """The edge, again and again, around the last 3 axes."""
+class ReflectionPad2d(_Pad, axes=2, mode="reflect"):
+    """The input mirrored at its edge around the last 2 axes; the edge is not repeated.
 
-    axes = 3
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 4 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3))
+    >>> y = mg.nn.ReflectionPad2d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5)
+    """
 
 
-class CircularPad1d(_CircularPad):
-    """What lies at the other end around the last axis."""
+class ReflectionPad3d(_Pad, axes=3, mode="reflect"):
+    """The input mirrored at its edge around the last 3 axes; the edge is not repeated.
 
-    axes = 1
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 6 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3, 3))
+    >>> y = mg.nn.ReflectionPad3d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5, 5)
+    """
 
 
-class CircularPad2d(_CircularPad):
-    """What lies at the other end around the last 2 axes."""
+class ReplicationPad1d(_Pad, axes=1, mode="replicate"):
+    """The edge repeated around the last axis of (batch, channels, *spatial), or without the batch.
 
-    axes = 2
+    Parameters
+    ----------
+    padding : int, or 2 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3))
+    >>> y = mg.nn.ReplicationPad1d(1)(x)
+    >>> y.shape
+    (1, 2, 5)
+    """
 
 
-class CircularPad3d(_CircularPad):
-    """What lies at the other end around the last 3 axes."""
+class ReplicationPad2d(_Pad, axes=2, mode="replicate"):
+    """The edge repeated around the last 2 axes of (batch, channels, *spatial), or without the batch.
 
-    axes = 3
+    Parameters
+    ----------
+    padding : int, or 4 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3))
+    >>> y = mg.nn.ReplicationPad2d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5)
+    """
+
+
+class ReplicationPad3d(_Pad, axes=3, mode="replicate"):
+    """The edge repeated around the last 3 axes of (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 6 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3, 3))
+    >>> y = mg.nn.ReplicationPad3d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5, 5)
+    """
+
+
+class CircularPad1d(_Pad, axes=1, mode="circular"):
+    """The input continued from its other end around the last axis.
+
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 2 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3))
+    >>> y = mg.nn.CircularPad1d(1)(x)
+    >>> y.shape
+    (1, 2, 5)
+    """
+
+
+class CircularPad2d(_Pad, axes=2, mode="circular"):
+    """The input continued from its other end around the last 2 axes.
+
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 4 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3))
+    >>> y = mg.nn.CircularPad2d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5)
+    """
+
+
+class CircularPad3d(_Pad, axes=3, mode="circular"):
+    """The input continued from its other end around the last 3 axes.
+
+    The input is (batch, channels, *spatial), or without the batch.
+
+    Parameters
+    ----------
+    padding : int, or 6 of them
+        How many elements on each side; or before and after the last axis, then the axis before it, and so on.
+
+    Raises
+    ------
+    ShapeError
+        When `padding` has another length.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 3, 3, 3))
+    >>> y = mg.nn.CircularPad3d(1)(x)
+    >>> y.shape
+    (1, 2, 5, 5, 5)
+    """
+
+
+publish(globals())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from micrograd_core.array.creation import arange
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.activations import GELU
-from micrograd_core.nn.initialization import Generator, parameter
+from micrograd_core.nn.initialization import Making, parameter, placed
 from micrograd_core.nn.layers import Linear
 from micrograd_core.nn.module import Module, Sequential
 from micrograd_core.nn.normalization import LayerNorm
@@ -47,6 +46,14 @@ class MultiheadAttention(Module):
         Of query, key and value, one below the other; with `kdim` or `vdim` the weights are ``q_proj_weight``,
         ``k_proj_weight`` and ``v_proj_weight``.
     out_proj : Linear
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 5, 8))
+    >>> y = mg.nn.MultiheadAttention(8, 2)(x)
+    >>> y.shape
+    (2, 5, 8)
     """
 
     def __init__(
@@ -60,14 +67,10 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise ShapeError(f"MultiheadAttention: {num_heads} heads do not divide {embed_dim} features evenly")
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.add_zero_attn = add_zero_attn
         widths = [embed_dim, embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim]
@@ -218,26 +221,27 @@ class TransformerBlock(Module):
         Width of the perceptron; by default four times `features`.
     generator, device, dtype
         As for `Linear`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 5, 8))
+    >>> y = mg.nn.TransformerBlock(8, 2)(x)
+    >>> y.shape
+    (2, 5, 8)
     """
 
-    def __init__(
-        self,
-        features: int,
-        num_heads: int,
-        hidden: int | None = None,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype}
+    def __init__(self, features: int, num_heads: int, hidden: int | None = None, **made: Unpack[Making]) -> None:
         width = 4 * features if hidden is None else hidden
-        self.norm1 = LayerNorm(features, device=device, dtype=dtype)
+        self.norm1 = LayerNorm(features, **placed(made))
         self.attention = MultiheadAttention(features, num_heads, **made)
-        self.norm2 = LayerNorm(features, device=device, dtype=dtype)
+        self.norm2 = LayerNorm(features, **placed(made))
         self.perceptron = Sequential(Linear(features, width, **made), GELU(), Linear(width, features, **made))
 
     def forward(self, x: Tensor, *, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """(batch, positions, features), and the same."""
         x = x + self.attention(self.norm1(x), attn_mask=attn_mask, is_causal=is_causal)
         return x + self.perceptron(self.norm2(x))  # type: ignore[no-any-return]
+
+
+__all__ = ["MultiheadAttention", "TransformerBlock"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from micrograd_core.array.documentation import module_docstring
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.arguments import ARGUMENTS
 from micrograd_core.ops.shared import other_spellings, respelled
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def _arguments(kind: type[Call]) -> Signature:
         found = list(signature(kind.function).parameters.values())[kind.inputs :]
         found = [each for each in found if each.name not in NOT_KEPT and not each.name.startswith("_")]
         found.sort(key=lambda each: kind.order.index(each.name) if each.name in kind.order else -1)
+        return Signature(found)
     return Signature([each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in found])
 
 
@@ -48,6 +51,23 @@ class Call(Module):
     loss, are buffers. What a function takes as ``training`` is the module's mode. A subclass is one line, ``class
     Sine(Call, operation="sin"): ...`` or ``class CELU(Call, function=functional.celu): ...``; documentation and
     signature are those of the operation or function. A function of several tensors says how many (``inputs=2``).
+
+    Parameters
+    ----------
+    *args, **kwargs
+        The arguments of the operation or function besides its operands; those that the signature of the subclass shows.
+
+    Raises
+    ------
+    TypeError
+        When the arguments do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> class Sine(mg.nn.Call, operation="sin"): ...
+    >>> Sine()(mg.asarray([0.0]))
+    Tensor([0.])
     """
 
     operation: ClassVar[str]
@@ -66,12 +86,18 @@ class Call(Module):
     ) -> None:
         super().__init_subclass__(**kwargs)
         if operation:
-            cls.operation = operation
-            cls.__doc__ = cls.__doc__ or f"{TABLE[operation].doc}\n\nThe operation `{operation}` as a module."
+            cls.operation, op = operation, TABLE[operation]
+            named, inputs = f"The operation `{operation}` as a module.", op.operands - len(op.optional)
+            behind, left_out = FUNCTIONS[operation], frozenset[str]()
         elif function is not None:
             cls.function, cls.inputs, cls.order = staticmethod(function), inputs, tuple(order.split())
-            name = f"nn.functional.{function.__name__}"
-            cls.__doc__ = cls.__doc__ or f"{function.__doc__}\n\nThe function `{name}` as a module."
+            named = f"The function `nn.functional.{function.__name__}` as a module, with its parameters."
+            behind, left_out = function, NOT_KEPT
+        else:
+            return
+        if cls.__doc__ is None:
+            spelled = f"{'mg.nn.' * cls.__module__.startswith('micrograd_core.nn.')}{cls.__name__}"
+            cls.__doc__ = module_docstring(behind, named, inputs, left_out, spelled)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes the arguments that the signature of the class shows."""
@@ -82,7 +108,12 @@ class Call(Module):
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
         except TypeError as error:
             names = ", ".join(takes.parameters) or "no arguments"
-            raise TypeError(f"{type(self).__name__}: {error}; it takes {names}") from None
+            advice = [
+                f"; instead of {word}=: {ARGUMENTS[word]}"
+                for word in kwargs
+                if word in ARGUMENTS.keys() - takes.parameters.keys()
+            ]
+            raise TypeError(f"{type(self).__name__}: {error}; it takes {names}{''.join(advice)}") from None
 
     def _contents(self) -> list[tuple[str, Any]]:
         """Tensors among the arguments by their own names, as in PyTorch."""

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any, Generic, Self, TypeVar
 
 from micrograd_core.array.tensor import Tensor
+from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 
 T = TypeVar("T")
@@ -131,24 +132,99 @@ class _Dict(Module, Generic[T]):
 
 
 class ModuleList(_List[Module]):
-    """Modules in a list, as parts of the module that holds it; it has no forward of its own."""
+    """Modules in a list, as parts of the module that holds it. It has no forward of its own.
+
+    Parameters
+    ----------
+    items : iterable of Module
+        The first modules.
+
+    Raises
+    ------
+    TypeError
+        When an item is not a module.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> layers = mg.nn.ModuleList([mg.nn.Linear(2, 3), mg.nn.ReLU()])
+    >>> len(layers), layers[1]
+    (2, ReLU())
+    """
 
     held, what = Module, "modules"
 
 
 class ModuleDict(_Dict[Module]):
-    """Modules by name, as parts of the module that holds it; it has no forward of its own."""
+    """Modules by name, as parts of the module that holds it. It has no forward of its own.
+
+    Parameters
+    ----------
+    items : mapping, or iterable of pairs
+        Names, and the first modules.
+
+    Raises
+    ------
+    TypeError
+        When an item is not a module.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> layers = mg.nn.ModuleDict({"act": mg.nn.ReLU()})
+    >>> layers["act"]
+    ReLU()
+    """
 
     held, what = Module, "modules"
 
 
 class ParameterList(_List[Tensor]):
-    """Tensors in a list; those that record gradients are parameters of the module that holds it."""
+    """Tensors in a list; those that record gradients are parameters of the module that holds it.
+
+    Parameters
+    ----------
+    items : iterable of Tensor
+        The first tensors.
+
+    Raises
+    ------
+    TypeError
+        When an item is not a tensor.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> weights = mg.nn.ParameterList([mg.Tensor([1.0]), mg.Tensor([2.0])])
+    >>> len(weights.parameters())
+    2
+    """
 
     held, what = Tensor, "tensors"
 
 
 class ParameterDict(_Dict[Tensor]):
-    """Tensors by name; those that record gradients are parameters of the module that holds it."""
+    """Tensors by name; those that record gradients are parameters of the module that holds it.
+
+    Parameters
+    ----------
+    items : mapping, or iterable of pairs
+        Names, and the first tensors.
+
+    Raises
+    ------
+    TypeError
+        When an item is not a tensor.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> weights = mg.nn.ParameterDict({"scale": mg.Tensor([1.0])})
+    >>> weights["scale"].shape
+    (1,)
+    """
 
     held, what = Tensor, "tensors"
+
+
+publish(globals())

@@ -9,15 +9,36 @@ from __future__ import annotations
 import math
 import random as python_random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from micrograd_core import random
 from micrograd_core.array.creation import full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
-from micrograd_core.errors import one_of
+from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.layout import is_integer
+from micrograd_core.suggestions import door
 
 Generator = random.Generator | python_random.Random
+
+
+class Place(TypedDict, total=False):
+    """The last arguments of a layer, by name: where it makes its tensors, and of which dtype."""
+
+    device: str | Device | None
+    dtype: Any
+
+
+class Making(Place, total=False):
+    """The same, and where random numbers come from."""
+
+    generator: Generator | None
+
+
+def placed(made: Making) -> Place:
+    """What a layer without random numbers takes of them."""
+    return cast("Place", {name: value for name, value in made.items() if name != "generator"})
+
 
 SCHEMES: dict[str, tuple[str, Callable[[int, int], float]]] = {
     "zeros": ("constant", lambda fan_in, fan_out: 0.0),
@@ -36,7 +57,24 @@ SCHEMES: dict[str, tuple[str, Callable[[int, int], float]]] = {
 
 
 def fans(shape: Sequence[int]) -> tuple[int, int]:
-    """How many inputs each output of a weight (outputs, inputs, *kernel) is computed from, and the reverse."""
+    """How many inputs each output of a weight is computed from, and how many outputs each input goes to.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of a weight, (outputs, inputs, *kernel).
+
+    Returns
+    -------
+    (int, int)
+        Fan-in and fan-out.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.nn.initialization.fans((16, 3, 5, 5))
+    (75, 400)
+    """
     if len(shape) < 2:
         return max(math.prod(shape), 1), max(math.prod(shape), 1)
     kernel = math.prod(shape[2:])
@@ -58,19 +96,35 @@ def parameter(
     Parameters
     ----------
     shape : sequence of int
+        The shape, (outputs, inputs, *kernel) for a weight.
     scheme : str
+        The name of one of `SCHEMES`.
     fan_in, fan_out : int, optional
-        By default those of a weight (outputs, inputs, *kernel).
+        By default those of the shape.
     generator : Generator or random.Random, optional
         Where the numbers come from; by default the default generator, which `micrograd_core.random.manual_seed`
         restarts.
-    device, dtype
-        Of the tensor.
+    device : Device or str, optional
+        Where the tensor is made; by default on the default device.
+    dtype : DType or str
+        A real floating dtype.
+
+    Returns
+    -------
+    Tensor
+        Of `shape`; it requires gradients.
 
     Raises
     ------
     ValueError
-        For a scheme that is none.
+        For an unknown scheme.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> weight = mg.nn.parameter((3, 4), "he_normal")
+    >>> weight.shape, weight.requires_grad
+    ((3, 4), True)
     """
     if scheme not in SCHEMES:
         raise ValueError(f"there is no initialisation named {scheme!r}; there are {one_of(SCHEMES)}")
@@ -84,7 +138,7 @@ def parameter(
     if isinstance(generator, python_random.Random):
         draw = {"uniform": lambda: generator.uniform(-scale, scale), "normal": lambda: generator.gauss(0.0, scale)}
         numbers = [draw[distribution]() for _ in range(math.prod(wanted))]
-        x = asarray(numbers, dtype=dtype, device=device).reshape(wanted).copy()
+        x: Tensor = asarray(numbers, dtype=dtype, device=device).reshape(wanted).copy()
         x.requires_grad = True
         return x
     if distribution == "uniform":
@@ -92,8 +146,24 @@ def parameter(
     return random.normal(wanted, 0.0, scale, generator=generator, **made)
 
 
+def check_counts(layer: str, **counts: int) -> None:
+    """Refuse what is no count."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ShapeError(f"{layer}: {name.replace('_', ' ')} must be at least 1; got {count}")
+
+
+def recording(x: Tensor) -> Tensor:
+    """Make a tensor record gradients, and return it."""
+    x.requires_grad = True
+    return x
+
+
+def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
+    """One length for all axes, or one for each."""
+    return (lengths,) * rank if is_integer(lengths) else tuple(lengths)
+
+
 __all__ = ["SCHEMES", "Generator", "fans", "parameter"]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+door(globals())

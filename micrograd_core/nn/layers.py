@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from micrograd_core import random
 from micrograd_core.array.creation import full
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.device import Device
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
-from micrograd_core.nn.initialization import Generator, parameter
+from micrograd_core.nn.functional.common import publish
+from micrograd_core.nn.initialization import Making, Place, check_counts, each_axis, parameter, recording
 from micrograd_core.nn.module import Module
-from micrograd_core.nn.normalization import (  # noqa: F401 (norms stood here, as pickles say)
-    BatchNorm,
-    BatchNorm1d,
-    BatchNorm2d,
-    LayerNorm,
-    RMSNorm,
-    check_counts,
-    each_axis,
-    recording,
-)
 
 
 class Linear(Module):
@@ -36,32 +26,33 @@ class Linear(Module):
     in_features, out_features : int
         Lengths of the last axis of the input and of the result.
     bias : bool
+        Whether the layer has a bias.
     generator : Generator or random.Random, optional
         Source of the initial numbers; by default the default generator, which `micrograd_core.random.manual_seed`
         restarts.
-    device, dtype
-        Of the parameters.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
 
     Attributes
     ----------
     weight : Tensor, (out_features, in_features)
     bias : Tensor, (out_features,), or None
         Both start uniform in ``[-1/sqrt(in_features), 1/sqrt(in_features)]``.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> y = mg.nn.Linear(4, 3)(x)
+    >>> y.shape
+    (2, 3)
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, **made: Unpack[Making]) -> None:
         if in_features < 1 or out_features < 1:
             raise ShapeError(f"Linear: feature counts must be at least 1; got {in_features} and {out_features}")
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype}
         self.weight = parameter((out_features, in_features), **made)
         self.bias = parameter((out_features,), fan_in=in_features, **made) if bias else None
 
@@ -76,23 +67,43 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """``x1 @ weight @ x2 + bias`` for each output, of weights (outputs, features of x1, features of x2)."""
+    """``x1 @ weight @ x2 + bias`` for each output.
+
+    Parameters
+    ----------
+    in1_features, in2_features, out_features : int
+        Lengths of the last axes of the inputs and of the result.
+    bias : bool
+        Whether there is a bias.
+    generator, device, dtype
+        As for `Linear`.
+
+    Attributes
+    ----------
+    weight : Tensor, (out_features, in1_features, in2_features)
+    bias : Tensor, (out_features,), or None
+        Both start uniform in ``[-1/sqrt(in1_features), 1/sqrt(in1_features)]``.
+
+    Raises
+    ------
+    ShapeError
+        When a length is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, z = mg.ones((2, 4)), mg.ones((2, 5))
+    >>> y = mg.nn.Bilinear(4, 5, 3)(x, z)
+    >>> y.shape
+    (2, 3)
+    """
 
     def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, **made: Unpack[Making]
     ) -> None:
         check_counts("Bilinear", in1_features=in1_features, in2_features=in2_features, out_features=out_features)
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype, "fan_in": in1_features}
-        self.weight = parameter((out_features, in1_features, in2_features), **made)
-        self.bias = parameter((out_features,), **made) if bias else None
+        self.weight = parameter((out_features, in1_features, in2_features), fan_in=in1_features, **made)
+        self.bias = parameter((out_features,), fan_in=in1_features, **made) if bias else None
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Shapes ``(..., in1_features)`` and ``(..., in2_features)`` to ``(..., out_features)``."""
@@ -105,13 +116,37 @@ class Bilinear(Module):
 
 
 class PReLU(Module):
-    """``x`` where it is positive, else times a weight, one for all or one for each channel (He et al. 2015)."""
+    """``x`` where it is positive, else times a weight that is learned (He et al. 2015).
 
-    def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, *, device: str | Device | None = None, dtype: Any = "float32"
-    ) -> None:
+    Parameters
+    ----------
+    num_parameters : int
+        1, or one for each channel.
+    init : float
+        The weights at first.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (num_parameters,)
+
+    Raises
+    ------
+    ShapeError
+        When `num_parameters` is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> y = mg.nn.PReLU()(mg.asarray([-1.0, 2.0]))
+    >>> y
+    Tensor([-0.25,    2.], requires_grad=True)
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, **made: Unpack[Place]) -> None:
         check_counts("PReLU", num_parameters=num_parameters)
-        self.weight = recording(full((num_parameters,), init, dtype=dtype, device=device))
+        self.weight = recording(full((num_parameters,), init, **made))
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, ...), or any shape with one weight."""
@@ -132,7 +167,6 @@ class _Convolution(Module):
     function: ClassVar[Callable[..., Tensor]]
     rank: int
     transposed: ClassVar[bool] = False
-    padding_mode: str = "zeros"
 
     def __init__(
         self,
@@ -147,21 +181,17 @@ class _Convolution(Module):
         padding_mode: str = "zeros",
         *,
         output_padding: Lengths = 0,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
         if output_padding != 0:
             raise ShapeError(f"{type(self).__name__} has no output_padding; that is for the transposed convolutions")
         if padding_mode not in PADDINGS:
             raise ValueError(f"{type(self).__name__}: padding_mode is {one_of(PADDINGS)}; got {padding_mode!r}")
-        self.padding_mode = padding_mode
-        made = {"generator": generator, "device": device, "dtype": dtype}
-        self._make(in_channels, out_channels, kernel_size, groups, bias, made)
-        self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        self.options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        self._make(in_channels, out_channels, kernel_size, bias, padding_mode, made)
 
-    def _make(self, inputs: int, outputs: int, size: Any, groups: int, bias: bool, made: dict[str, Any]) -> None:
-        name = type(self).__name__
+    def _make(self, inputs: int, outputs: int, size: Any, bias: bool, padding_mode: str, made: Making) -> None:
+        name, groups, self.padding_mode = type(self).__name__, self.options["groups"], padding_mode
         check_counts(name, in_channels=inputs, out_channels=outputs, groups=groups)
         if inputs % groups or outputs % groups:
             raise ShapeError(f"{name}: groups ({groups}) must divide the channels, {inputs} and {outputs}")
@@ -182,7 +212,7 @@ class _Convolution(Module):
 
     def _around(self) -> list[int]:
         """What is put before and after each axis, the last axis first."""
-        padding: Any = self.options["padding"]
+        padding = self.options["padding"]
         if padding == "same":
             dilation = each_axis(self.options["dilation"], self.rank)
             totals = [d * (n - 1) for d, n in zip(dilation, self.weight.shape[2:], strict=True)]
@@ -191,7 +221,7 @@ class _Convolution(Module):
         return [n for amount in reversed(amounts) for n in (amount, amount)]
 
     def facts(self) -> str:
-        groups: Any = self.options["groups"]
+        groups = self.options["groups"]
         first, second = self.weight.shape[:2]
         channels = (first, second * groups) if self.transposed else (second * groups, first)
         plain = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}
@@ -202,7 +232,7 @@ class _Convolution(Module):
 
 
 class _Transposed(_Convolution):
-    """The same for transposed ones, with the order of arguments that PyTorch gives them."""
+    """A transposed convolution, with the order of arguments that PyTorch gives it."""
 
     transposed = True
 
@@ -218,58 +248,311 @@ class _Transposed(_Convolution):
         bias: bool = True,
         dilation: Lengths = 1,
         padding_mode: str = "zeros",
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__}: a transposed convolution is padded with 'zeros' only")
-        self.padding_mode = padding_mode
-        made = {"generator": generator, "device": device, "dtype": dtype}
-        self._make(in_channels, out_channels, kernel_size, groups, bias, made)
         self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         self.options["output_padding"] = output_padding
+        self._make(in_channels, out_channels, kernel_size, bias, padding_mode, made)
 
 
 class Conv1d(_Convolution):
-    """`conv1d` with weight (outputs, inputs / groups, length) and bias (outputs,), uniform by fan-in as `Linear`'s."""
+    """`functional.conv1d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements surround the input, and how far apart the elements
+        of the kernel are; `padding` may be ``'valid'`` or ``'same'``.
+    output_padding : int
+        Must be 0: only the transposed layers have it.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (out_channels, in_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, a length does not fit, or `padding_mode` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8))
+    >>> y = mg.nn.Conv1d(2, 4, 3, padding=1)(x)
+    >>> y.shape
+    (1, 4, 8)
+    """
 
     function, rank = staticmethod(FUNCTIONS["conv1d"]), 1
 
 
 class Conv2d(_Convolution):
-    """`conv2d` with weight (outputs, inputs / groups, height, width) and bias (outputs,), uniform by fan-in."""
+    """`functional.conv2d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements surround the input, and how far apart the elements
+        of the kernel are; `padding` may be ``'valid'`` or ``'same'``.
+    output_padding : int
+        Must be 0: only the transposed layers have it.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (out_channels, in_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, a length does not fit, or `padding_mode` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8, 8))
+    >>> y = mg.nn.Conv2d(2, 4, 3, padding=1)(x)
+    >>> y.shape
+    (1, 4, 8, 8)
+    """
 
     function, rank = staticmethod(FUNCTIONS["conv2d"]), 2
 
 
 class Conv3d(_Convolution):
-    """`functional.conv3d` with weight (outputs, inputs / groups, depth, height, width) and bias (outputs,)."""
+    """`functional.conv3d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements surround the input, and how far apart the elements
+        of the kernel are; `padding` may be ``'valid'`` or ``'same'``.
+    output_padding : int
+        Must be 0: only the transposed layers have it.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (out_channels, in_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, a length does not fit, or `padding_mode` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8, 8, 8))
+    >>> y = mg.nn.Conv3d(2, 4, 3, padding=1)(x)
+    >>> y.shape
+    (1, 4, 8, 8, 8)
+    """
 
     function, rank = staticmethod(functional.conv3d), 3
 
 
 class ConvTranspose1d(_Transposed):
-    """`conv_transpose1d` with weight (inputs, outputs / groups, length) and bias (outputs,)."""
+    """`functional.conv_transpose1d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, output_padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements are cut off from the result, and added to its end,
+        and how far apart the elements of the kernel are.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        Must be ``'zeros'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (in_channels, out_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, or a length does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8))
+    >>> y = mg.nn.ConvTranspose1d(2, 4, 2, stride=2)(x)
+    >>> y.shape
+    (1, 4, 16)
+    """
 
     function, rank = staticmethod(FUNCTIONS["conv_transpose1d"]), 1
 
 
 class ConvTranspose2d(_Transposed):
-    """`conv_transpose2d` with weight (inputs, outputs / groups, height, width) and bias (outputs,)."""
+    """`functional.conv_transpose2d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, output_padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements are cut off from the result, and added to its end,
+        and how far apart the elements of the kernel are.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        Must be ``'zeros'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (in_channels, out_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, or a length does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8, 8))
+    >>> y = mg.nn.ConvTranspose2d(2, 4, 2, stride=2)(x)
+    >>> y.shape
+    (1, 4, 16, 16)
+    """
 
     function, rank = staticmethod(FUNCTIONS["conv_transpose2d"]), 2
 
 
 class ConvTranspose3d(_Transposed):
-    """`functional.conv_transpose3d` with weight (inputs, outputs / groups, depth, height, width), bias (outputs,)."""
+    """`functional.conv_transpose3d`, with its weight and bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of the input and of the result.
+    kernel_size : int, or one for each axis
+        The lengths of the kernel.
+    stride, padding, output_padding, dilation : int, or one for each axis
+        How far apart the kernel's positions are, how many elements are cut off from the result, and added to its end,
+        and how far apart the elements of the kernel are.
+    groups : int
+        How many groups of channels are convolved apart.
+    bias : bool
+        Whether the layer has a bias.
+    padding_mode : str
+        Must be ``'zeros'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (in_channels, out_channels / groups, *kernel_size)
+    bias : Tensor, (out_channels,), or None
+        Both start uniform by fan-in, as `Linear`'s.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When groups do not divide the channels, or a length does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((1, 2, 8, 8, 8))
+    >>> y = mg.nn.ConvTranspose3d(2, 4, 2, stride=2)(x)
+    >>> y.shape
+    (1, 4, 16, 16, 16)
+    """
 
     function, rank = staticmethod(functional.conv_transpose3d), 3
 
 
 class Embedding(Module):
-    """The rows of a table (num_embeddings, embedding_dim), which starts normal, that integers name.
+    """A table of vectors, of which integers select rows.
 
     Parameters
     ----------
@@ -278,11 +561,33 @@ class Embedding(Module):
     padding_idx : int, optional
         A row that starts as zeros, and receives no gradient.
     max_norm, norm_type : float, optional
-        Rows that are named and longer, by that norm, are made that long first.
+        Selected rows that are longer than `max_norm`, by the norm of order `norm_type`, are shortened first.
     scale_grad_by_freq : bool
-        Whether a row's gradient is divided by how often it is named.
-    generator, device, dtype
-        As for `Linear`.
+        Whether a row's gradient is divided by how often it is selected.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (num_embeddings, embedding_dim)
+        Starts with normally distributed numbers.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When a length is less than 1, or `padding_idx` is no row.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> indices = mg.asarray([[0, 4, 4]])
+    >>> y = mg.nn.Embedding(5, 3)(indices)
+    >>> y.shape
+    (1, 3, 3)
     """
 
     def __init__(
@@ -293,21 +598,12 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
-        self.weight = _table(type(self).__name__, num_embeddings, embedding_dim, padding_idx, generator, device, dtype)
-        self.options = {
-            "padding_idx": padding_idx,
-            "max_norm": max_norm,
-            "norm_type": norm_type,
-            "scale_grad_by_freq": scale_grad_by_freq,
-        }
+        self.weight = _table(type(self).__name__, num_embeddings, embedding_dim, padding_idx, made)
+        shortened = {"max_norm": max_norm, "norm_type": norm_type}
+        self.options = {"padding_idx": padding_idx, **shortened, "scale_grad_by_freq": scale_grad_by_freq}
         self.plain = padding_idx is None and max_norm is None and not scale_grad_by_freq
-
-    plain: bool = True
 
     def forward(self, indices: Tensor) -> Tensor:
         """Integers of any shape to (..., embedding_dim)."""
@@ -323,16 +619,46 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """The sums, means or maxima of rows of a table, by bags of integers: see `functional.embedding_bag`.
+    """A table of vectors, of which bags of integers give sums, means or maxima: see `functional.embedding_bag`.
 
     Parameters
     ----------
-    num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, padding_idx
-        As of `Embedding`; the row of `padding_idx` does not count either.
+    num_embeddings, embedding_dim : int
+        Rows of the table, and their lengths.
+    max_norm, norm_type : float, optional
+        Selected rows that are longer than `max_norm`, by the norm of order `norm_type`, are shortened first.
+    scale_grad_by_freq : bool
+        Whether a row's gradient is divided by how often it is selected.
     mode : str
         ``'mean'``, ``'sum'`` or ``'max'``.
     include_last_offset : bool
-        Whether the last offset is where the last bag ends.
+        Whether the last offset is the end of the last bag.
+    padding_idx : int, optional
+        A row that starts as zeros, receives no gradient and does not count.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, (num_embeddings, embedding_dim)
+        Starts with normally distributed numbers.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When a length is less than 1, or `padding_idx` is no row.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> indices = mg.asarray([[0, 4, 4]])
+    >>> y = mg.nn.EmbeddingBag(5, 3)(indices)
+    >>> y.shape
+    (1, 3)
     """
 
     def __init__(
@@ -346,19 +672,12 @@ class EmbeddingBag(Module):
         *,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
-        self.weight = _table("EmbeddingBag", num_embeddings, embedding_dim, padding_idx, generator, device, dtype)
-        self.options = {
-            "max_norm": max_norm,
-            "norm_type": norm_type,
-            "scale_grad_by_freq": scale_grad_by_freq,
-            "mode": mode,
-            "include_last_offset": include_last_offset,
-            "padding_idx": padding_idx,
-        }
+        self.weight = _table("EmbeddingBag", num_embeddings, embedding_dim, padding_idx, made)
+        shortened = {"max_norm": max_norm, "norm_type": norm_type}
+        bags = {"mode": mode, "include_last_offset": include_last_offset, "padding_idx": padding_idx}
+        self.options = {**shortened, "scale_grad_by_freq": scale_grad_by_freq, **bags}
 
     def forward(
         self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
@@ -372,12 +691,12 @@ class EmbeddingBag(Module):
         return f"{', '.join(map(str, self.weight.shape))}, mode={self.options['mode']!r}"
 
 
-def _table(name: str, rows: int, length: int, padding: int | None, generator: Any, device: Any, dtype: Any) -> Tensor:
+def _table(name: str, rows: int, length: int, padding: int | None, made: Making) -> Tensor:
     """Normal numbers, and zeros in the row of the padding."""
     check_counts(name, num_embeddings=rows, embedding_dim=length)
     if padding is not None and not -rows <= padding < rows:
         raise ValueError(f"{name}: padding_idx {padding} names none of the {rows} rows")
-    weight = parameter((rows, length), "normal", generator=generator, device=device, dtype=dtype)
+    weight = parameter((rows, length), "normal", **made)
     if padding is not None:
         with no_grad():
             weight[padding] = 0.0
@@ -385,7 +704,7 @@ def _table(name: str, rows: int, length: int, padding: int | None, generator: An
 
 
 class Dropout(Module):
-    """`dropout` while training, and nothing else after `eval`.
+    """Zeros elements at random while training, and divides the others by ``1 - p``; does nothing after `eval`.
 
     Parameters
     ----------
@@ -395,9 +714,19 @@ class Dropout(Module):
         Whether the input is written to, and returned.
     generator : Generator, optional
         Where masks come from; by default the default generator, which `micrograd_core.random.manual_seed` restarts.
-    """
 
-    inplace: bool = False
+    Raises
+    ------
+    ValueError
+        When `p` is not at least 0 and less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> layer = mg.nn.Dropout(0.5).eval()
+    >>> layer(mg.ones(3))
+    Tensor([1., 1., 1.])
+    """
 
     def __init__(self, p: float = 0.5, inplace: bool = False, *, generator: random.Generator | None = None) -> None:
         if not 0 <= p < 1:
@@ -416,3 +745,6 @@ class Dropout(Module):
     def facts(self) -> str:
         """The probability of a zero."""
         return f"p={self.p}"
+
+
+publish(globals())

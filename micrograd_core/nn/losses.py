@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from micrograd_core.nn import functional
 from micrograd_core.nn.call import Call
+from micrograd_core.nn.functional.common import publish
 
 
 # fmt: off
@@ -33,3 +34,6 @@ class TripletMarginLoss(Call, function=functional.triplet_margin_loss, inputs=3)
 class TripletMarginWithDistanceLoss(Call, function=functional.triplet_margin_with_distance_loss, inputs=3): ...
 class CosineSimilarity(Call, function=functional.cosine_similarity, inputs=2): ...
 class PairwiseDistance(Call, function=functional.pairwise_distance, inputs=2): ...
+
+
+publish(globals())

@@ -16,18 +16,17 @@ from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import apply
 from micrograd_core.engine.backward import deposit
+from micrograd_core.engine.modes import enable_grad
 from micrograd_core.errors import DeviceMismatch, ShapeError
-from micrograd_core.ground.context import tracing
-from micrograd_core.ground.warning import unless_withheld
+from micrograd_core.interpreters.floats import number
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.bridge import numbers_of, upload
-from micrograd_core.scalar.device_value import DeviceValue, slope_of_relu, widest
-from micrograd_core.scalar.packing import unpacked
+from micrograd_core.scalar.bridge import kind_of, numbers_of, upload
+from micrograd_core.scalar.device_value import slope_of_relu, widest
 from micrograd_core.scalar.parameters import Cells
 from micrograd_core.scalar.sweep import Block
-from micrograd_core.scalar.value import Value, leaf, results
-from micrograd_core.tables.floats import number
+from micrograd_core.scalar.value import Value, leaf, node, results
+from micrograd_core.support.context import tracing
 
 LINEAR = TABLE["linear"]
 INPUT_RULE, WEIGHT_RULE, BIAS_RULE = rules("linear")
@@ -104,10 +103,13 @@ class Layer(ScalarModule):
     Parameters
     ----------
     nin, nout : int
+        The numbers of inputs and of neurons.
     nonlin : bool
-        End in a ReLU.
-    device, dtype
-        Of the weights; by default the default device, and float64 where it has that.
+        Whether the result passes a ReLU.
+    device : Device or str, optional
+        Where the weights are made; by default on the default device.
+    dtype : DType or str, optional
+        By default float64 where the device has it.
     generator : random.Random, optional
         Source of the weights; by default the module `random`, in micrograd's order, so that ``random.seed`` rules.
 
@@ -117,6 +119,13 @@ class Layer(ScalarModule):
         Uniform in [-1, 1] at first.
     bias : Tensor, (nout,)
         Zero at first.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> y = mg.nn.Layer(3, 2)(mg.ones((5, 3)))
+    >>> y.shape
+    (5, 2)
     """
 
     def __init__(
@@ -169,10 +178,18 @@ class Neuron(ScalarModule):
     Parameters
     ----------
     nin : int
+        The number of inputs.
     nonlin : bool
-        Without it, ``w · x + b``.
+        Whether the result passes a ReLU; without it, it is ``w · x + b``.
     **options
-        As for `Layer`.
+        `device`, `dtype` and `generator`, as for `Layer`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> y = mg.nn.Neuron(3)(mg.ones(3))
+    >>> y.shape
+    (1,)
     """
 
     if TYPE_CHECKING:
@@ -249,6 +266,7 @@ class MLP(ScalarModule):
 
     Examples
     --------
+    >>> from micrograd_core import MLP, Tensor, Value
     >>> model = MLP(3, [4, 4, 1])
     >>> model
     MLP of [Layer of [ReLUNeuron(3), ReLUNeuron(3), ReLUNeuron(3), ReLUNeuron(3)], Layer of [ReLUNeuron(4), \
@@ -286,21 +304,18 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
             x = _in_scalars("Layer", layer, x, range(layer.bias.shape[0]))
         return x
     first = stages[0].weight
-    kernels, dtype = first._kernels, first.dtype
+    kernels, dtype, kind = first._kernels, first.dtype, kind_of(first._kernels)
     numbers = [v._data for v in x if v.__class__ is Value]
-    if len(numbers) == len(x) == first._handle.shape[1] and kernels.device.is_cpu() and dtype.format in "df":
+    if len(numbers) == len(x) == first._handle.shape[1] and kind is Value and dtype.format in "df":
         inputs: list[Any] = x
         handle = kernels.upload(array(dtype.format, numbers), (len(x),), dtype)
     else:
         inputs = [v if isinstance(v, Value) else None for v in _checked(name, stages[0], x)]
         handle = upload(kernels, [number(v) if i is None else i._data for v, i in zip(x, inputs, strict=True)],
                         (len(x),), dtype)  # fmt: skip
-    try:
-        steps = _steps(kernels, stages, handle)
-    except TypeError as error:
-        steps = unless_withheld(error, _steps, (kernels, stages, handle), {})
+    steps = _steps(kernels, stages, handle)
     call = Pass(name, inputs, kernels, dtype, steps)
-    return results(call, numbers_of(kernels, steps[-1][-2], dtype), Value if kernels.device.is_cpu() else DeviceValue)
+    return results(call, numbers_of(kernels, steps[-1][-2], dtype), kind)
 
 
 def _steps(kernels: Any, stages: Sequence[Layer], handle: Any) -> list[Any]:
@@ -337,10 +352,7 @@ class Pass(Block):
             return [None if d is None else g * d for g, x in pairs for d in (x._da, x._db)]
         k = self.kernels
         g = upload(k, gradients, (self.width,), self.dtype)
-        try:
-            found, g = self._back(k, g)
-        except TypeError as error:
-            found, g = unless_withheld(error, self._back, (k, g), {})
+        found, g = self._back(k, g)
         deposit(found, False)
         return numbers_of(k, g, self.dtype)
 
@@ -363,19 +375,19 @@ class Pass(Block):
         if self.nodes is None:
             made: list[Any] = []
             numbers, nodes = numbers_of(self.kernels, self.steps[0][3], self.dtype), list(self.inputs)
-            for step in self.steps:
-                nodes, numbers = self._layer(step, nodes, numbers, made)
+            with enable_grad():
+                for step in self.steps:
+                    nodes, numbers = self._layer(step, nodes, numbers, made)
             if self.found is not None:
                 _spread(made, nodes, self.found)
-            inputs = [x for node in nodes for x in (node._a, node._b)]
+            inputs = [x for y in nodes for x in (y._a, y._b)]
             self.nodes, self.inputs, self.steps = nodes, inputs, []  # all or nothing, whatever interrupts
         return self.nodes
 
     def _layer(self, step: Any, nodes: list[Any], numbers: list[Any], made: list[Any]) -> tuple[list[Any], list[Any]]:
         """The nodes of one layer, and their numbers, from those of its inputs. All nodes are added to `made`."""
         layer, weight_end, bias_end, _, weight, bias, product, out, nonlin = step
-        on_host = self.kernels.device.is_cpu()
-        kind: type[Value] = Value if on_host else DeviceValue
+        kind = kind_of(self.kernels)
         weights, sums, results = (numbers_of(self.kernels, x, self.dtype) for x in (weight, product, out))
         totals, width = numbers_of(self.kernels, bias, self.dtype), len(numbers)
         if layer.weight._record is weight_end and layer.bias._record is bias_end:
@@ -384,17 +396,17 @@ class Pass(Block):
             ends = [leaf(x, kind) for row, b in enumerate(totals) for x in [*weights[row * width :][:width], b]]
         found = []
         for row, total in enumerate(totals):
-            *cells, node = ends[row * (width + 1) :][: width + 1]
+            *cells, y = ends[row * (width + 1) :][: width + 1]
             for i, (w, x, data) in enumerate(zip(weights[row * width :][:width], nodes, numbers, strict=True)):
                 term = w * data
                 total = total + term if i < width - 1 else sums[row]
-                times = unpacked(kind, "*", term, cells[i], data, x, data if x is None else w)
-                node = unpacked(kind, "+", total, node, 1.0, times, 1.0)
-                made += [times, node]
+                times = node("*", term, cells[i], data, x, data if x is None else w, kind)
+                y = node("+", total, y, 1.0, times, 1.0, kind)
+                made += [times, y]
             if nonlin:
-                node = unpacked(kind, "relu", results[row], node, slope_of_relu(results[row]))
-                made.append(node)
-            found.append(node)
+                y = node("relu", results[row], y, slope_of_relu(results[row]), kind=kind)
+                made.append(y)
+            found.append(y)
         return found, results
 
 
@@ -444,3 +456,6 @@ def _in_scalars(name: str, layer: Layer, x: list[Any], rows: Iterable[int]) -> l
             total = w * each + total
         out.append(total.relu() if layer.nonlin else total)
     return out
+
+
+__all__ = ["MLP", "Layer", "Neuron"]

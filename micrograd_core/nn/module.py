@@ -13,10 +13,11 @@ from micrograd_core.dtypes import DType
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.made import Remembered
-from micrograd_core.ground.printed import printable
 from micrograd_core.layout import resolve_axis
+from micrograd_core.ops.shared import parameter_names
+from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.escaping import printable
+from micrograd_core.support.reconstruction import Remembered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +42,30 @@ class IncompatibleKeys(NamedTuple):
         return f"IncompatibleKeys({told})" if any(self) else "<All keys matched successfully>"
 
 
+PLACE = {"device": ("str | Device | None", None), "dtype": ("Any", "float32")}
+MADE = {"Unpack[Making]": {"generator": ("Generator | None", None), **PLACE}, "Unpack[Place]": PLACE}
+"""What ``**made`` stands for in the constructors of layers: see `micrograd_core.nn.initialization`."""
+
+
+def _made(kind: type[Any]) -> dict[str, Any]:
+    """The types and defaults of the last arguments of a constructor, if it takes them as ``**made``."""
+    return MADE.get(getattr(kind.__init__, "__annotations__", {}).get("made", ""), {})
+
+
+class _Signature:
+    """What `inspect` finds, and imports, of a class: its last arguments by their names."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        made = _made(owner)
+        if instance is not None or not made:
+            return Remembered.__dict__["__signature__"].__get__(instance, owner)
+        from inspect import Parameter, Signature, signature
+
+        whole, kind = signature(owner.__init__), Parameter.KEYWORD_ONLY
+        last = [Parameter(name, kind, annotation=hint, default=value) for name, (hint, value) in made.items()]
+        return Signature([*list(whole.parameters.values())[1:-1], *last], return_annotation=whole.return_annotation)
+
+
 class Module(Remembered):
     """A function with parameters. Subclasses assign tensors and modules as attributes and define ``forward``.
 
@@ -54,9 +79,31 @@ class Module(Remembered):
     ----------
     training : bool
         Whether layers that behave differently while learning do so; true until `eval` is called.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> class Double(mg.nn.Module):
+    ...     def __init__(self):
+    ...         self.inner = mg.nn.Linear(2, 2)
+    ...
+    ...     def forward(self, x):
+    ...         return 2 * self.inner(x)
+    >>> [name for name, _ in Double().named_parameters()]
+    ['inner.weight', 'inner.bias']
     """
 
     training: bool = True
+    __signature__ = _Signature()
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            """An object without attributes yet."""
+            if kwargs and (made := _made(cls)):
+                for name in kwargs.keys() - made.keys() - {*parameter_names(cls.__init__)}:
+                    raise TypeError(f"{cls.__init__.__qualname__}() got an unexpected keyword argument {name!r}")
+            return super().__new__(cls, *args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes."""
@@ -167,8 +214,7 @@ class Module(Remembered):
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
 
-        Of a tensor that has several names, one is enough; of several, the last counts. Names of before are understood:
-        ``layers.0.weight`` for the ``0.weight`` of a `Sequential`, and ``arguments.weight`` for that of a loss.
+        Of a tensor that has several names, one is enough; of several, the last counts.
 
         Parameters
         ----------
@@ -187,9 +233,6 @@ class Module(Remembered):
             When shapes differ, or names do and `strict` is true; all differences are listed and nothing is loaded.
         """
         own = self._every_tensor()
-        if not own.keys() >= set(state):
-            former = self._former_names(own)
-            state = {former.get(name, name): x for name, x in state.items()}
         given = {id(own[name]) for name in state if name in own}
         missing = [name for name, p in own.items() if name not in state and id(p) not in given]
         unexpected = [name for name in state if name not in own]
@@ -215,20 +258,6 @@ class Module(Remembered):
             changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         assign_all(changes)
         return IncompatibleKeys(missing, unexpected)
-
-    def _former_names(self, names: Iterable[str]) -> dict[str, str]:
-        """Names of now by those that they were when the layers of a `Sequential` were named by its list."""
-        sequences = {name for name, value in self._walk(every_name=True) if isinstance(value, Sequential)}
-        calls = {name for name, value in self._walk(every_name=True) if "arguments" in getattr(value, "__dict__", ())}
-        former = {}
-        for name in names:
-            parts = name.split(".")
-            held = [] if ".".join(parts[:-1]) not in calls else ["arguments"]
-            numbered = [i for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in sequences]
-            for i in reversed(numbered):
-                parts.insert(i, "layers")
-            former[".".join([*parts[:-1], *held, parts[-1]])] = name
-        return former
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Self:
         """Move parameters and buffers to another device, convert those with floating-point numbers, or both.
@@ -354,13 +383,8 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
     new = there(x)
     if new._handle is x._handle:
         return []
-    changes = [
-        (x, "_handle", new._handle),
-        (x, "_kernels", new._kernels),
-        (x, "dtype", new.dtype),
-        (x, "_storage", None),
-        (x, "_origin", None),
-    ]
+    changes: list[tuple[Any, str, Any]] = [(x, name, getattr(new, name)) for name in ("_handle", "_kernels", "dtype")]
+    changes += [(x, name, None) for name in ("_storage", "_origin")]
     if isinstance(x._record, Leaf):
         leaf = Leaf(x)
         leaf.kernels, leaf.hooks = new._kernels, x._record.hooks
@@ -380,7 +404,21 @@ def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
 
 
 class Sequential(Module):
-    """Modules applied one after the other."""
+    """Modules applied one after the other.
+
+    Parameters
+    ----------
+    *layers : Module
+        Each takes what the one before gives.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> from micrograd_core import nn
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> model(mg.ones((2, 3))).shape
+    (2, 1)
+    """
 
     def __init__(self, *layers: Module) -> None:
         self.layers = list(layers)
@@ -416,7 +454,19 @@ class Sequential(Module):
 
 
 class Identity(Module):
-    """What comes in; any arguments are taken, and none is looked at."""
+    """A module that returns its input.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Ignored, so that it can stand in the place of another module.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.nn.Identity()(mg.ones(2))
+    Tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is kept."""
@@ -424,7 +474,7 @@ class Identity(Module):
     if TYPE_CHECKING:
 
         def __call__(self, x: T) -> T:
-            """The same."""
+            """Return the argument."""
 
     def forward(self, x: Any) -> Any:
         """Anything."""
@@ -432,9 +482,22 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """The axes from `start` to `end`, both included, as one; by default all but that of the batch.
+    """Merges several axes into one; by default all but that of the batch.
 
-    Also by PyTorch's names, `start_dim` and `end_dim`.
+    Parameters
+    ----------
+    start, end : int
+        The first and the last axis to merge.
+    start_dim, end_dim : int, optional
+        PyTorch's names of the two.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 3, 4))
+    >>> y = mg.nn.Flatten()(x)
+    >>> y.shape
+    (2, 12)
     """
 
     def __init__(
@@ -452,7 +515,23 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One axis as several, of the given lengths; one of them may be -1, for what is left."""
+    """Splits one axis into several.
+
+    Parameters
+    ----------
+    dim : int
+        The axis.
+    unflattened_size : iterable of int
+        The lengths; one of them may be -1, for what is left.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> y = mg.nn.Unflatten(1, (2, -1))(x)
+    >>> y.shape
+    (2, 2, 2)
+    """
 
     def __init__(self, dim: int, unflattened_size: Iterable[int]) -> None:
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
@@ -465,3 +544,6 @@ class Unflatten(Module):
     def facts(self) -> str:
         """The axis, and its lengths."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+__all__ = ["Flatten", "Identity", "Module", "Sequential", "Unflatten"]

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from micrograd_core.array.creation import ones, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.device import Device
 from micrograd_core.dtypes import float32
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
-from micrograd_core.ground.context import computing_again
-from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
+from micrograd_core.nn.functional.common import publish
+from micrograd_core.nn.initialization import Place, check_counts, each_axis, parameter
 from micrograd_core.nn.module import Module
-
-
-def check_counts(layer: str, **counts: int) -> None:
-    """Refuse what is no count."""
-    for name, count in counts.items():
-        if count < 1:
-            raise ShapeError(f"{layer}: {name.replace('_', ' ')} must be at least 1; got {count}")
-
-
-def recording(x: Tensor) -> Tensor:
-    """The same tensor, as a parameter."""
-    x.requires_grad = True
-    return x
-
-
-def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
-    """One length for all axes, or one for each."""
-    return (lengths,) * rank if is_integer(lengths) else tuple(lengths)
+from micrograd_core.support.context import computing_again
 
 
 class LayerNorm(Module):
-    """`layer_norm` over the last axes, whose lengths are `normalized_shape`; weight and bias start as 1 and 0.
+    """`layer_norm` over the last axes: to mean 0 and variance 1 (Ba et al. 2016).
 
-    Without `elementwise_affine` there is neither.
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The lengths of the last axes of the input.
+    eps : float
+        Added to the variance.
+    elementwise_affine : bool
+        Whether there is a weight, and by default a bias.
+    bias : bool
+        Whether there is a bias beside the weight.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, normalized_shape, or None
+        Start as 1 and 0.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> y = mg.nn.LayerNorm(4)(x)
+    >>> y.shape
+    (2, 4)
     """
 
     def __init__(
@@ -47,18 +53,12 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        *,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Place],
     ) -> None:
-        made: dict[str, Any] = {"dtype": dtype, "device": device}
         self.normalized_shape = each_axis(normalized_shape, 1)
-        self.weight: Any = recording(ones(self.normalized_shape, **made)) if elementwise_affine else None
-        self.bias = recording(zeros(self.normalized_shape, **made)) if elementwise_affine and bias else None
+        self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
+        self.bias = parameter(self.normalized_shape, "zeros", **made) if elementwise_affine and bias else None
         self.eps = eps
-
-    def __setstate__(self, found: dict[str, Any]) -> None:
-        vars(self).update({"normalized_shape": getattr(found["weight"], "shape", ())} | found)
 
     def forward(self, x: Tensor) -> Tensor:
         """Any leading axes."""
@@ -73,10 +73,31 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """`rms_norm` over the last axes, whose lengths are `normalized_shape`; the weight starts as 1.
+    """`rms_norm` over the last axes: to mean square 1 (Zhang & Sennrich 2019).
 
-    `eps` is by default the smallest difference from 1 of the input's dtype. Without `elementwise_affine` there is no
-    weight.
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The lengths of the last axes of the input.
+    eps : float, optional
+        Added to the mean square; by default the smallest difference from 1 of the input's dtype.
+    elementwise_affine : bool
+        Whether there is a weight.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Tensor, normalized_shape, or None
+        Starts as 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> y = mg.nn.RMSNorm(4)(x)
+    >>> y.shape
+    (2, 4)
     """
 
     def __init__(
@@ -84,17 +105,11 @@ class RMSNorm(Module):
         normalized_shape: int | tuple[int, ...],
         eps: float | None = None,
         elementwise_affine: bool = True,
-        *,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Place],
     ) -> None:
         self.normalized_shape = each_axis(normalized_shape, 1)
-        made = ones(self.normalized_shape, dtype=dtype, device=device)
-        self.weight: Any = recording(made) if elementwise_affine else None
+        self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
         self.eps = eps
-
-    def __setstate__(self, found: dict[str, Any]) -> None:
-        vars(self).update({"normalized_shape": getattr(found["weight"], "shape", ())} | found)
 
     def forward(self, x: Tensor) -> Tensor:
         """Any leading axes."""
@@ -106,16 +121,30 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """`functional.group_norm`: groups of channels by their own mean and variance; weight and bias for each channel.
+    """Group normalisation (Wu & He 2018): groups of channels by their own mean and variance.
 
     Parameters
     ----------
-    num_groups, num_channels : int
-        The first divides the second.
+    num_groups : int
+        The number of groups; divides `num_channels`.
+    num_channels : int
+        Channels, axis 1 of the input.
     eps : float
         Added to the variance.
     affine, bias : bool
-        Whether there are a weight and a bias, and whether there is the bias.
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> y = mg.nn.GroupNorm(2, 4)(x)
+    >>> y.shape
+    (2, 4)
     """
 
     def __init__(
@@ -126,16 +155,14 @@ class GroupNorm(Module):
         affine: bool = True,
         *,
         bias: bool = True,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Place],
     ) -> None:
         check_counts("GroupNorm", num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
-        made: dict[str, Any] = {"dtype": dtype, "device": device}
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight = recording(ones(num_channels, **made)) if affine else None
-        self.bias = recording(zeros(num_channels, **made)) if affine and bias else None
+        self.weight = parameter((num_channels,), "ones", **made) if affine else None
+        self.bias = parameter((num_channels,), "zeros", **made) if affine and bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_channels, *spatial)."""
@@ -151,22 +178,25 @@ class _RunningNorm(Module):
 
     ndims: tuple[int, ...]
 
-    def _make(
-        self, num_features: int, eps: float, momentum: float | None, affine: bool, track: bool, bias: bool, made: Any
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        bias: bool = True,
+        **made: Unpack[Place],
     ) -> None:
         check_counts(type(self).__name__, num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.track_running_stats = track
-        self.weight = recording(ones(num_features, **made)) if affine else None
-        self.bias = recording(zeros(num_features, **made)) if affine and bias else None
+        self.track_running_stats = track = track_running_stats
+        self.weight = parameter((num_features,), "ones", **made) if affine else None
+        self.bias = parameter((num_features,), "zeros", **made) if affine and bias else None
         self.running_mean = zeros(num_features, **made) if track else None
         self.running_var = ones(num_features, **made) if track else None
-        self.num_batches_tracked = zeros((), dtype="int64", device=made["device"]) if track else None
-
-    def __setstate__(self, found: dict[str, Any]) -> None:
-        if "num_features" not in found:  # as it was kept before
-            found = {**found, "num_features": found["running_mean"].size, "track_running_stats": True}
-        vars(self).update(found)
+        self.num_batches_tracked = zeros((), dtype="int64", device=made.get("device")) if track else None
 
     def _check(self, x: Tensor) -> None:
         name = type(self).__name__
@@ -219,7 +249,7 @@ class _RunningNorm(Module):
         return told + ("" if self.track_running_stats else ", track_running_stats=False")
 
 
-class BatchNorm(_RunningNorm):
+class _BatchNorm(_RunningNorm):
     """`batch_norm`: by the batch's own statistics in training, which are also averaged; by those averages in `eval`.
 
     Parameters
@@ -246,21 +276,6 @@ class BatchNorm(_RunningNorm):
     num_batches_tracked : Tensor, (), or None
         Buffer, int64.
     """
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        *,
-        bias: bool = True,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        made = {"dtype": dtype, "device": device}
-        self._make(num_features, eps, momentum, affine, track_running_stats, bias, made)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial)."""
@@ -291,25 +306,157 @@ class BatchNorm(_RunningNorm):
         return x.mean(axis=axes), var
 
 
-class BatchNorm1d(BatchNorm):
-    """`BatchNorm` of (batch, channels) or (batch, channels, length)."""
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (batch, channels) or (batch, channels, length) (Ioffe & Szegedy 2015).
+
+    Training uses the batch's own statistics and averages them; `eval` uses these averages.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
+    TransformError
+        At a call in training inside `vmap`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5))
+    >>> y = mg.nn.BatchNorm1d(3)(x)
+    >>> y.shape
+    (4, 3, 5)
+    """
 
     ndims = (2, 3)
 
 
-class BatchNorm2d(BatchNorm):
-    """`BatchNorm` of (batch, channels, height, width)."""
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of (batch, channels, height, width) (Ioffe & Szegedy 2015).
+
+    Training uses the batch's own statistics and averages them; `eval` uses these averages.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
+    TransformError
+        At a call in training inside `vmap`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5, 5))
+    >>> y = mg.nn.BatchNorm2d(3)(x)
+    >>> y.shape
+    (4, 3, 5, 5)
+    """
 
     ndims = (4,)
 
 
-class BatchNorm3d(BatchNorm):
-    """`BatchNorm` of (batch, channels, depth, height, width)."""
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (batch, channels, depth, height, width) (Ioffe & Szegedy 2015).
+
+    Training uses the batch's own statistics and averages them; `eval` uses these averages.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
+    TransformError
+        At a call in training inside `vmap`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5, 5, 5))
+    >>> y = mg.nn.BatchNorm3d(3)(x)
+    >>> y.shape
+    (4, 3, 5, 5, 5)
+    """
 
     ndims = (5,)
 
 
-class InstanceNorm(_RunningNorm):
+class _InstanceNorm(_RunningNorm):
     """`functional.instance_norm`: each channel of each example by its own mean and variance (Ulyanov et al. 2016).
 
     Parameters as of `BatchNorm`; by default there are no weight, bias and running averages. With averages, `eval` goes
@@ -325,11 +472,9 @@ class InstanceNorm(_RunningNorm):
         track_running_stats: bool = False,
         *,
         bias: bool = True,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Place],
     ) -> None:
-        made = {"dtype": dtype, "device": device}
-        self._make(num_features, eps, momentum, affine, track_running_stats, bias, made)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, **made)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial), or without the batch."""
@@ -349,19 +494,151 @@ class InstanceNorm(_RunningNorm):
         return x.mean(axis=axes).mean(axis=0), x.var(axis=axes, correction=1.0).mean(axis=0)
 
 
-class InstanceNorm1d(InstanceNorm):
-    """`InstanceNorm` of (batch, channels, length)."""
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (batch, channels, length), or without the batch.
+
+    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
+    no weight, bias and running averages; with averages, `eval` uses them.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5))
+    >>> y = mg.nn.InstanceNorm1d(3)(x)
+    >>> y.shape
+    (4, 3, 5)
+    """
 
     ndims = (3,)
 
 
-class InstanceNorm2d(InstanceNorm):
-    """`InstanceNorm` of (batch, channels, height, width)."""
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of (batch, channels, height, width), or without the batch.
+
+    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
+    no weight, bias and running averages; with averages, `eval` uses them.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5, 5))
+    >>> y = mg.nn.InstanceNorm2d(3)(x)
+    >>> y.shape
+    (4, 3, 5, 5)
+    """
 
     ndims = (4,)
 
 
-class InstanceNorm3d(InstanceNorm):
-    """`InstanceNorm` of (batch, channels, depth, height, width)."""
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (batch, channels, depth, height, width), or without the batch.
+
+    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
+    no weight, bias and running averages; with averages, `eval` uses them.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels, axis 1 of the input.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
+    affine, bias : bool
+        Whether the layer has a weight and a bias, and whether it has the bias.
+    track_running_stats : bool
+        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
+    device : Device or str, optional
+        Where the parameters and buffers are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters and buffers.
+
+    Attributes
+    ----------
+    weight, bias : Tensor, (num_features,), or None
+        Parameters; they start as 1 and 0.
+    running_mean, running_var : Tensor, (num_features,), or None
+        Buffers; they start as 0 and 1. The variance is the unbiased one.
+    num_batches_tracked : Tensor, (), or None
+        Buffer, int64.
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes or channels.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((4, 3, 5, 5, 5))
+    >>> y = mg.nn.InstanceNorm3d(3)(x)
+    >>> y.shape
+    (4, 3, 5, 5, 5)
+    """
 
     ndims = (5,)
+
+
+publish(globals())

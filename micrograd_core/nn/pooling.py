@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from micrograd_core.nn import functional
 from micrograd_core.nn.call import Call
+from micrograd_core.nn.functional.common import publish
 
 MAXIMUM = "kernel_size stride padding dilation return_indices ceil_mode"
 """The order that PyTorch's modules have, and its functions have not."""
@@ -33,3 +34,6 @@ class LPPool3d(Call, function=functional.lp_pool3d): ...
 class AdaptiveAvgPool3d(Call, function=functional.adaptive_avg_pool3d): ...
 class AdaptiveMaxPool3d(Call, function=functional.adaptive_max_pool3d): ...
 class FractionalMaxPool3d(Call, function=functional.fractional_max_pool3d): ...
+
+
+publish(globals())

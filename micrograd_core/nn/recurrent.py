@@ -6,14 +6,14 @@ the inputs of all of them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from micrograd_core.array.creation import arange, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.initialization import Generator, parameter
+from micrograd_core.nn.functional.common import publish
+from micrograd_core.nn.initialization import Making, parameter
 from micrograd_core.nn.module import Module
 
 State = Tensor | tuple[Tensor, Tensor]
@@ -69,9 +69,7 @@ class _Layers(_Kind):
         bidirectional: bool = False,
         *,
         proj_size: int = 0,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
         name = type(self).__name__
         self.input_size, self.hidden_size, self.num_layers, self.proj_size = (
@@ -89,17 +87,17 @@ class _Layers(_Kind):
             )
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
         self.options: dict[str, Any] = {}
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype, "fan_in": hidden_size}
+        numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows, out = self.blocks * hidden_size, proj_size or hidden_size
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else out * (1 + bidirectional)
             for suffix in self._suffixes(layer):
-                setattr(self, f"weight_ih{suffix}", parameter((rows, inputs), **made))
-                setattr(self, f"weight_hh{suffix}", parameter((rows, out), **made))
+                setattr(self, f"weight_ih{suffix}", parameter((rows, inputs), **numbers))
+                setattr(self, f"weight_hh{suffix}", parameter((rows, out), **numbers))
                 for each in ("ih", "hh") if bias else ():
-                    setattr(self, f"bias_{each}{suffix}", parameter((rows,), **made))
+                    setattr(self, f"bias_{each}{suffix}", parameter((rows,), **numbers))
                 if proj_size:
-                    setattr(self, f"weight_hr{suffix}", parameter((proj_size, hidden_size), **made))
+                    setattr(self, f"weight_hr{suffix}", parameter((proj_size, hidden_size), **numbers))
 
     def _suffixes(self, layer: int) -> list[str]:
         """What the names of the parameters of a layer end in, for each direction."""
@@ -237,25 +235,42 @@ class RNN(_Layers):
     input_size, hidden_size : int
         Features of the input, and of the states.
     num_layers : int
-        Each after the first has the states of the one before as its input.
+        The number of layers; each after the first reads the states of the one before.
     nonlinearity : str
         ``'tanh'`` or ``'relu'``.
     bias : bool
-        Whether there are biases.
+        Whether the layers have biases.
     batch_first : bool
         Whether input and result are (batch, time, features); states never are.
     dropout : float
-        Probability of a zero between layers, while training.
+        The probability of a zero between layers, while training.
     bidirectional : bool
-        Whether each layer also goes from the last step to the first, and the states of both are side by side.
-    generator, device, dtype
-        As for `Linear`. All parameters start uniform in ``[-1/sqrt(hidden_size), 1/sqrt(hidden_size)]``.
+        Whether each layer also runs from the last step to the first; the states of both are side by side.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator. All parameters start
+        uniform in ``[-1/sqrt(hidden_size), 1/sqrt(hidden_size)]``.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
 
     Attributes
     ----------
     weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 : Tensor
-        (blocks * hidden_size, features) and (blocks * hidden_size,), of layer 0; with ``_reverse`` of the other
-        direction.
+        (hidden_size, features) and (hidden_size,), of layer 0; with ``_reverse`` of the other direction.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When a size is less than 1, `dropout` is no probability, or another argument does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((7, 2, 4))
+    >>> states, last = mg.nn.RNN(4, 3)(x)
+    >>> states.shape, last.shape
+    ((7, 2, 3), (1, 2, 3))
     """
 
     operation, blocks = "rnn", 1
@@ -270,12 +285,8 @@ class RNN(_Layers):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype}
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **made)
         self.options = _nonlinearity("RNN", nonlinearity)
 
@@ -283,15 +294,99 @@ class RNN(_Layers):
 class LSTM(_Layers):
     """Layers of long short-term memory (Hochreiter & Schmidhuber 1997): see the operation `lstm`.
 
-    Parameters as of `RNN` but the nonlinearity; with `proj_size` states are projected to so many features (Sak et al.
-    2014), one step after the other. The state is a pair, of states and cells.
+    The state is a pair, of states and cells.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of the states.
+    num_layers : int
+        The number of layers; each after the first reads the states of the one before.
+    bias : bool
+        Whether the layers have biases.
+    batch_first : bool
+        Whether input and result are (batch, time, features); states never are.
+    dropout : float
+        The probability of a zero between layers, while training.
+    bidirectional : bool
+        Whether each layer also runs from the last step to the first; the states of both are side by side.
+    proj_size : int
+        Features that states are projected to after each step (Sak et al. 2014); 0 for no projection.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator. All parameters start
+        uniform in ``[-1/sqrt(hidden_size), 1/sqrt(hidden_size)]``.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 : Tensor
+        (4 * hidden_size, features) and (4 * hidden_size,), of layer 0; with ``_reverse`` of the other direction.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When a size is less than 1, `dropout` is no probability, or another argument does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((7, 2, 4))
+    >>> states, (last, cells) = mg.nn.LSTM(4, 3)(x)
+    >>> states.shape, last.shape, cells.shape
+    ((7, 2, 3), (1, 2, 3), (1, 2, 3))
     """
 
     operation, blocks, cells = "lstm", 4, True
 
 
 class GRU(_Layers):
-    """Layers of gated recurrent units (Cho et al. 2014): see the operation `gru`. Parameters as of `RNN`."""
+    """Layers of gated recurrent units (Cho et al. 2014): see the operation `gru`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of the states.
+    num_layers : int
+        The number of layers; each after the first reads the states of the one before.
+    bias : bool
+        Whether the layers have biases.
+    batch_first : bool
+        Whether input and result are (batch, time, features); states never are.
+    dropout : float
+        The probability of a zero between layers, while training.
+    bidirectional : bool
+        Whether each layer also runs from the last step to the first; the states of both are side by side.
+    proj_size : int
+        Must be 0: only an LSTM projects its states.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator. All parameters start
+        uniform in ``[-1/sqrt(hidden_size), 1/sqrt(hidden_size)]``.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 : Tensor
+        (3 * hidden_size, features) and (3 * hidden_size,), of layer 0; with ``_reverse`` of the other direction.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When a size is less than 1, `dropout` is no probability, or another argument does not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((7, 2, 4))
+    >>> states, last = mg.nn.GRU(4, 3)(x)
+    >>> states.shape, last.shape
+    ((7, 2, 3), (1, 2, 3))
+    """
 
     operation, blocks = "gru", 3
 
@@ -305,25 +400,16 @@ def _nonlinearity(name: str, nonlinearity: str) -> dict[str, Any]:
 class _Cell(_Kind):
     """One step."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **made: Unpack[Making]) -> None:
         self.input_size, self.hidden_size = input_size, hidden_size
         self._check_sizes()
         self.options: dict[str, Any] = {}
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype, "fan_in": hidden_size}
+        numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows = self.blocks * hidden_size
-        self.weight_ih = parameter((rows, input_size), **made)
-        self.weight_hh = parameter((rows, hidden_size), **made)
-        self.bias_ih = parameter((rows,), **made) if bias else None
-        self.bias_hh = parameter((rows,), **made) if bias else None
+        self.weight_ih = parameter((rows, input_size), **numbers)
+        self.weight_hh = parameter((rows, hidden_size), **numbers)
+        self.bias_ih = parameter((rows,), **numbers) if bias else None
+        self.bias_hh = parameter((rows,), **numbers) if bias else None
 
     def forward(self, x: Tensor, state: Any = None) -> Any:
         """(batch, input_size), and a state (batch, hidden_size), by default zeros, to the next; or without the batch.
@@ -351,35 +437,125 @@ class _Cell(_Kind):
 
 
 class RNNCell(_Cell):
-    """One step of an `RNN`, with its parameters: weight_ih, weight_hh, bias_ih, bias_hh."""
+    """One step of an `RNN`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of the state.
+    bias : bool
+        Whether the layer has biases.
+    nonlinearity : str
+        ``'tanh'`` or ``'relu'``.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Tensor, (hidden_size, features)
+    bias_ih, bias_hh : Tensor, (hidden_size,), or None
+
+    Raises
+    ------
+    ShapeError
+        When a size is less than 1.
+    ValueError
+        When `nonlinearity` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, state = mg.ones((2, 4)), mg.zeros((2, 3))
+    >>> mg.nn.RNNCell(4, 3)(x, state).shape
+    (2, 3)
+    """
 
     operation, blocks = "rnn", 1
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", **made: Unpack[Making]
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, generator=generator, device=device, dtype=dtype)
+        super().__init__(input_size, hidden_size, bias, **made)
         self.options = _nonlinearity("RNNCell", nonlinearity)
 
 
 class LSTMCell(_Cell):
-    """One step of an `LSTM`, with its parameters: weight_ih, weight_hh, bias_ih, bias_hh."""
+    """One step of an `LSTM`. The state is a pair, of states and cells.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of the state.
+    bias : bool
+        Whether the layer has biases.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Tensor, (4 * hidden_size, features)
+    bias_ih, bias_hh : Tensor, (4 * hidden_size,), or None
+
+    Raises
+    ------
+    ShapeError
+        When a size is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((2, 4))
+    >>> state, cell = mg.nn.LSTMCell(4, 3)(x)
+    >>> state.shape, cell.shape
+    ((2, 3), (2, 3))
+    """
 
     operation, blocks, cells = "lstm", 4, True
 
 
 class GRUCell(_Cell):
-    """One step of a `GRU`, with its parameters: weight_ih, weight_hh, bias_ih, bias_hh."""
+    """One step of a `GRU`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of the state.
+    bias : bool
+        Whether the layer has biases.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Tensor, (3 * hidden_size, features)
+    bias_ih, bias_hh : Tensor, (3 * hidden_size,), or None
+
+    Raises
+    ------
+    ShapeError
+        When a size is less than 1.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, state = mg.ones((2, 4)), mg.zeros((2, 3))
+    >>> mg.nn.GRUCell(4, 3)(x, state).shape
+    (2, 3)
+    """
 
     operation, blocks = "gru", 3
 
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
+publish(globals())

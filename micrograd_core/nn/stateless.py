@@ -8,6 +8,7 @@ from typing import Any
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 
 HELD = ("_handle", "_kernels", "dtype", "_record", "_storage", "_origin")
@@ -18,25 +19,38 @@ UNSET = object()
 def functional_call(
     model: Module, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]], *args: Any, **kwargs: Any
 ) -> Any:
-    """Call a module as if its parameters and buffers were others; afterwards it is as before, also after an error.
+    """Call a module with other tensors in the place of its parameters and buffers.
 
-    Gradients lead to what was given, so a network is a function of its parameters for `grad`, `vmap` and `jit`.
+    Gradients lead to the tensors that were given, so a network is a function of its parameters for `grad`, `vmap` and
+    `jit`.
 
     Parameters
     ----------
     model : Module
-    parameters : mapping from names to tensors, or several of them
-        By the names of ``state_dict()``; those that are not named stay. Of a tensor with several names, as tied weights
-        are, one is enough.
+        The module; afterwards it is as before, also after an error.
+    parameters : mapping from names to tensors, or sequence of mappings
+        By the names of ``state_dict()``; the others keep their numbers. For a tensor with several names, such as a tied
+        weight, one name is enough.
     *args, **kwargs
-        What it is called with.
+        The arguments of the call.
+
+    Returns
+    -------
+    What the module returns.
 
     Raises
     ------
     KeyError
-        For a name that is none of the module's.
+        For a name that the module does not have.
     ValueError
         For two different tensors in the place of one that is tied.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> model = mg.nn.Linear(2, 1, bias=False)
+    >>> mg.nn.functional_call(model, {"weight": mg.asarray([[1.0, 2.0]])}, mg.ones((1, 2)))
+    Tensor([[3.]])
     """
     mappings = [parameters] if isinstance(parameters, Mapping) else list(parameters)
     given = {name: x for mapping in mappings for name, x in mapping.items()}
@@ -85,14 +99,24 @@ def _become(x: Tensor, values: list[Any]) -> None:
 
 
 def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Parameters and buffers of networks of one kind, each with those of all of them along a new first axis.
+    """The parameters and buffers of several networks, stacked along a new first axis.
 
     With `functional_call` under `vmap` they are an ensemble. The parameters are new ones, which record gradients.
+
+    Parameters
+    ----------
+    models : iterable of Module
+        Networks of one class, with parameters of the same names and shapes.
+
+    Returns
+    -------
+    (dict, dict)
+        Parameters and buffers by name, each of shape (networks, *shape).
 
     Raises
     ------
     ValueError, TypeError, ShapeError
-        For no networks, for some of another class, or with other names or shapes.
+        When there are no networks, or they differ in class, mode, names or shapes.
 
     Examples
     --------
@@ -130,4 +154,4 @@ def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str
     return stacked
 
 
-__all__ = ["functional_call", "stack_modules"]
+publish(globals())

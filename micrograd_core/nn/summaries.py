@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.modes import no_grad
-from micrograd_core.ground import trees
-from micrograd_core.ground.printed import printable
 from micrograd_core.nn.module import Module
+from micrograd_core.support import pytrees
+from micrograd_core.support.escaping import printable
 
 
 class Row(NamedTuple):
@@ -50,13 +50,20 @@ def summary(model: Module, *sample: Any) -> Summary:
     model : Module
         Is called once, in `eval` mode and without gradients; its modes are put back.
     *sample
-        What it is called with, such as ``mg.zeros((1, 3, 32, 32))``.
+        The arguments of the call, such as ``mg.zeros((1, 3, 32, 32))``.
 
     Returns
     -------
     Summary
-        Whose ``str()`` is the table, and whose ``rows`` are its rows. The parameters of a layer are those of the layers
+        Its ``str()`` is the table, and its ``rows`` are the rows. The parameters of a layer are those of the layers
         inside, too; the last line counts each once. A layer that is not called has the output ``-``.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> model = mg.nn.Sequential(mg.nn.Linear(4, 3), mg.nn.ReLU())
+    >>> len(mg.nn.summary(model, mg.zeros((1, 4))).rows)
+    3
     """
     modules = list(model.named_modules())
     outputs: dict[int, str] = {}
@@ -85,8 +92,11 @@ def _watched(module: Module, outputs: dict[int, str]) -> Any:
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         result = forward(*args, **kwargs)
-        shapes = [str(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in trees.flatten(result)[0]]
+        shapes = [str(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in pytrees.flatten(result)[0]]
         outputs[id(module)] = ", ".join(shapes)
         return result
 
     return watched
+
+
+__all__ = ["summary"]

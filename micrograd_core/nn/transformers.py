@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.attention import MultiheadAttention, causal_mask
 from micrograd_core.nn.containers import ModuleList
-from micrograd_core.nn.initialization import Generator, parameter
+from micrograd_core.nn.functional.common import publish
+from micrograd_core.nn.initialization import Making, parameter, placed
 from micrograd_core.nn.layers import Dropout, Linear
 from micrograd_core.nn.module import Module
 from micrograd_core.nn.normalization import LayerNorm
@@ -27,23 +27,33 @@ class _TransformerLayer(Module):
     linear1: Linear
     linear2: Linear
 
-    def _make(self, names: Any, features: int, heads: int, hidden: int, given: dict[str, Any]) -> None:
-        made = {name: given[name] for name in ("generator", "device", "dtype")}
-        norm = {"device": given["device"], "dtype": given["dtype"], "bias": given["bias"]}
-        self.activation = _activation(type(self).__name__, given["activation"])
-        self.norm_first = given["norm_first"]
-        for name in names:
-            attention = MultiheadAttention(
-                features, heads, given["dropout"], given["bias"], batch_first=given["batch_first"], **made
-            )
-            setattr(self, name, attention)
-        self.linear1 = Linear(features, hidden, given["bias"], **made)
-        self.dropout = Dropout(given["dropout"])
-        self.linear2 = Linear(hidden, features, given["bias"], **made)
-        for i in range(1, len(names) + 2):
-            setattr(self, f"norm{i}", LayerNorm(features, given["layer_norm_eps"], **norm))
-        for i in range(1, len(names) + 2):
-            setattr(self, f"dropout{i}", Dropout(given["dropout"]))
+    attentions: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        **made: Unpack[Making],
+    ) -> None:
+        self.activation = _activation(type(self).__name__, activation)
+        self.norm_first = norm_first
+        for name in self.attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made))
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
+        parts = range(1, len(self.attentions) + 2)
+        for i in parts:
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **placed(made)))
+        for i in parts:
+            setattr(self, f"dropout{i}", Dropout(dropout))
 
     def _part(self, number: int, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """What a part makes of `x`, added to it, with the norm before the part or after the sum."""
@@ -73,47 +83,43 @@ def _seen_as_causal(x: Tensor, mask: Tensor | None, is_causal: bool, batch_first
 
 
 class TransformerEncoderLayer(_TransformerLayer):
-    """Attention to oneself, then a perceptron, each added to what it read and normalised (Vaswani et al. 2017).
+    """Self-attention, then a perceptron, each added to what it read and normalised (Vaswani et al. 2017).
 
     Parameters
     ----------
     d_model, nhead : int
         Features, and heads of attention.
     dim_feedforward : int
-        Width of the perceptron.
+        The width of the perceptron.
     dropout : float
-        Probability of a zero, everywhere, while training.
+        The probability of a zero, everywhere, while training.
     activation : str or function
-        ``'relu'``, ``'gelu'``, or any.
+        ``'relu'``, ``'gelu'``, or any function of a tensor.
     layer_norm_eps : float
+        Added to the variance in norms.
     batch_first : bool
-        Whether inputs are (batch, positions, features), or (positions, batch, features), the default, as PyTorch's.
+        Whether inputs are (batch, positions, features); (positions, batch, features) is the default, as in PyTorch.
     norm_first : bool
-        Whether parts read what is normalised, rather than their sums being normalised.
+        Whether norms come before each part, rather than after each sum.
     bias : bool
-        Of all that can have one.
-    generator, device, dtype
-        As for `Linear`.
+        Whether linear layers and norms have biases.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones((5, 2, 8))
+    >>> y = mg.nn.TransformerEncoderLayer(8, 2, 16)(x)
+    >>> y.shape
+    (5, 2, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        self._make(("self_attn",), d_model, nhead, dim_feedforward, given)
+    attentions = ("self_attn",)
 
     def forward(
         self,
@@ -129,31 +135,44 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 
 class TransformerDecoderLayer(_TransformerLayer):
-    """Attention to oneself, then to what an encoder gave, then a perceptron (Vaswani et al. 2017).
+    """Self-attention, then attention to an encoder's result, then a perceptron (Vaswani et al. 2017).
 
-    Parameters as of `TransformerEncoderLayer`.
+    Parameters
+    ----------
+    d_model, nhead : int
+        Features, and heads of attention.
+    dim_feedforward : int
+        The width of the perceptron.
+    dropout : float
+        The probability of a zero, everywhere, while training.
+    activation : str or function
+        ``'relu'``, ``'gelu'``, or any function of a tensor.
+    layer_norm_eps : float
+        Added to the variance in norms.
+    batch_first : bool
+        Whether inputs are (batch, positions, features); (positions, batch, features) is the default, as in PyTorch.
+    norm_first : bool
+        Whether norms come before each part, rather than after each sum.
+    bias : bool
+        Whether linear layers and norms have biases.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x, memory = mg.ones((5, 2, 8)), mg.ones((7, 2, 8))
+    >>> y = mg.nn.TransformerDecoderLayer(8, 2, 16)(x, memory)
+    >>> y.shape
+    (5, 2, 8)
     """
 
+    attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        self._make(("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, given)
 
     def forward(
         self,
@@ -191,7 +210,25 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """`num_layers` copies of a `TransformerEncoderLayer`, which start alike, and a norm at the end if one is given."""
+    """Copies of a `TransformerEncoderLayer`, which start alike, one after the other.
+
+    Parameters
+    ----------
+    encoder_layer : Module
+        The layer that is copied.
+    num_layers : int
+        The number of copies.
+    norm : Module, optional
+        Applied to the result of the last one.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> layer = mg.nn.TransformerEncoderLayer(8, 2, 16)
+    >>> y = mg.nn.TransformerEncoder(layer, 2)(mg.ones((5, 2, 8)))
+    >>> y.shape
+    (5, 2, 8)
+    """
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(encoder_layer, num_layers, norm)
@@ -210,7 +247,25 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of a `TransformerDecoderLayer`, which start alike, and a norm at the end if one is given."""
+    """Copies of a `TransformerDecoderLayer`, which start alike, one after the other.
+
+    Parameters
+    ----------
+    decoder_layer : Module
+        The layer that is copied.
+    num_layers : int
+        The number of copies.
+    norm : Module, optional
+        Applied to the result of the last one.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> layer = mg.nn.TransformerDecoderLayer(8, 2, 16)
+    >>> y = mg.nn.TransformerDecoder(layer, 2)(mg.ones((5, 2, 8)), mg.ones((7, 2, 8)))
+    >>> y.shape
+    (5, 2, 8)
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
@@ -223,19 +278,44 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """Encoder and decoder (Vaswani et al. 2017), each with a norm at the end; matrices start by Glorot's scheme.
+    """Encoder and decoder (Vaswani et al. 2017), each with a norm at the end. Matrices start by Glorot's scheme.
 
     Parameters
     ----------
     d_model, nhead : int
         Features, and heads of attention.
     num_encoder_layers, num_decoder_layers : int
-    dim_feedforward, dropout, activation
-        As of `TransformerEncoderLayer`.
+        The numbers of layers.
+    dim_feedforward : int
+        The width of the perceptron.
+    dropout : float
+        The probability of a zero, everywhere, while training.
+    activation : str or function
+        ``'relu'``, ``'gelu'``, or any function of a tensor.
     custom_encoder, custom_decoder : Module, optional
-        Used instead.
-    layer_norm_eps, batch_first, norm_first, bias, generator, device, dtype
-        As of `TransformerEncoderLayer`.
+        Used in place of the encoder and the decoder.
+    layer_norm_eps : float
+        Added to the variance in norms.
+    batch_first : bool
+        Whether inputs are (batch, positions, features); (positions, batch, features) is the default, as in PyTorch.
+    norm_first : bool
+        Whether norms come before each part, rather than after each sum.
+    bias : bool
+        Whether linear layers and norms have biases.
+    generator : Generator or random.Random, optional
+        Where the initial numbers come from; by default the default generator.
+    device : Device or str, optional
+        Where the parameters are made; by default on the default device.
+    dtype : DType or str
+        The dtype of the parameters.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> source, target = mg.ones((7, 2, 8)), mg.ones((5, 2, 8))
+    >>> y = mg.nn.Transformer(8, 2, 1, 1, 16)(source, target)
+    >>> y.shape
+    (5, 2, 8)
     """
 
     def __init__(
@@ -253,23 +333,20 @@ class Transformer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        *,
-        generator: Generator | None = None,
-        device: str | Device | None = None,
-        dtype: Any = "float32",
+        **made: Unpack[Making],
     ) -> None:
-        made: dict[str, Any] = {"generator": generator, "device": device, "dtype": dtype}
-        norm: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         args = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, **placed(made)) for _ in range(2)]
         self.encoder = custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(*args, **made), num_encoder_layers, LayerNorm(d_model, layer_norm_eps, **norm)
+            TransformerEncoderLayer(*args, **made), num_encoder_layers, norms[0]
         )
         self.decoder = custom_decoder or TransformerDecoder(
-            TransformerDecoderLayer(*args, **made), num_decoder_layers, LayerNorm(d_model, layer_norm_eps, **norm)
+            TransformerDecoderLayer(*args, **made), num_decoder_layers, norms[1]
         )
         for p in self.parameters():
             if p.ndim > 1:
-                p.data = parameter(p.shape, "glorot_uniform", **{**made, "device": p.device})
+                made["device"] = p.device
+                p.data = parameter(p.shape, "glorot_uniform", **made)
 
     def forward(
         self,
@@ -298,3 +375,6 @@ class Transformer(Module):
         """Minus infinity where a source is later than a target, else 0."""
         found: Tensor = FUNCTIONS["where"](causal_mask(size, size, device), -math.inf, 0.0).astype(dtype)
         return found
+
+
+publish(globals())

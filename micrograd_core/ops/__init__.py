@@ -7,62 +7,63 @@ are made of. Beside the rooms stand the record itself, what records share, and t
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any, Final
 
-from micrograd_core.ops.core import elementwise, matmul, movement, reductions
-from micrograd_core.ops.core.movement import unbroadcast
-from micrograd_core.ops.linalg import matrices, norms, products
-from micrograd_core.ops.network import (  # fmt: skip
-    activations,
-    attention,
-    bags,
-    batch_normalization,
-    classification,
-    convolution,
-    dropout,
-    groups,
-    losses,
-    margins,
-    norm_gradients,
-    normalization,
-    patches,
-    piecewise,
-    pooling,
-    recurrent,
-    resampling,
-    shuffling,
-    softmax,
-    windows,
-)
 from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sample
-from micrograd_core.ops.standard import (  # fmt: skip
-    arrangement,
-    complex,
-    construction,
-    creation,
-    elementary,
-    fft,
-    indexing,
-    random,
-    rounding,
-    scans,
-    selection,
-    sorting,
-    special,
-    statistics,
-    transcendental,
-    updates,
+
+FAMILIES = tuple(
+    "core.elementwise core.movement core.reductions core.matmul standard.rounding standard.transcendental "
+    "standard.complex standard.arrangement standard.indexing standard.updates standard.sorting linalg.products "
+    "linalg.matrices linalg.norms standard.fft standard.random network.activations network.softmax "
+    "network.normalization network.batch_normalization network.patches network.convolution "
+    "network.pooling network.dropout network.attention network.recurrent network.losses network.classification "
+    "standard.construction standard.special standard.elementary standard.scans network.piecewise standard.selection "
+    "standard.statistics network.resampling network.shuffling network.windows network.groups "
+    "network.margins network.bags".split()
 )
+"""The modules that have operations, in the order of the documentation. The engine needs the first four."""
 
-FAMILIES = (
-    elementwise, rounding, transcendental, complex, reductions, movement, arrangement, indexing, updates, sorting,
-    products, matrices, norms, fft, random, matmul, activations, softmax, normalization, batch_normalization,
-    norm_gradients, patches, convolution, pooling, dropout, attention, recurrent, losses, classification, creation,
-    special, elementary, scans, piecewise, selection, construction, statistics, resampling, shuffling, windows, groups,
-    margins, bags,
-)  # fmt: skip
 
-TABLE: Final[dict[str, Op]] = {op.name: op for family in FAMILIES for op in family.OPS}
+def family(name: str) -> Any:
+    """The module of a family, whose `OPS` are its operations."""
+    return import_module(f"{__name__}.{name}")
+
+
+class OpTable(MutableMapping[str, Op]):
+    """Operations by name. Looking one up imports families, in their order, until one has it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Op] = {}
+        self._waiting = FAMILIES
+
+    def _import(self, name: str) -> None:
+        """Import a family, as another thread may do at the same time."""
+        self._known.update((op.name, op) for op in family(name).OPS)
+        self._waiting = tuple(each for each in self._waiting if each != name)
+
+    def __getitem__(self, name: str) -> Op:
+        while name not in self._known and (waiting := self._waiting):
+            self._import(waiting[0])
+        return self._known[name]
+
+    def __setitem__(self, name: str, op: Op) -> None:
+        self._known[name] = op
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        while waiting := self._waiting:
+            self._import(waiting[0])
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+TABLE: Final = OpTable()
 
 
 def rules(name: str) -> tuple[Rule, ...]:
@@ -72,4 +73,4 @@ def rules(name: str) -> tuple[Rule, ...]:
     return tuple(rule for rule in found if rule is not None)
 
 
-__all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Rule", "Sample", "rules", "unbroadcast"]
+__all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Rule", "Sample", "family", "rules"]

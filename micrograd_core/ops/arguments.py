@@ -50,6 +50,7 @@ WORDS: Final[Mapping[str, str]] = {
     "it is linear": "method interpolation",
     "there is a tensor for each axis": "as_tuple",
     "indices are checked": "mode",
+    "write reduction='mean', 'sum' or 'none'": "size_average reduce",
     "use micrograd_core.nn.functional": "ceil_mode count_include_pad",
 }
 ARGUMENTS: Final[Mapping[str, str]] = {word: advice for advice, words in WORDS.items() for word in words.split()}

@@ -8,13 +8,11 @@ then. Like a gradient rule it is written against a kernel table `k`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from micrograd_core.errors import TransformError
 from micrograd_core.layout import Layout
-
-if TYPE_CHECKING:
-    from micrograd_core.ops.record import Op
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import Op, Table
 
 
 def leading(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
@@ -30,10 +28,21 @@ def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Any, **par
     return getattr(k, op.name)(*operands, **params)
 
 
-def one_by_one(op: Op, k: Table, batched: Any, size: int, x: Any, **params: Any) -> Any:
-    """Each example for itself: of one operand, all of whose elements count for all of the result."""
-    whole = tuple(slice(0, length, 1) for length in x.shape[1:])
-    return k.stack(*(getattr(k, op.name)(k.getitem(x, key=(i, *whole)), **params) for i in range(size)), axis=0)
+def one_by_one(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+    """Each example by itself; the results are stacked."""
+    rows = []
+    for i in range(size):
+        example = [_example(k, x, i) if each else x for x, each in zip(operands, batched, strict=True)]
+        rows.append(getattr(k, op.name)(*example, **params))
+    if op.parts is not None:
+        return tuple(k.stack(*column, axis=0) for column in zip(*rows, strict=True))
+    if len({tuple(row.shape) for row in rows}) > 1:
+        raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
+    return k.stack(*rows, axis=0)
+
+
+def _example(k: Table, x: Any, i: int) -> Any:
+    return k.getitem(x, key=(i, *(slice(0, length, 1) for length in x.shape[1:])))
 
 
 def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, **params: Any) -> Any:

@@ -13,9 +13,11 @@ functions they work on tensors, and differentiating them again is ``create_graph
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Shape
@@ -41,6 +43,26 @@ CORE_KERNELS = frozenset(
     "reshape permute_dims broadcast_to getitem scatter add multiply divide pow maximum less equal bitwise_and "
     "bitwise_or bitwise_xor exp log sin sqrt floor astype where sum max".split()
 )
+
+
+class Table(Protocol):
+    """The op table bound to something that can compute.
+
+    **What an interpreter must provide.** Its own kind of operand, with ``.shape`` and ``.dtype`` where it is an array;
+    a Python number is an operand, too, and stays one. Under the name of each operation that it covers, a function
+    ``k.add(x, y)``, ``k.sum(x, axis=(0,), keepdims=False)``: operands by position, and by name the parameters as
+    `Op.parameters` makes them. It never changes an operand. And `dtype`. Compositions that no gradient goes through may
+    ask for ``constant``, ``upload``, ``to_host`` and ``device``, which only tables of a device and of batches have.
+
+    **What it gets for it.** Every operation that the op table composes of those; every gradient, as
+    ``rule(k, g, out, *operands, **params)``; every tangent. So a table that records gives gradients of gradients, one
+    of batches `vmap`, one of floats `Value`, and one that writes down what it is asked for a compiled function.
+    """
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def dtype(self, x: Any) -> DType:
+        """The dtype of an operand that is an array."""
 
 
 class Array(NamedTuple):
@@ -71,10 +93,13 @@ class Array(NamedTuple):
 
 
 class Sample:
-    """One call of an operation: operands (`Array` or Python scalars) and keyword parameters."""
+    """One call of an operation: operands (`Array`, just its shape, or a Python scalar) and keyword parameters."""
 
-    def __init__(self, *operands: Array | float, **params: Any) -> None:
-        self.operands, self.params = operands, params
+    def __init__(self, *operands: Array | Shape | float, **params: Any) -> None:
+        self.operands: tuple[Array | float, ...] = tuple(
+            Array(each) if isinstance(each, tuple) and not isinstance(each, Array) else each for each in operands
+        )
+        self.params = params
 
     def __repr__(self) -> str:
         parts = [str(o.shape) + o.dtype if isinstance(o, Array) else repr(o) for o in self.operands]
@@ -90,16 +115,25 @@ class Sample:
             if not isinstance(operand, Array):
                 flat.append(operand)
                 continue
-            size = 1
-            for length in operand.shape:
-                size *= length
-            values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(size)]
+            values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
             if operand.dtype == "bool":
                 values = [value > 0 for value in values]
             elif "int" in operand.dtype:
                 values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
             flat.append(operand.shaped(values))
         return flat
+
+
+def _sentences(function: Any) -> str:
+    """What the docstring of a function says, up to a section."""
+    return " ".join((function.__doc__ or "").partition("Parameters\n")[0].split())
+
+
+def _taken(compose: Any) -> int:
+    """How many operands a composition takes, after the table of kernels."""
+    while hasattr(compose, "__wrapped__"):
+        compose = compose.__wrapped__
+    return 1 if compose is None else compose.__code__.co_argcount - 1
 
 
 class Op:
@@ -110,9 +144,10 @@ class Op:
     name : str
         The array API standard's name where it has one.
     doc : str
-        One sentence for the generated docstring, with the source where it is not the standard.
-    operands : int
-        Number of positional operands; -1 for any number.
+        Sentences for the generated docstring, with the source where it is not the standard. Left out: those of
+        `parameters`, up to a section.
+    operands : int, optional
+        Number of positional operands; -1 for any number. Left out: as many as the composition takes, else 1.
     accepts : frozenset of str, or a tuple of them
         Dtype kinds of the operands that promote together, or of each operand.
     separate : tuple of int
@@ -171,7 +206,8 @@ class Op:
         A rule, or those at these positions, may return its cotangent, or a view of it, rather than fresh memory.
     samples : sequence of Sample
     reference : function
-        ``(np, *arrays, **params)``: the definition in NumPy, independent of every kernel; default ``np.<name>``.
+        ``(np, *arrays, **params)``: the definition in NumPy, independent of every kernel; default ``np.<name>``,
+        or that of the extension.
     """
 
     __slots__ = (
@@ -184,9 +220,9 @@ class Op:
     def __init__(
         self,
         name: str,
-        doc: str,
+        doc: str = "",
         *,
-        operands: int = 1,
+        operands: int | None = None,
         accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
         separate: tuple[int, ...] = (),
         optional: tuple[float, ...] = (),
@@ -213,7 +249,8 @@ class Op:
         samples: tuple[Sample, ...] = (),
         reference: Callable[..., Any] | None = None,
     ) -> None:
-        self.name, self.doc, self.operands = name, doc, operands
+        self.name, self.doc = name, doc or _sentences(parameters)
+        self.operands = _taken(compose) if operands is None else operands
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.optional, self.parameters, self.check = optional, parameters, check
         if parameters is not None and "<locals>" in parameters.__qualname__:
@@ -227,7 +264,8 @@ class Op:
         self.view = view
         self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
         self.samples = samples
-        self.reference = reference or (lambda np, *arrays, **params: getattr(np, name)(*arrays, **params))
+        path = f"{extension}.{name}" if extension else name
+        self.reference = reference or (lambda np, *arrays, **params: attrgetter(path)(np)(*arrays, **params))
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -235,7 +273,7 @@ class Op:
     @property
     def needs_complex(self) -> bool:
         """Whether operands or results are complex whatever the dtypes: on many devices that is not to be had."""
-        return self.accepts == COMPLEX or self.name == "complex"
+        return self.accepts == COMPLEX or self.capability == "complex"
 
     def accepted(self, position: int) -> frozenset[str]:
         """Dtype kinds of one operand."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, int64, integer_range
+from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
-from micrograd_core.ops.arguments import ARGUMENTS, advising
-from micrograd_core.ops.record import Array, Op, Sample
-from micrograd_core.ops.tangents import symmetric
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
+from micrograd_core.ops.record import FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.tangents import symmetric, zero
 
 
 def zero_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """Steps have derivative zero wherever they have one; at the jumps zero is the convention."""
-    return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
+    return zero(k, x)
 
 
 def whole(op: str, what: str, x: Any) -> int:
@@ -49,6 +47,26 @@ def wrapped(number: Any, dtype: DType) -> Any:
     return (number - low) % (high - low + 1) + low
 
 
+def mirror(k: Table, x: Any) -> Any:
+    """The same elements in the opposite order, without overflow: ``-x`` of floats, ``~x`` of integers and bools."""
+    return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
+
+
+def ends_of(dtype: DType) -> tuple[float, float]:
+    """The ends of the order of a dtype's numbers."""
+    return (-math.inf, math.inf) if dtype.is_floating else integer_range(dtype)
+
+
+def in_dtype_of(k: Table, real: Any, x: Any) -> Any:
+    """Real numbers in the dtype of `x`."""
+    return real if real.dtype == x.dtype else k.astype(real, dtype=x.dtype)
+
+
+def at_least_single(dtype: DType) -> DType:
+    """float32 in the place of half precision, in which nobody factorises or transforms."""
+    return float32 if dtype.bits == 16 and dtype.is_floating else dtype
+
+
 def to_bool(dtype: DType, params: dict[str, Any]) -> DType:
     """The result is true or false."""
     return bool_
@@ -59,27 +77,30 @@ def to_int64(dtype: DType, params: dict[str, Any]) -> DType:
     return int64
 
 
-def binary(name: str, doc: str, *, low: float = -2.0, **facts: Any) -> Op:
+def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
+    """That of a part of a number: of real ones their own."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def complex_dtype(dtype: DType, params: Any = None) -> DType:
+    """The one whose parts are of a real dtype; a complex one itself."""
+    return COMPLEX_OF.get(dtype, dtype)
+
+
+elementwise = functools.partial(Op, kind="elementwise", check=broadcast_shapes, tangent=symmetric)
+"""An operation of several operands, which broadcast."""
+
+
+locating = functools.partial(Op, result=to_int64, gradient="positions are not differentiable")
+"""An operation that says where something is."""
+
+
+def binary(name: str, doc: str = "", *, low: float = -2.0, **facts: Any) -> Op:
     """An elementwise operation of the standard, with samples for equal shapes, broadcasting, 0-d, scalars beside."""
-    a, b = Array((2, 3), low), Array((3,), low)
-    samples = (
-        Sample(a, Array((2, 3), low)),
-        Sample(a, b),
-        Sample(Array((2, 1), low), b),
-        Sample(a, Array((), low)),
-        Sample(Array((), low), Array((), low)),
-        Sample(a, 1.5),
-        Sample(0.5, b),
-        Sample(Array((0, 3), low), b),
-    )
-    usual = {
-        "samples": samples,
-        "tangent": symmetric,
-        "kind": "elementwise",
-        "standard": True,
-        "check": broadcast_shapes,
-    }
-    return Op(name, doc, operands=2, **{**usual, **facts})
+    a, b, c, one, none = (Array(shape, low) for shape in ((2, 3), (3,), (2, 1), (), (0, 3)))
+    pairs = ((a, a), (a, b), (c, b), (a, one), (one, one), (a, 1.5), (0.5, b), (none, b))
+    samples = tuple(Sample(*pair) for pair in pairs)
+    return elementwise(name, doc, operands=2, **{"samples": samples, "standard": True, **facts})
 
 
 def by_position(rule: Callable[[int], Any]) -> Callable[[Sequence[bool]], Any]:
@@ -87,13 +108,16 @@ def by_position(rule: Callable[[int], Any]) -> Callable[[Sequence[bool]], Any]:
     return lambda asked: map(rule, range(len(asked)))
 
 
-def unary(name: str, doc: str, *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
+def unary(name: str, doc: str = "", *, low: float = -2.0, high: float = 2.0, **facts: Any) -> Op:
     """An elementwise operation of the standard, with samples drawn from its domain."""
-    samples = (Sample(Array((2, 3), low, high)), Sample(Array((), low, high)), Sample(Array((0, 2), low, high)))
+    samples = tuple(Sample(Array(shape, low, high)) for shape in ((2, 3), (), (0, 2)))
     return Op(name, doc, **{"samples": samples, "tangent": symmetric, "kind": "elementwise", "standard": True, **facts})
 
 
 # ── of networks ──────────────────────────────────────────────────────────────────────────────────────────────
+
+network = functools.partial(Op, accepts=FLOATING)
+"""An operation of floating-point numbers, as most of networks are."""
 
 
 def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
@@ -163,9 +187,6 @@ def respelled(name: str, given: dict[str, Any], others: Mapping[str, str]) -> di
     return found
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Those of a Python function."""
     code = function.__code__
@@ -210,9 +231,27 @@ def along_axis(x: Any, axis: int, ndim: int) -> Shape:
     return tuple(x.shape[0] if each == axis else 1 for each in range(ndim))
 
 
+def positions(k: Table, x: Any, axis: int) -> Any:
+    """0, 1, 2, … along an axis of `x`, with axes of length 1 for those behind it."""
+    length = x.shape[axis]
+    return k.reshape(k.arange(length, dtype=int64), shape=(length,) + (1,) * (len(x.shape) - axis - 1))
+
+
 def times(k: Table, x: Any, weight: Any) -> Any:
     """``x * weight``, and just `x` for a weight left out."""
     return x if is_scalar(weight) and weight == 1 else k.multiply(x, weight)
+
+
+def plus(k: Table, x: Any, bias: Any) -> Any:
+    """``x + bias``, and just `x` for a bias left out."""
+    return x if is_scalar(bias) and bias == 0 else k.add(x, bias)
+
+
+def by_channel(k: Table, parameter: Any, ndim: int, axis: int = 1) -> Any:
+    """One number for each channel, laid along axis 1 of `ndim`, or another one; a number for all as it is."""
+    if is_scalar(parameter) or not parameter.shape:
+        return parameter
+    return k.reshape(parameter, shape=along_axis(parameter, axis, ndim))
 
 
 def check_reduction(name: str, reduction: str, *more: str) -> None:
@@ -222,8 +261,13 @@ def check_reduction(name: str, reduction: str, *more: str) -> None:
         raise ValueError(f"{name}: reduction is {possible} or 'none'; got {reduction!r}")
 
 
+def span(shape: Shape, axis: int, start: int, stop: int) -> tuple[slice, ...]:
+    """The key of ``[..., start:stop, ...]`` along an axis, by bounds within it."""
+    key = [slice(0, n, 1) if n else slice(0, 0, 1) for n in shape]
+    key[axis] = slice(start, stop, 1) if start < stop else slice(0, 0, 1)
+    return tuple(key)
+
+
 def cut(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
     """``x[..., start:stop, ...]`` along an axis, by bounds within it."""
-    key = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
-    key[axis] = slice(start, stop, 1) if start < stop else slice(0, 0, 1)
-    return k.getitem(x, key=tuple(key))
+    return k.getitem(x, key=span(x.shape, axis, start, stop))

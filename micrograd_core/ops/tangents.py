@@ -7,17 +7,15 @@ kernel table `k`, and need not broadcast to the shape of the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from micrograd_core.ops.record import Op
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import Op, Table
 
 
 def linear(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The operation on tangents: of what is linear in all its operands together. Separate ones (indices) stay."""
     given = [
-        x if i in op.separate else t if t is not None else _zero(k, x)
+        x if i in op.separate else t if t is not None else zero(k, x)
         for i, (t, x) in enumerate(zip(tangents, operands, strict=True))
     ]
     return getattr(k, op.name)(*given, **params)
@@ -25,10 +23,8 @@ def linear(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: 
 
 def product(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The rule of Leibniz: each operand replaced by its tangent, the others as they are."""
-    function = getattr(k, op.name)
-    return total(
-        k, (function(*operands[:i], t, *operands[i + 1 :], **params) for i, t in enumerate(tangents) if t is not None)
-    )
+    function, given = getattr(k, op.name), ((i, t) for i, t in enumerate(tangents) if t is not None)
+    return total(k, (function(*operands[:i], t, *operands[i + 1 :], **params) for i, t in given))
 
 
 def affine(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
@@ -36,26 +32,18 @@ def affine(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias:
     first, second, third = tangents
     function, added = getattr(k, op.name), 0.0 if third is None else third
     if first is None and second is None:
-        return function(_zero(k, x), weight, added, **params)
-    found = None if first is None else function(first, weight, added, **params)
-    return (
-        found
-        if second is None
-        else total(k, (found, function(x, second, 0.0 if first is not None else added, **params)))
-    )
+        return function(zero(k, x), weight, added, **params)
+    if first is None:
+        return function(x, second, added, **params)
+    found = function(first, weight, added, **params)
+    return found if second is None else k.add(found, function(x, second, 0.0, **params))
 
 
 def symmetric(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The gradient rules themselves: of elementwise operations, and others whose Jacobians are their own transposes."""
     assert isinstance(op.gradient, tuple)
-    return total(
-        k,
-        (
-            rule(k, t, out, *operands, **params)
-            for t, rule in zip(tangents, op.gradient, strict=True)
-            if t is not None and rule is not None
-        ),
-    )
+    given = ((rule, t) for rule, t in zip(op.gradient, tangents, strict=True) if rule is not None and t is not None)
+    return total(k, (rule(k, t, out, *operands, **params) for rule, t in given))
 
 
 def reduction(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, **params: Any) -> Any:
@@ -76,5 +64,6 @@ def total(k: Table, terms: Any) -> Any:
     return found
 
 
-def _zero(k: Table, x: Any) -> Any:
+def zero(k: Table, x: Any) -> Any:
+    """0 in the shape and dtype of `x`."""
     return k.full(shape=x.shape, fill_value=0, dtype=x.dtype) if hasattr(x, "shape") else 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.ground.assignments import assign_all
+from micrograd_core.support.atomic import assign_all
 
 if TYPE_CHECKING:
     from micrograd_core.nn.module import Module
@@ -33,6 +33,18 @@ class EMA:
         Of a module also the floating-point buffers, such as running means, are averaged.
     decay : float
         How much of the average stays at each update.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0])
+    >>> average = mg.optim.EMA([x], decay=0.5)
+    >>> with mg.no_grad():
+    ...     x += 1.0
+    >>> average.update()
+    >>> with average.applied():
+    ...     print(x.tolist())
+    [1.5]
     """
 
     def __init__(self, parameters: Module | Iterable[Tensor], decay: float = 0.999) -> None:
@@ -50,7 +62,7 @@ class EMA:
 
     @no_grad()
     def update(self) -> None:
-        """Take the numbers of now into the averages."""
+        """Move the averages towards the parameters as they are now."""
         changes: list[tuple[Any, str, Any]] = []
         for average, (_, p) in zip(self.averages, self._named(), strict=True):
             changes.append((average, "data", average + (p.detach() - average) * (1 - self.decay)))
@@ -58,7 +70,7 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within ``with``, the parameters are the averages; afterwards, errors or not, they are what they were."""
+        """A context in which the parameters hold the averages; afterwards they hold their own numbers again."""
         tensors = [p for _, p in self._named()]
         before = [p.detach() for p in tensors]
         try:
@@ -68,7 +80,13 @@ class EMA:
             self._put(tensors, before)
 
     def copy_to(self, parameters: Module | Iterable[Tensor] | None = None) -> None:
-        """Give the averages to parameters, by default those they are of."""
+        """Write the averages into parameters.
+
+        Parameters
+        ----------
+        parameters : Module, or iterable of Tensor, optional
+            By default those that are averaged.
+        """
         whose = self if parameters is None else EMA(parameters, self.decay)
         self._put([p for _, p in whose._named()], self.averages)
 
@@ -82,7 +100,7 @@ class EMA:
         return {name: x.copy() for (name, _), x in zip(self._named(), self.averages, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of such averages.
+        """Continue from the ``state_dict()`` of averages of the same parameters.
 
         Raises
         ------
@@ -100,6 +118,3 @@ class EMA:
             if x.shape != average.shape:
                 raise ShapeError(f"EMA.load_state_dict: {name!r} has shape {x.shape}, not {average.shape}")
         assign_all([(average, "data", x) for average, x in zip(self.averages, new, strict=True)])
-
-
-__all__ = ["EMA"]

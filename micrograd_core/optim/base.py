@@ -7,23 +7,22 @@ them; what the rule keeps between steps is its own, and the kernel may write it 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import MISSING, InitVar, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.warning import unless_withheld
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
+from micrograd_core.ops.record import Table
+from micrograd_core.support.atomic import assign_all
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]
+R = TypeVar("R")
 
 
 class Optimizer:
@@ -32,8 +31,8 @@ class Optimizer:
     Parameters
     ----------
     params : iterable of Tensor, or of dicts
-        Leaves that require gradients. Each dict is a group: its ``params``, and those hyperparameters that are not as
-        the others: ``[{"params": body}, {"params": head, "lr": 0.01}]``.
+        Leaves that require gradients. Each dict is a group: its ``params``, and the hyperparameters that differ from
+        those of the other groups: ``[{"params": body}, {"params": head, "lr": 0.01}]``.
 
     Raises
     ------
@@ -44,22 +43,39 @@ class Optimizer:
 
     Notes
     -----
-    What is copied or pickled together keeps its parameters in common: ``copy.deepcopy((model, rule))``.
+    Copy or pickle a model and its optimiser together, so that they still share the parameters:
+    ``copy.deepcopy((model, rule))``.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, -2.0])
+    >>> rule = mg.optim.SGD([{"params": [x], "lr": 0.5}], lr=0.1)
+    >>> x.sum().backward()
+    >>> rule.step()
+    >>> x.tolist()
+    [0.5, -2.5]
     """
 
     changing: ClassVar[tuple[str, ...]] = ("lr", "state")
-    """Attributes that may be others at each step, also in a function under `jit`."""
+    """Attributes that may change at each step, also in a function under `jit`."""
     together: ClassVar[str] = ""
     """The name of the kernel that steps many parameters at once."""
     maximize: bool = False
     """Whether parameters go up their gradients."""
     scalars: ClassVar[tuple[str, ...]] = ()
-    """Of what is kept, that which is one number for each parameter."""
-    spelled: ClassVar[dict[str, str]] = {}
-    """Attributes of hyperparameters that are kept under another name."""
+    """Names in `kept` of single numbers, of shape ()."""
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Names of what is kept for each parameter: ``"step"``, the number of its steps, and arrays of its shape."""
+    weight_decay: float = 0.0
+    """The decay that `update` finds done: in the gradient, or in the parameter where it is decoupled."""
+    decoupled_weight_decay: bool = False
 
     lr: float
     """The learning rate; of several groups, that which was set last for all."""
+    betas: tuple[float, float]
+    eps: float
+    momentum: float
     _given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -68,14 +84,14 @@ class Optimizer:
         vars(self)["_given"] = args[1:], {name: x for name, x in kwargs.items() if name != "params"}
         return self
 
-    def __init__(self, params: Parameters, lr: float, *, maximize: bool = False, **hyper: Any) -> None:
+    def __init__(self, params: Parameters, lr: float, *, maximize: bool = False, **settings: Any) -> None:
         if isinstance(params, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors; write [x] for a single one")
         given: list[Any] = list(params)
         if not given:
             raise ValueError(f"{type(self).__name__} got no parameters to optimise")
         self.groups: list[Optimizer] = []
-        """Rules for each group of parameters, with hyperparameters of their own; none where there is one group."""
+        """An optimiser for each group of parameters, with its own hyperparameters; empty where there is one group."""
         if all(isinstance(each, dict) for each in given):
             self.groups, given = [self._group(each) for each in given], []
         self._own: list[Tensor] = given
@@ -86,36 +102,41 @@ class Optimizer:
                     + ("" if isinstance(p, Tensor) or not hasattr(p, "backward") else ". Use model.tensors()")
                 )
         self._check_once(self.params)
-        self._check(lr=lr, **hyper)
-        vars(self).update(lr=_weak(lr), maximize=bool(maximize))
+        settings = {name: self._checked(name, x) for name, x in {"lr": lr, **settings}.items()}
+        vars(self).update(maximize=bool(maximize), **settings)
         self.state = self._blank()
-        """Per parameter: what the rule keeps between steps, as handles and numbers."""
+        """What the rule keeps between steps for each parameter, as handles and numbers."""
         self._together = self._kernels_together()
 
     # groups
 
     @property
     def params(self) -> list[Tensor]:
-        """All parameters, those of all groups."""
+        """The parameters of all groups."""
         return [*self._own, *(p for rule in self.groups for p in rule._own)]
 
     @property
     def parts(self) -> Sequence[Optimizer]:
-        """The rules that move the parameters: one for each group, or this one."""
+        """The optimisers that move the parameters: one for each group, or this one."""
         return self.groups or (self,)
 
     @property
     def param_groups(self) -> list[ParameterGroup]:
-        """Each group as a dict of its ``params`` and its hyperparameters, which may be set there, as ``["lr"]``."""
+        """Each group as a dict of its ``params`` and its hyperparameters, which can be set: ``group["lr"] = 0.1``."""
         return [ParameterGroup(rule) for rule in self.parts]
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Optimise more parameters: ``{"params": [...], "lr": 0.01}``; what is not given is as when the rule was made.
+        """Optimise more parameters: ``{"params": [...], "lr": 0.01}``.
+
+        Parameters
+        ----------
+        group : dict
+            ``params``, a list of tensors, and hyperparameters; the others are those that the optimiser was made with.
 
         Raises
         ------
         TypeError, ValueError, GraphError
-            As when a rule is made; nothing is added then.
+            As when an optimiser is made; nothing is added then.
         """
         new = self._group(group)
         self._check_once([*self.params, *new.params])
@@ -161,9 +182,6 @@ class Optimizer:
         return {**{name: x for name, x in vars(self).items() if name != "_together"}, "state": state}
 
     def __setstate__(self, found: dict[str, Any]) -> None:
-        if "params" in found:  # as it was kept before there were groups
-            found = {**found, "_own": found["params"], "groups": []}
-            del found["params"]
         vars(self).update(found)
         self.state = [_replaced(each, _hidden) for each in self.state]
         self._together = self._kernels_together()
@@ -175,32 +193,42 @@ class Optimizer:
             for rule in self.groups:
                 setattr(rule, name, value)
 
-    def _check(self, below: float = math.inf, **hyper: Any) -> None:
-        for name, value in hyper.items():
-            if not isinstance(_weak(value), (int, float)) or not 0 <= value < below:
-                limit = "" if below == math.inf else f", and less than {below}"
-                raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative{limit}; got {value!r}")
-
-    def _two(self, betas: Any, name: str = "betas") -> tuple[float, float]:
-        """Two decays of running means."""
-        if not isinstance(betas, (tuple, list)) or len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"{type(self).__name__}: {name} must be two numbers in [0, 1); got {betas}")
-        return betas[0], betas[1]
+    def _checked(self, name: str, value: Any) -> Any:
+        """A setting as Python's numbers: a flag, two decays of running means, one, or a number that is not negative."""
+        found = _weak(value)
+        if found is True or found is False:
+            return found
+        if name == "betas":
+            if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(0 <= beta < 1 for beta in value):
+                raise ValueError(f"{type(self).__name__}: {name} must be two numbers in [0, 1); got {value}")
+            return _weak(tuple(value))
+        below = 1 if name in ("alpha", "rho") else math.inf
+        if not isinstance(found, (int, float)) or not 0 <= found < below:
+            limit = "" if below == math.inf else f", and less than {below}"
+            raise ValueError(f"{type(self).__name__}: {name} must be a number, not negative{limit}; got {value!r}")
+        return found
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move every parameter that has a gradient. What was recorded with the old numbers keeps them.
+        """Move every parameter that has a gradient. Graphs recorded before keep the old numbers.
 
-        With a `closure`, which computes the loss and its gradients anew, that is called first, and its result returned.
+        An interrupt or a lack of memory leaves each parameter and its state either as they were before the step or as
+        they are after it; the next step continues from there. A device's kernel for many parameters moves all of them
+        or none, but may have written their states already (as on cuda).
 
-        Whatever raises here, an interrupt or a lack of memory, finds each parameter and what is kept for it both as
-        they were before the step, or both as they are after it; another step goes on from there. A device's own kernel
-        for many parameters moves them all or none; what it keeps for them it may have written already (as on cuda).
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss and its gradients; called before the parameters move.
+
+        Returns
+        -------
+        Any
+            What the closure returned, or ``None``.
 
         Raises
         ------
         GraphError
-            When a parameter is on another device, or has another dtype, than when the optimiser was made; nothing is
-            moved.
+            When a parameter has changed its device or dtype since the optimiser was made; nothing is moved.
         """
         for rule in self.parts:
             rule._check_places()
@@ -218,7 +246,7 @@ class Optimizer:
                 )
 
     def _move(self) -> None:
-        """Step the parameters of one group."""
+        """Move the parameters of one group."""
         groups: dict[Any, list[Any]] = {}
         for i, (p, state) in enumerate(zip(self._own, self.state, strict=True)):
             g = p.grad
@@ -228,14 +256,11 @@ class Optimizer:
             if self.maximize:
                 way = p._kernels.negative(way)
             if p._kernels in self._together and p.dtype.kind == "real floating":
-                groups.setdefault((p._kernels, p.dtype, self.phase(state)), []).append((i, p, way, new))
+                phase = state.get("step"), *[name in state for name in self.kept]
+                groups.setdefault((p._kernels, p.dtype, phase), []).append((i, p, way, new))
             else:
-                update = self._update_parts if p.dtype.is_complex else self.update
-                try:
-                    handle = update(p._kernels, p._handle, way, new)
-                except TypeError as error:
-                    new = state.copy()
-                    handle = unless_withheld(error, update, (p._kernels, p._handle, way, new), {})
+                update = self._update_parts if p.dtype.is_complex else self._updated
+                handle = update(p._kernels, p._handle, way, new)
                 p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
             places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))
@@ -252,85 +277,145 @@ class Optimizer:
         """The new parameter, from kernels, parameter, gradient, and a copy of its state that this is to update."""
         raise NotImplementedError
 
+    def _updated(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+        """`update`, with the step counted and the weight decayed before it."""
+        if "step" in self.kept:
+            state["step"] = state.get("step", 0) + 1
+        if self.weight_decay and self.decoupled_weight_decay:
+            p = k.multiply(p, self.shrink)
+        elif self.weight_decay:
+            g = k.add(g, k.multiply(p, self.weight_decay))
+        return self.update(k, p, g, state)
+
+    @property
+    def shrink(self) -> float:
+        """What a decoupled decay leaves of a parameter before the gradient moves it."""
+        return 1 - self.lr * self.weight_decay
+
     def _update_parts(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
-        """`update` for complex numbers: real and imaginary parts are parameters of their own."""
+        """`_updated` for complex numbers: real and imaginary parts are parameters of their own."""
         parts = state["parts"] = {name: own.copy() for name, own in _parts(state, True).items()}
         both = zip((k.real, k.imag), parts.values(), strict=True)
-        return k.complex(*(self.update(k, part(p), part(g), own) for part, own in both))
+        return k.complex(*(self._updated(k, part(p), part(g), own) for part, own in both))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
-        """The same for parameters of one device, dtype and `phase`, by the device's own kernel `together`."""
+        """New parameters of one device, dtype and number of steps, by the device's kernel `together`; the states' too.
+
+        The kernel takes lists: parameters, gradients, and what is `kept` of each (``None`` before the first step).
+        """
+        step = states[0].get("step", 0) + 1
+        names = [name for name in self.kept if name != "step"]
+        kept = [[state.get(name) for state in states] for name in names]
+        moved, *columns = kernel(params, grads, *kept, **self.settings_at(step))
+        if "step" in self.kept:
+            names, columns = [*names, "step"], [*columns, [step] * len(states)]
+        for name, column in zip(names, columns, strict=True):
+            for state, x in zip(states, column, strict=True):
+                if name in self.keeps():
+                    state[name] = x
+        return moved  # type: ignore[no-any-return]
+
+    def settings_at(self, step: int) -> dict[str, Any]:
+        """What the kernel `together` takes by keyword at a step."""
         raise NotImplementedError
 
-    def phase(self, state: dict[str, Any]) -> Any:
-        """What states must agree in to be stepped together."""
-        return None
-
     def zero_grad(self) -> None:
-        """Forget all gradients. After an interrupt some may be left; call it again."""
+        """Set all gradients to ``None``. After an interrupt some may be left; call it again."""
         for p in self.params:
             p.zero_grad()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of what the rule keeps between steps, by position of the parameter and name: ``"0.m"``, ``"0.step"``.
+        """Copies of what the rule keeps between steps; hyperparameters are not part of it.
 
-        A parameter that was not stepped yet has nothing there. Hyperparameters are not part of it.
+        Returns
+        -------
+        dict of str to Tensor
+            By position of the parameter and name: ``"0.m"``, ``"0.step"``. A parameter without a step has no entries.
         """
         found: dict[str, Tensor] = {}
-        for i, (rule, p, state) in enumerate(self._kept()):
-            for part, own in _parts(state, p.dtype.is_complex).items():
-                for name in rule.keeps():
-                    x = own.get(name)
-                    if name == "step" and x is not None:
-                        found[f"{i}.{part}{name}"] = asarray(x, dtype=float32, device=p.device)
-                    elif x is not None:
-                        found[f"{i}.{part}{name}"] = wrap(Tensor, x, p._kernels, p._kernels.dtype(x), None).copy()
+        for rule, p, own, prefix in self._kept([rule.state for rule in self.parts]):
+            for name in rule.keeps():
+                x = own.get(name)
+                if name == "step" and x is not None:
+                    found[prefix + name] = asarray(x, dtype=float32, device=p.device)
+                elif x is not None:
+                    found[prefix + name] = wrap(Tensor, x, p._kernels, p._kernels.dtype(x), None).copy()
         return found
 
-    def _kept(self) -> Iterator[tuple[Optimizer, Tensor, dict[str, Any]]]:
-        """Each parameter with its rule and what that keeps, by position."""
-        for rule in self.parts:
-            for p, state in zip(rule._own, rule.state, strict=True):
-                yield rule, p, state
+    def _kept(self, states: list[list[dict[str, Any]]]) -> Iterator[tuple[Optimizer, Tensor, dict[str, Any], str]]:
+        """Each parameter, or part of a complex one, with its rule, its own of the states, and their prefix."""
+        rules = [rule for rule in self.parts for _ in rule._own]
+        for i, (rule, p, state) in enumerate(zip(rules, self.params, itertools.chain(*states), strict=True)):
+            for part, own in _parts(state, p.dtype.is_complex).items():
+                yield rule, p, own, f"{i}.{part}"
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of such a rule (tensors or arrays), with parameters of the same shapes.
+        """Continue from the ``state_dict()`` of an optimiser of the same kind.
+
+        Parameters
+        ----------
+        state : mapping of str to Tensor or array
+            For parameters of the same shapes.
 
         Raises
         ------
         ShapeError
-            When names or shapes differ; all differences are listed and nothing is loaded, nor is it after an interrupt.
+            When names or shapes differ: all differences are listed. Nothing is loaded then, nor after an interrupt.
         """
         loaded = [rule._blank() for rule in self.parts]
         faults: list[str] = []
         unknown = dict.fromkeys(state)
-        blanks = [new for each in loaded for new in each]
-        for i, ((rule, p, _), new) in enumerate(zip(self._kept(), blanks, strict=True)):
-            for part, own in _parts(new, p.dtype.is_complex).items():
-                names = {f"{i}.{part}{name}": name for name in rule.keeps()}
-                given = {name: state[full] for full, name in names.items() if full in state}
-                faults += [f"{full!r} is missing" for full, name in names.items() if given and name not in given]
-                for full, name in names.items():
-                    unknown.pop(full, None)
-                    if name == "step" and name in given:
-                        own[name] = int(given[name])
-                    elif name in given:
-                        x = asarray(given[name], dtype=REAL_OF.get(p.dtype, p.dtype), device=p.device, copy=True)
-                        own[name] = x._handle
-                        wanted = () if name in rule.scalars else p.shape
-                        faults += [f"{full!r} has shape {x.shape}, not {wanted}"] * (x.shape != wanted)
+        for rule, p, own, prefix in self._kept(loaded):
+            given = [name for name in rule.keeps() if prefix + name in state]
+            faults += [f"{prefix + name!r} is missing" for name in rule.keeps() if given and name not in given]
+            for name in given:
+                full = prefix + name
+                unknown.pop(full)
+                if name == "step":
+                    own[name] = int(state[full])
+                    continue
+                x = asarray(state[full], dtype=REAL_OF.get(p.dtype, p.dtype), device=p.device, copy=True)
+                own[name] = x._handle
+                wanted = () if name in rule.scalars else p.shape
+                faults += [f"{full!r} has shape {x.shape}, not {wanted}"] * (x.shape != wanted)
         faults += [f"{name!r} is nothing that this {type(self).__name__} keeps" for name in unknown]
         if faults:
             raise ShapeError(f"load_state_dict: {'; '.join(faults)}")
         assign_all([(rule, "state", new) for rule, new in zip(self.parts, loaded, strict=True)])
 
     def keeps(self) -> tuple[str, ...]:
-        """Names of what the rule keeps for each parameter: the number of its steps, and arrays of its shape."""
-        return ()
+        """Those of `kept` that these settings need."""
+        return self.kept
+
+
+def setting(*, default: Any = MISSING, init: bool = True, kw_only: bool = False, alias: str = "") -> Any:
+    """A hyperparameter that is not just a default; type checkers read what is said of it, also the `alias`."""
+    return field(default=default, init=init, kw_only=kw_only)
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(setting,))
+def rule(kind: type[R]) -> type[R]:
+    """A class of optimisers whose fields are hyperparameters."""
+    return dataclass(eq=False, repr=False)(kind)
+
+
+@rule
+class Rule(Optimizer):
+    """An optimiser whose hyperparameters are the fields of its class."""
+
+    if TYPE_CHECKING:
+        _params: InitVar[Parameters] = setting(alias="params")
+    else:
+        params: InitVar[Parameters] = setting()
+    lr: float
+    maximize: bool = setting(default=False, kw_only=True)
+
+    def __post_init__(self, params: Parameters) -> None:
+        Optimizer.__init__(self, params, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 class ParameterGroup(MutableMapping[str, Any]):
-    """A group of parameters: what its rule has, as a dict."""
+    """A group of parameters as a dict; setting an entry sets the hyperparameter."""
 
     def __init__(self, rule: Optimizer) -> None:
         self.rule = rule
@@ -338,12 +423,12 @@ class ParameterGroup(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         if key not in [*self]:
             raise KeyError(key)
-        return self.rule.params if key == "params" else getattr(self.rule, self.rule.spelled.get(key, key))
+        return self.rule.params if key == "params" else getattr(self.rule, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key == "params" or key not in [*self]:
             raise KeyError(f"{key!r} is no hyperparameter of {type(self.rule).__name__}")
-        setattr(self.rule, self.rule.spelled.get(key, key), value)
+        setattr(self.rule, key, value)
 
     def __delitem__(self, key: str) -> None:
         raise TypeError("a hyperparameter cannot be deleted; set it")
@@ -359,15 +444,10 @@ class ParameterGroup(MutableMapping[str, Any]):
 
 
 def hyperparameters(kind: type[Optimizer]) -> list[str]:
-    """The names of what a rule is made with, beside its parameters."""
+    """The names of an optimiser's hyperparameters, from the signature of its class."""
     from inspect import signature
 
     return list(signature(kind.__init__).parameters)[2:]
-
-
-def decayed(k: Table, p: Any, g: Any, weight_decay: float) -> Any:
-    """A gradient with that of an L2 penalty."""
-    return k.add(g, k.multiply(p, weight_decay)) if weight_decay else g
 
 
 def averaged(k: Table, old: Any, new: Any, decay: float) -> Any:
@@ -377,12 +457,12 @@ def averaged(k: Table, old: Any, new: Any, decay: float) -> Any:
 
 
 def _parts(state: dict[str, Any], is_complex: bool) -> dict[str, dict[str, Any]]:
-    """What is kept for a parameter; for a complex one, for its real and for its imaginary part."""
+    """The states of a parameter by prefix: one, or for a complex parameter those of its real and imaginary part."""
     return state.setdefault("parts", {"real.": {}, "imag.": {}}) if is_complex else {"": state}
 
 
 def _replaced(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """A state, and those of the parts in it, with other values."""
+    """A state with each value changed, also in the states of parts."""
     return {name: _replaced(x, change) if isinstance(x, dict) else change(x) for name, x in state.items()}
 
 
@@ -392,7 +472,7 @@ def _shown(kernels: Any, x: Any) -> Any:
 
 
 def _hidden(x: Any) -> Any:
-    """The reverse."""
+    """A tensor as its handle; anything else as it is."""
     return x._handle if isinstance(x, Tensor) else x
 
 

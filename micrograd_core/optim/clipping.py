@@ -11,9 +11,8 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.context import programs
-from micrograd_core.ground.warning import unless_withheld
+from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.context import programs
 
 EPSILON = 1e-6
 """Added to a norm before it divides, as in PyTorch."""
@@ -49,6 +48,16 @@ def clip_grad_norm(
         which reads no numbers.
     RuntimeError
         By `error_if_nonfinite`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([3.0, 4.0])
+    >>> (x * x / 2).sum().backward()
+    >>> mg.optim.clip_grad_norm([x], 1.0)
+    5.0
+    >>> x.grad
+    Tensor([0.6, 0.8])
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm must be positive; got {max_norm}")
@@ -87,12 +96,28 @@ def _common(norms: list[float], order: float) -> float:
 
 
 def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
-    """Clip every element of every gradient to ``[-limit, limit]``; as `clip_grad_norm`, of all gradients or none.
+    """Clip every element of every gradient to ``[-limit, limit]``. An error or interrupt changes all gradients or none.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        Those without a gradient are left out.
+    limit : float
+        Positive.
 
     Raises
     ------
     ValueError, DTypeError
         For a limit that is not positive, or complex gradients, which have no order.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([3.0, 0.5])
+    >>> (x * x / 2).sum().backward()
+    >>> mg.optim.clip_grad_value([x], 1.0)
+    >>> x.grad
+    Tensor([ 1., 0.5])
     """
     if not limit > 0:
         raise ValueError(f"clip_grad_value: the limit must be positive; got {limit}")
@@ -104,7 +129,7 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 
 
 def _norms(gradients: Iterable[Tensor], order: float) -> list[float]:
-    """Of each; read from a device all at once, since a reader waits for what the device has been given."""
+    """The norm of each gradient. They are read from a device all at once, since each read waits for the device."""
     together: dict[Any, list[Tensor]] = {}
     for g in gradients:
         if g.size:
@@ -119,7 +144,7 @@ def _norm(g: Tensor, order: float) -> Tensor:
     sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
     greatest = sizes.max()
     if order == math.inf:
-        return greatest
+        return greatest  # type: ignore[no-any-return]
     scales = (greatest > 0) & (greatest < math.inf)
     scaled = sizes / FUNCTIONS["where"](scales, greatest, 1.0)
     total = (scaled * scaled).sum().sqrt() if order == 2 else (scaled**order).sum() ** (1 / order)
@@ -127,7 +152,7 @@ def _norm(g: Tensor, order: float) -> Tensor:
 
 
 def _traced_clip(owners: list[Tensor], max_norm: float, order: float) -> Any:
-    """The same without reading a number: where nothing is to be scaled, the factor is 1."""
+    """`clip_grad_norm` in a function under `jit`, which reads no number: the factor is 1 where nothing is scaled."""
     with no_grad():
         norms = [_norm(p.grad.detach(), order) for p in owners if p.grad is not None and p.grad.size]
         dtype = "float64" if "float64" in owners[0]._kernels.backend.dtypes else "float32"
@@ -148,12 +173,5 @@ def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> Non
     for p in params:
         g = p.grad
         if g is not None:
-            try:
-                handle = change(g._kernels, g._handle)
-            except TypeError as error:
-                handle = unless_withheld(error, change, (g._kernels, g._handle), {})
-            changes.append((p, "_grad", wrap(Tensor, handle, g._kernels, g.dtype, None)))
+            changes.append((p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None)))
     assign_all(changes)
-
-
-__all__ = ["clip_grad_norm", "clip_grad_value"]

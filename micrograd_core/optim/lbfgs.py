@@ -11,8 +11,11 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TraceError
-from micrograd_core.ground.context import programs
 from micrograd_core.optim.base import Optimizer
+from micrograd_core.support.context import programs
+
+FIRST = {"count": 0, "length": 0.0, "loss": 0.0, "scale": 1.0}
+"""Numbers that are kept, before the first step."""
 
 KEPT = ("direction", "gradient", "steps", "changes")
 """Vectors of all parameters, and the last steps with what they changed of the gradient, as the rows of matrices."""
@@ -49,6 +52,20 @@ class LBFGS(Optimizer):
         How many steps the estimate is made from.
     line_search_fn : str, optional
         ``'strong_wolfe'``: lengths by a search for a point that fulfils the strong Wolfe conditions.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([3.0, -2.0])
+    >>> rule = mg.optim.LBFGS([x])
+    >>> def closure():
+    ...     rule.zero_grad()
+    ...     loss = (x * x).sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> loss = rule.step(closure)
+    >>> mg.allclose(x, mg.zeros(2), atol=1e-3)
+    True
     """
 
     def __init__(
@@ -73,7 +90,7 @@ class LBFGS(Optimizer):
         self.max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
         self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
         self.line_search_fn = line_search_fn
-        self.memory: dict[str, Any] = {"count": 0, "length": 0.0, "loss": 0.0, "scale": 1.0}
+        self.memory: dict[str, Any] = dict(FIRST)
         """What is kept between steps."""
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
@@ -121,8 +138,9 @@ class LBFGS(Optimizer):
             else:
                 at = partial(self._evaluated, closure, start, direction)
                 now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
-                found = _strong_wolfe(at, length, direction, now, self.tolerance_change, most)
-                length, loss, gradient, calls = found.best.length, found.best.loss, found.best.gradient, found.calls
+                (length, loss, gradient, _), calls = _strong_wolfe(
+                    at, length, direction, now, self.tolerance_change, most
+                )
                 self._put(start, direction, length)
             evaluations += calls
             if (
@@ -137,7 +155,7 @@ class LBFGS(Optimizer):
         return first
 
     def _gradient(self) -> Tensor:
-        """Of all parameters, as one vector; zero for those that have none."""
+        """The gradients of all parameters as one vector; parameters without a gradient count as zeros."""
         parts = [p.detach() * 0 if p.grad is None else p.grad.detach() for p in self.params]
         whole: Tensor = FUNCTIONS["concat"]([part.reshape(-1) for part in parts])
         return whole
@@ -160,9 +178,7 @@ class LBFGS(Optimizer):
         """What is kept: numbers as 0-d tensors, the history as matrices with a row for each step."""
         if "direction" not in self.memory:
             return {}
-        found = {
-            name: asarray(float(self.memory[name]), dtype="float64") for name in ("count", "length", "loss", "scale")
-        }
+        found = {name: asarray(float(self.memory[name]), dtype="float64") for name in FIRST}
         found |= {name: self.memory[name].copy() for name in ("direction", "gradient")}
         if self.memory["steps"]:
             found |= {name: FUNCTIONS["stack"](self.memory[name]) for name in ("steps", "changes")}
@@ -177,7 +193,7 @@ class LBFGS(Optimizer):
             When it is of other parameters; nothing is loaded then.
         """
         if not state:
-            self.memory = {"count": 0, "length": 0.0, "loss": 0.0, "scale": 1.0}
+            self.memory = dict(FIRST)
             return
         p, size = self.params[0], sum(p.size for p in self.params)
         vectors = {
@@ -229,13 +245,6 @@ class Point(NamedTuple):
     slope: float
 
 
-class Found(NamedTuple):
-    """What a search gives, and how often it asked."""
-
-    best: Point
-    calls: int
-
-
 DECREASE, CURVATURE = 1e-4, 0.9
 """The constants of the Wolfe conditions."""
 
@@ -260,12 +269,12 @@ def _strong_wolfe(
     start: Point,
     tolerance: float,
     most: int,
-) -> Found:
+) -> tuple[Point, int]:
     """A point that fulfils both conditions: first an interval that has one, then ever smaller ones (3.5 and 3.6).
 
-    After the first, at most so many points are tried.
+    After the first, at most so many points are tried. With it comes how many were.
     """
-    size, calls = _greatest(direction), 0
+    size = _greatest(direction)
 
     def point(length: float) -> Point:
         loss, gradient = at(length)
@@ -278,21 +287,20 @@ def _strong_wolfe(
         return abs(each.slope) <= -CURVATURE * start.slope
 
     previous, ends = start, list[Point]()
-    new = point(length)
-    calls, tried = 1, 0
+    new, tried = point(length), 0
     while tried < most:
         if not falls(new) or (tried > 1 and new.loss >= previous.loss):
             ends = [previous, new]
             break
         if is_flat(new):
-            return Found(new, calls)
+            return new, tried + 1
         if new.slope >= 0:
             ends = [previous, new]
             break
         low, high = new.length + 0.01 * (new.length - previous.length), new.length * 10
         following = _least_of_cubic(previous, new, low, high)
         previous, new = new, point(following)
-        calls, tried = calls + 1, tried + 1
+        tried += 1
     if not ends:
         ends = [start, new]
     slow = False
@@ -303,16 +311,13 @@ def _strong_wolfe(
             break
         following = _least_of_cubic(ends[0], ends[1], low, high)
         margin = 0.1 * (high - low)
-        if min(high - following, following - low) < margin:  # too near to an end
-            if slow or following >= high or following <= low:
-                following = high - margin if abs(following - high) < abs(following - low) else low + margin
-                slow = False
-            else:
-                slow = True
-        else:
-            slow = False
+        near_an_end = min(high - following, following - low) < margin
+        inwards = near_an_end and (slow or not low < following < high)
+        if inwards:
+            following = high - margin if abs(following - high) < abs(following - low) else low + margin
+        slow = near_an_end and not inwards
         new = point(following)
-        calls, tried = calls + 1, tried + 1
+        tried += 1
         if not falls(new) or new.loss >= ends[best].loss:
             ends[worst] = new
             best, worst = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
@@ -323,7 +328,4 @@ def _strong_wolfe(
             if new.slope * (ends[worst].length - ends[best].length) >= 0:
                 ends[worst] = ends[best]
             ends[best] = new
-    return Found(ends[best], calls)
-
-
-__all__ = ["LBFGS"]
+    return ends[best], tried + 1

@@ -2,56 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from micrograd_core.optim.base import Optimizer, Parameters, averaged, decayed
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import Table
+from micrograd_core.optim.base import Parameters, Rule, averaged, rule, setting
 
 
-class SGD(Optimizer):
+@rule
+class SGD(Rule):
     """Stochastic gradient descent, with (Nesterov) momentum as in Sutskever et al. 2013 in torch's formulation.
 
     Parameters
     ----------
     params : iterable of Tensor, or of groups
+        Leaves that require gradients; see `Optimizer`.
     lr : float
         Learning rate.
-    momentum, dampening, weight_decay : float
+    momentum : float
+        How much of the last step is kept.
+    dampening : float
+        How much less the gradient counts in the momentum.
+    weight_decay : float
+        L2 penalty: this fraction of a parameter is added to its gradient.
     nesterov : bool
-        Needs momentum, and no dampening.
+        Whether the step looks ahead along the momentum; needs momentum, and no dampening.
     maximize : bool
         Whether to go up the gradient.
+
+    Raises
+    ------
+    ValueError
+        For no parameters, or a hyperparameter out of range.
+    GraphError
+        For a tensor that has no gradient of its own.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, -2.0])
+    >>> rule = mg.optim.SGD([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> rule.step()
+    >>> x
+    Tensor([ 0.8, -1.6], requires_grad=True)
     """
 
     together = "sgd_step"
+    kept: ClassVar[tuple[str, ...]] = ("velocity",)
 
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        dampening: float = 0.0,
-        weight_decay: float = 0.0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-    ) -> None:
-        decay = {"dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, lr, maximize=maximize, momentum=momentum, **decay)
-        if nesterov and (momentum <= 0 or dampening != 0):
+    lr: float = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self, params: Parameters) -> None:
+        super().__post_init__(params)
+        if self.nesterov and (self.momentum <= 0 or self.dampening != 0):
             raise ValueError("SGD: nesterov needs momentum > 0 and dampening = 0")
-        self.momentum, self.dampening, self.weight_decay, self.nesterov = momentum, dampening, weight_decay, nesterov
 
     def keeps(self) -> tuple[str, ...]:
         """The velocity, where there is momentum."""
-        return ("velocity",) if self.momentum else ()
+        return self.kept if self.momentum else ()
 
     def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
-        """Heavy ball, or Nesterov's; the decay is a part of the gradient."""
-        if self.weight_decay:
-            g = k.add(g, k.multiply(p, self.weight_decay))
+        """Heavy ball, or Nesterov's."""
         if self.momentum:
             velocity = state.get("velocity")
             if velocity is None:
@@ -62,34 +77,37 @@ class SGD(Optimizer):
             g = k.add(g, k.multiply(velocity, self.momentum)) if self.nesterov else velocity
         return k.add(p, k.multiply(g, -self.lr))
 
-    def phase(self, state: dict[str, Any]) -> Any:
-        """Whether there is a velocity yet."""
-        return "velocity" in state
-
-    def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
-        """By the kernel; velocities are made by the first step."""
-        moved, velocities = kernel(
-            params,
-            grads,
-            [state.get("velocity") for state in states],
-            lr=self.lr,
-            momentum=self.momentum,
-            dampening=self.dampening,
-            weight_decay=self.weight_decay,
-            nesterov=self.nesterov,
-        )
-        if self.momentum:
-            for state, velocity in zip(states, velocities, strict=True):
-                state["velocity"] = velocity
-        return moved  # type: ignore[no-any-return]
+    def settings_at(self, step: int) -> dict[str, Any]:
+        """The settings under their own names."""
+        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
+        return {name: getattr(self, name) for name in names}
 
 
-class Adam(Optimizer):
+@rule
+class WithMoments(Rule):
+    """Rules that keep running means of the gradient and of its square."""
+
+    kept: ClassVar[tuple[str, ...]] = ("step", "m", "v")
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def moments(self, k: Table, g: Any, state: dict[str, Any]) -> tuple[Any, Any]:
+        """The means with this gradient in them."""
+        state["m"] = averaged(k, state.get("m"), g, self.betas[0])
+        state["v"] = averaged(k, state.get("v"), k.multiply(g, g), self.betas[1])
+        return state["m"], state["v"]
+
+
+@rule
+class Adam(WithMoments):
     """Adam (Kingma & Ba 2015, algorithm 1), with the bias corrections folded into the step size.
 
     Parameters
     ----------
     params : iterable of Tensor, or of groups
+        Leaves that require gradients; see `Optimizer`.
     lr : float
         Learning rate.
     betas : (float, float)
@@ -97,52 +115,48 @@ class Adam(Optimizer):
     eps : float
         Added to the root of the corrected second moment.
     weight_decay : float
-        L2 penalty, added to the gradient; or, with `decoupled_weight_decay`, as of `AdamW`.
+        L2 penalty, added to the gradient.
     amsgrad : bool
-        Whether to divide by the greatest second moment there was (Reddi et al. 2018).
+        Whether to divide by the greatest second moment so far (Reddi et al. 2018).
     maximize : bool
         Whether to go up the gradient.
+    decoupled_weight_decay : bool
+        Whether the weight decay acts beside the gradient, as in `AdamW`.
+
+    Raises
+    ------
+    ValueError
+        For no parameters, or a hyperparameter out of range.
+    GraphError
+        For a tensor that has no gradient of its own.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, -2.0])
+    >>> rule = mg.optim.Adam([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> rule.step()
+    >>> x
+    Tensor([ 0.9, -1.9], requires_grad=True)
     """
 
     together = "adam_step"
-    amsgrad: bool = False
-    decay: float = 0.0
 
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        decoupled_weight_decay: bool = False,
-    ) -> None:
-        super().__init__(params, lr, maximize=maximize, eps=eps, weight_decay=weight_decay)
-        self.betas, self.eps, self.amsgrad = self._two(betas), eps, bool(amsgrad)
-        self.decoupled_weight_decay = bool(decoupled_weight_decay)
-        self.weight_decay, self.decay = (0.0, weight_decay) if decoupled_weight_decay else (weight_decay, 0.0)
+    lr: float = 1e-3
+    amsgrad: bool = False
+    decoupled_weight_decay: bool = setting(default=False, kw_only=True)
 
     def keeps(self) -> tuple[str, ...]:
         """The number of steps, and the moments."""
-        return ("step", "m", "v", "greatest") if self.amsgrad else ("step", "m", "v")
+        return (*self.kept, "greatest") if self.amsgrad else self.kept
 
     def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
-        """Shrink; then by the first moment, over the root of the second, where the decay is a part of the gradient."""
-        p, g = k.multiply(p, self.shrink) if self.decay else p, decayed(k, p, g, self.weight_decay)
-        beta1, beta2 = self.betas
-        t = state["step"] = state.get("step", 0) + 1
-        m = k.multiply(g, 1 - beta1)
-        v = k.multiply(k.multiply(g, g), 1 - beta2)
-        if t > 1:
-            m = k.add(k.multiply(state["m"], beta1), m)
-            v = k.add(k.multiply(state["v"], beta2), v)
-        state["m"], state["v"] = m, v
-        step, eps = self.corrected(t)
+        """By the first moment, over the root of the second."""
+        step, eps = self.corrected(state["step"])
+        m, v = self.moments(k, g, state)
         if self.amsgrad:
-            v = state["greatest"] = k.maximum(state["greatest"], v) if t > 1 else k.copy(v)
+            v = state["greatest"] = k.maximum(state["greatest"], v) if "greatest" in state else k.copy(v)
         return k.add(p, k.multiply(k.divide(m, k.add(k.sqrt(v), eps)), -step))
 
     def corrected(self, t: int) -> tuple[float, float]:
@@ -151,64 +165,61 @@ class Adam(Optimizer):
         correction = (1 - beta2**t) ** 0.5
         return self.lr * correction / (1 - beta1**t), self.eps * correction
 
-    @property
-    def shrink(self) -> float:
-        """What a step leaves of a parameter before the gradient moves it."""
-        return 1 - self.lr * self.decay if self.decay else 1.0
-
     def _kernels_together(self) -> frozenset[Any]:
         return frozenset() if self.amsgrad else super()._kernels_together()
 
-    def phase(self, state: dict[str, Any]) -> Any:
-        """The number of the step."""
-        return state.get("step", 0)
-
-    def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
-        """By the kernel; moments are made by the first step."""
-        t = self.phase(states[0]) + 1
-        step, eps = self.corrected(t)
-        kept = [[state.get(name) for state in states] for name in ("m", "v")]
-        hyper = {
-            "step": step,
-            "betas": self.betas,
-            "eps": eps,
-            "weight_decay": self.weight_decay,
-            "shrink": self.shrink,
-        }
-        moved, firsts, seconds = kernel(params, grads, *kept, **hyper)
-        for state, m, v in zip(states, firsts, seconds, strict=True):
-            state |= {"step": t, "m": m, "v": v}
-        return moved  # type: ignore[no-any-return]
+    def settings_at(self, step: int) -> dict[str, Any]:
+        """The step size with its corrections, and the decay of the gradient or that of the parameter."""
+        size, eps = self.corrected(step)
+        decay, shrink = (0.0, self.shrink) if self.decoupled_weight_decay else (self.weight_decay, 1.0)
+        return {"step": size, "betas": self.betas, "eps": eps, "weight_decay": decay, "shrink": shrink}
 
 
+@rule
 class AdamW(Adam):
     """`Adam` with weight decay beside the gradient, not in it (Loshchilov & Hutter 2019).
 
     Parameters
     ----------
-    params, lr, betas, eps, amsgrad, maximize
-        As for `Adam`.
+    params : iterable of Tensor, or of groups
+        Leaves that require gradients; see `Optimizer`.
+    lr : float
+        Learning rate.
+    betas : (float, float)
+        Decay of the running means of the gradient and of its square, in [0, 1).
+    eps : float
+        Added to the root of the corrected second moment.
     weight_decay : float
         Fraction of a parameter that a step with ``lr=1`` takes away.
+    amsgrad : bool
+        Whether to divide by the greatest second moment so far (Reddi et al. 2018).
+    maximize : bool
+        Whether to go up the gradient.
+
+    Raises
+    ------
+    ValueError
+        For no parameters, or a hyperparameter out of range.
+    GraphError
+        For a tensor that has no gradient of its own.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, -2.0])
+    >>> rule = mg.optim.AdamW([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> rule.step()
+    >>> x
+    Tensor([ 0.899, -1.898], requires_grad=True)
     """
 
-    spelled: ClassVar[dict[str, str]] = {"weight_decay": "decay"}
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)
+    weight_decay: float = 1e-2
+    decoupled_weight_decay: bool = setting(default=True, init=False)
 
 
-class RMSprop(Optimizer):
+@rule
+class RMSprop(Rule):
     """Gradients over the root of the running mean of their squares (Tieleman & Hinton 2012), in torch's formulation.
 
     Parameters
@@ -228,39 +239,39 @@ class RMSprop(Optimizer):
         Whether the mean of squares is less the square of the mean, a variance.
     maximize : bool
         Whether to go up the gradient.
+
+    Raises
+    ------
+    ValueError
+        For no parameters, or a hyperparameter out of range.
+    GraphError
+        For a tensor that has no gradient of its own.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, -2.0])
+    >>> rule = mg.optim.RMSprop([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> rule.step()
+    >>> x
+    Tensor([5.96e-08,      -1.], requires_grad=True)
     """
 
+    lr: float = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
     centered: bool = False
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
-        centered: bool = False,
-        *,
-        maximize: bool = False,
-    ) -> None:
-        super().__init__(params, lr, maximize=maximize, eps=eps, weight_decay=weight_decay, momentum=momentum)
-        self._check(below=1, alpha=alpha)
-        self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
-        self.centered = bool(centered)
 
     def keeps(self) -> tuple[str, ...]:
         """The mean of squares, the mean where it is subtracted, and the velocity where there is momentum."""
         return ("square", *["mean"] * self.centered, *["velocity"] * bool(self.momentum))
 
     def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
-        """The gradient over the root of its mean square; the decay is a part of it."""
-        if self.weight_decay:
-            g = k.add(g, k.multiply(p, self.weight_decay))
-        square = k.multiply(k.multiply(g, g), 1 - self.alpha)
-        if "square" in state:
-            square = k.add(k.multiply(state["square"], self.alpha), square)
-        state["square"] = square
+        """The gradient over the root of its mean square."""
+        square = state["square"] = averaged(k, state.get("square"), k.multiply(g, g), self.alpha)
         if self.centered:
             mean = state["mean"] = averaged(k, state.get("mean"), g, self.alpha)
             square = k.subtract(square, k.multiply(mean, mean))

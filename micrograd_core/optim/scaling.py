@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.dtypes import weak
-from micrograd_core.ground.assignments import assign_all
+from micrograd_core.support.atomic import assign_all
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -39,6 +39,19 @@ class GradScaler:
     Raises
     ------
     ValueError
+        For a factor on the wrong side of 1, or another number that is not positive.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([2.0])
+    >>> rule, scaler = mg.optim.SGD([x], lr=0.5), mg.GradScaler()
+    >>> scaler.scale((x * x).sum()).backward()
+    >>> scaler.step(rule)
+    True
+    >>> scaler.update()
+    >>> x
+    Tensor([0.], requires_grad=True)
     """
 
     def __init__(
@@ -68,7 +81,7 @@ class GradScaler:
             g = p.grad
             if g is not None:
                 unscaled = g * (1 / self.factor)
-                fine = finite_everywhere(unscaled)
+                fine = FUNCTIONS["all"](FUNCTIONS["isfinite"](unscaled.detach()))
                 finite[p.device] = fine & finite[p.device] if p.device in finite else fine
                 changes.append((p, "_grad", unscaled))
         changes.append((self, "_finite", all(each.item() for each in finite.values()) and self._finite is not False))
@@ -123,9 +136,3 @@ KEPT = {
     "_growth_tracker": "good_steps",
 }
 """Attributes of a scaler that its state has, by their names there."""
-
-
-def finite_everywhere(x: Tensor) -> Tensor:
-    """Whether all elements are finite: a 0-d tensor, still on the device."""
-    isfinite, everywhere = FUNCTIONS["isfinite"], FUNCTIONS["all"]
-    return everywhere(isfinite(x.detach()))

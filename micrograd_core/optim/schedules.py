@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core.errors import TraceError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.context import programs
-from micrograd_core.optim.factors import Factor, _cosine, _linear_warmup, _step_decay, chained, check_steps, sequential  # noqa: F401 (factors stood here, as pickles say)
+from micrograd_core.optim.factors import Factor, chained, check_steps, sequential
+from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.context import programs
 
 if TYPE_CHECKING:
     from micrograd_core.optim.base import Optimizer
@@ -26,8 +27,8 @@ class Schedule:
         From the number of the step, 0 the first, to the factor: such as `cosine`, `step_decay` or `linear_warmup`, or
         any function. Of several, one for each group.
     start : int
-        Number of the step that comes first: how many were taken before, when a run is taken up again. What an earlier
-        schedule of this optimiser began with is then multiplied, not what it arrived at.
+        Number of the first step: how many were taken before, when a run continues. The factor then multiplies the rate
+        that an earlier schedule of this optimiser started from, not the one that it reached.
 
     Examples
     --------
@@ -43,8 +44,6 @@ class Schedule:
     """
 
     changing: ClassVar[tuple[str, ...]] = ("count",)
-    kept: ClassVar[tuple[str, ...]] = ("count", "bases")
-    """What `state_dict` has."""
 
     def __init__(self, optimizer: Optimizer, factor: Factor | Sequence[Factor], start: int = 0) -> None:
         self.optimizer, self.factor, self.count = optimizer, factor, start
@@ -60,25 +59,20 @@ class Schedule:
             vars(rule)["initial_lr"] = base
         assign_all(self._rates(self.count))
 
-    def __setstate__(self, found: dict[str, Any]) -> None:
-        if "base" in found:  # as it was kept before there were groups
-            found = {**found, "bases": [found["base"]]}
-            del found["base"]
-        vars(self).update(found)
-
     @property
     def base(self) -> float:
         """The rate that is multiplied, of the first group."""
         return self.bases[0]
 
-    def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
+    def _rates(self, count: int, bases: list[float] | None = None) -> list[tuple[Any, str, Any]]:
         """What is to be assigned at a step."""
-        factors = self.factor if isinstance(self.factor, Sequence) else [self.factor] * len(self.bases)
-        rates = [base * factor(count) for base, factor in zip(self.bases, factors, strict=True)]
+        bases = self.bases if bases is None else bases
+        factors = self.factor if isinstance(self.factor, Sequence) else [self.factor] * len(bases)
+        rates = [base * factor(count) for base, factor in zip(bases, factors, strict=True)]
         return _assigned(self.optimizer, "lr", rates)
 
     def step(self) -> None:
-        """Go on to the next step's rate; call it after the optimiser's own ``step``."""
+        """Set the rate of the next step; call it after the optimiser's own ``step``."""
         trace = programs.get()
         if trace is not None:  # done at each call of the traced function
             trace.act(self.step, self.optimizer, *self.optimizer.groups, self)
@@ -87,33 +81,32 @@ class Schedule:
         assign_all([*self._rates(count), (self, "count", count)])
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands, as numbers and lists of them."""
-        found = {name: getattr(self, name) for name in self.kept}
-        return {name: x.copy() if isinstance(x, list) else x for name, x in found.items()}
+        """The number of the step and the rates that are multiplied."""
+        return {"count": self.count, "bases": [*self.bases]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of such a schedule, and set the optimiser's rates to those of that step.
+        """Continue from the ``state_dict()`` of a schedule, and set the optimiser's rates to those of that step.
 
         Raises
         ------
         ValueError
             When names differ, or the number of groups does; nothing is loaded then.
         """
-        missing = [name for name in self.kept if name not in state]
-        unknown = [name for name in state if name not in self.kept]
-        if missing or unknown or len(state["bases"]) != len(self.bases):
+        if state.keys() != {"count", "bases"} or len(state["bases"]) != len(self.bases):
             raise ValueError(
-                f"{type(self).__name__}.load_state_dict: the state has {', '.join(self.kept)}, with a base for each of "
+                f"{type(self).__name__}.load_state_dict: the state has count, bases, with a base for each of "
                 f"{len(self.bases)} groups; got {dict(state)}"
             )
-        before = {name: getattr(self, name) for name in self.kept}
-        vars(self).update({name: [*x] if isinstance(x, (list, tuple)) else x for name, x in state.items()})
-        try:
-            changes = self._rates(self.count)
-        except BaseException:
-            vars(self).update(before)
-            raise
-        assign_all(changes)
+        count, bases = state["count"], [*state["bases"]]
+        assign_all([*self._rates(count, bases), (self, "count", count), (self, "bases", bases)])
+
+
+def _for_each_group(optimizer: Optimizer, name: str, rates: float | Sequence[float]) -> list[float]:
+    count = len(optimizer.parts)
+    found = [rates] * count if isinstance(rates, (int, float)) else [*rates]
+    if len(found) != count:
+        raise ValueError(f"{name} has one rate for each of {count} groups; got {rates}")
+    return found
 
 
 def _assigned(optimizer: Optimizer, name: str, values: Sequence[Any]) -> list[tuple[Any, str, Any]]:
@@ -123,50 +116,72 @@ def _assigned(optimizer: Optimizer, name: str, values: Sequence[Any]) -> list[tu
 
 
 class SequentialLR(Schedule):
-    """One factor after the other: each counts its steps from its milestone, as `sequential` says.
+    """One factor after the other; each counts its steps from its milestone, as `sequential` does.
 
     Parameters
     ----------
     optimizer : Optimizer
-    factors : list of functions
-        Or of schedules, whose factors are taken.
-    milestones : list of int
-        At which step each but the first begins.
+        Its `lr` now is what the factors multiply.
+    factors : sequence of functions
+        From the number of a step to the factor; or schedules, whose factors are taken.
+    milestones : sequence of int
+        At which step each factor but the first begins.
     start : int
-        As of `Schedule`.
+        Number of the first step, as for `Schedule`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=1.0)
+    >>> schedule = mg.optim.SequentialLR(rule, [mg.optim.constant(2, 0.5), mg.optim.exponential(0.5)], [2])
+    >>> rule.lr
+    0.5
     """
 
     def __init__(
         self, optimizer: Optimizer, factors: Sequence[Factor | Schedule], milestones: Sequence[int], start: int = 0
     ) -> None:
-        _put_back(optimizer, factors)
-        super().__init__(optimizer, sequential([_factor_of(each) for each in factors], milestones), start)
+        super().__init__(optimizer, sequential(_factors_of(optimizer, factors), milestones), start)
 
 
 class ChainedScheduler(Schedule):
-    """Several factors at once: their product, as `chained` says. Also of schedules, whose factors are taken."""
+    """The product of several factors, as `chained` makes it.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Its `lr` now is what the factors multiply.
+    factors : sequence of functions
+        From the number of a step to the factor; or schedules, whose factors are taken.
+    start : int
+        Number of the first step, as for `Schedule`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=1.0)
+    >>> schedule = mg.optim.ChainedScheduler(rule, [mg.optim.exponential(0.5), mg.optim.constant(1, 0.5)])
+    >>> rule.lr
+    0.5
+    """
 
     def __init__(self, optimizer: Optimizer, factors: Sequence[Factor | Schedule], start: int = 0) -> None:
-        _put_back(optimizer, factors)
-        super().__init__(optimizer, chained([_factor_of(each) for each in factors]), start)
+        super().__init__(optimizer, chained(_factors_of(optimizer, factors)), start)
 
 
-def _put_back(optimizer: Optimizer, factors: Sequence[Factor | Schedule]) -> None:
-    """The rate that the first of schedules began with: making them has changed it."""
-    first = next((each for each in factors if isinstance(each, Schedule)), None)
-    if first is not None:
-        assign_all(_assigned(optimizer, "lr", first.bases))
-
-
-def _factor_of(each: Any) -> Any:
-    found = each.factor if isinstance(each, Schedule) else each
-    if not callable(found):
-        raise TypeError(f"a factor is a function from the number of a step; got {found!r}")
+def _factors_of(optimizer: Optimizer, factors: Sequence[Factor | Schedule]) -> list[Any]:
+    """The factors, also those of schedules; making these has changed the rate, which is what the first began with."""
+    found = [each.factor if isinstance(each, Schedule) else each for each in factors]
+    wrong = next((each for each in found if not callable(each)), None)
+    if wrong is not None:
+        raise TypeError(f"a factor is a function from the number of a step; got {wrong!r}")
+    for schedule in [each for each in factors if isinstance(each, Schedule)][:1]:
+        assign_all(_assigned(optimizer, "lr", schedule.bases))
     return found
 
 
 class ReduceLROnPlateau:
-    """Multiplies the rate when a number, such as the loss on data kept apart, has not become better for a while.
+    """Multiplies the rate when a number, such as the loss on held-out data, has not improved for a while.
 
     Parameters
     ----------
@@ -174,7 +189,7 @@ class ReduceLROnPlateau:
     mode : str
         ``'min'`` or ``'max'``: whether less is better, or more.
     factor : float
-        What the rate is multiplied with, less than 1.
+        The factor of the rate, less than 1.
     patience : int
         How many calls of `step` without a better number are allowed.
     threshold, threshold_mode : float, str
@@ -185,6 +200,16 @@ class ReduceLROnPlateau:
         The least rate, for each group.
     eps : float
         A change that is not greater is left out.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=1.0)
+    >>> schedule = mg.optim.ReduceLROnPlateau(rule, patience=0)
+    >>> for loss in (1.0, 2.0):
+    ...     schedule.step(loss)
+    >>> rule.lr
+    0.1
     """
 
     kept: ClassVar[tuple[str, ...]] = ("best", "bad", "resting", "count", "rates")
@@ -210,16 +235,13 @@ class ReduceLROnPlateau:
             raise ValueError(f"ReduceLROnPlateau: factor is at least 0 and less than 1; got {factor}")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
-        count = len(optimizer.parts)
-        self.least: list[float] = [min_lr] * count if isinstance(min_lr, (int, float)) else [*min_lr]
-        if len(self.least) != count:
-            raise ValueError(f"ReduceLROnPlateau: min_lr has one rate for each of {count} groups; got {min_lr}")
+        self.least = _for_each_group(optimizer, "ReduceLROnPlateau: min_lr", min_lr)
         self.best = math.inf if mode == "min" else -math.inf
         self.bad, self.resting, self.count = 0, 0, 0
 
     @property
     def rates(self) -> list[float]:
-        """Of each group."""
+        """The learning rate of each group."""
         return [rule.lr for rule in self.optimizer.parts]
 
     def step(self, metric: Any) -> None:
@@ -243,21 +265,17 @@ class ReduceLROnPlateau:
         assign_all([*_assigned(self.optimizer, "lr", rates), *((self, name, x) for name, x in own.items())])
 
     def _is_better(self, metric: float) -> bool:
-        if self.threshold_mode == "abs":
-            margin = -self.threshold if self.mode == "min" else self.threshold
-            limit = self.best + margin
-        elif math.isinf(self.best):
-            limit = self.best
-        else:
-            limit = self.best * (1 - self.threshold if self.mode == "min" else 1 + self.threshold)
-        return metric < limit if self.mode == "min" else metric > limit
+        sign = -1 if self.mode == "min" else 1
+        relative = self.threshold_mode == "rel" and math.isfinite(self.best)
+        limit = self.best * (1 + sign * self.threshold) if relative else self.best + sign * self.threshold
+        return sign * metric > sign * limit
 
     def state_dict(self) -> dict[str, Any]:
         """Where it stands, as numbers and a list of rates."""
         return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of such a schedule, with the rates of then."""
+        """Continue from the ``state_dict()`` of a schedule, with the rates that it had."""
         if set(state) != set(self.kept) or len(state["rates"]) != len(self.least):
             raise ValueError(
                 f"ReduceLROnPlateau.load_state_dict: the state has {', '.join(self.kept)}, with a rate for each of "
@@ -268,25 +286,38 @@ class ReduceLROnPlateau:
 
 
 class OneCycle(Schedule):
-    """Up to a great rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2018).
+    """The rate goes up to a great one, then down to almost nothing; momentum goes the other way (Smith & Topin 2018).
 
     Parameters
     ----------
     optimizer : Optimizer
+        Its rates, and its momentum, are set.
     max_lr : float or list of float
         The greatest rate, for each group.
     total_steps : int
+        The number of steps.
     pct_start : float
-        Which part of the steps goes up.
+        The fraction of the steps in which the rate goes up.
     anneal_strategy : str
         ``'cos'`` or ``'linear'``.
     cycle_momentum : bool
         Whether the momentum, or the first of `betas`, goes from `max_momentum` to `base_momentum` and back.
     base_momentum, max_momentum : float
+        The least and the greatest momentum.
     div_factor, final_div_factor : float
         The first rate is ``max_lr / div_factor``, and the last one that over `final_div_factor`.
     three_phase : bool
-        Whether it goes down to the first rate as it went up, and only then to the last one.
+        Whether the rate goes down to the first rate as it went up, and only then to the last one.
+    start : int
+        Number of the first step, as for `Schedule`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=1.0)
+    >>> schedule = mg.optim.OneCycle(rule, 0.5, 100, cycle_momentum=False)
+    >>> rule.lr
+    0.020000000000000018
     """
 
     def __init__(
@@ -310,10 +341,7 @@ class OneCycle(Schedule):
                 f"OneCycle: anneal_strategy is 'cos' or 'linear', and pct_start between 0 and 1; got "
                 f"{anneal_strategy!r} and {pct_start}"
             )
-        count = len(optimizer.parts)
-        greatest = [max_lr] * count if isinstance(max_lr, (int, float)) else [*max_lr]
-        if len(greatest) != count:
-            raise ValueError(f"OneCycle: max_lr has one rate for each of {count} groups; got {max_lr}")
+        greatest = _for_each_group(optimizer, "OneCycle: max_lr", max_lr)
         self.total_steps, self.cosine = total_steps, anneal_strategy == "cos"
         top = pct_start * total_steps - 1
         first, last = 1 / div_factor, 1 / div_factor / final_div_factor
@@ -322,7 +350,7 @@ class OneCycle(Schedule):
         if three_phase:
             ends = [top, 2 * top, total_steps - 1]
             levels, momenta = [first, 1.0, first, last], [high, low, high, high]
-        self.ends, self.levels, self.momenta = ends, levels, momenta
+        self.ends, self.momenta = ends, momenta
         self.momentum = ""
         if cycle_momentum:
             found = [name for name in ("betas", "momentum") if hasattr(optimizer, name)]
@@ -332,12 +360,9 @@ class OneCycle(Schedule):
                 )
             self.momentum = found[0]
         assign_all(_assigned(optimizer, "lr", greatest))
-        super().__init__(optimizer, self._level, 0)
+        super().__init__(optimizer, partial(self._between, levels), 0)
         self.count = start
         assign_all(self._rates(start))
-
-    def _level(self, count: int) -> float:
-        return self._between(self.levels, count)
 
     def _between(self, levels: list[float], count: int) -> float:
         """From level to level, each at the end of its phase."""
@@ -351,10 +376,10 @@ class OneCycle(Schedule):
             begin = end
         raise AssertionError
 
-    def _rates(self, count: int) -> list[tuple[Any, str, Any]]:
+    def _rates(self, count: int, bases: list[float] | None = None) -> list[tuple[Any, str, Any]]:
         if count > self.total_steps:
             raise ValueError(f"OneCycle: there are {self.total_steps} steps; step {count} is one more")
-        changes = super()._rates(count)
+        changes = super()._rates(count, bases)
         if self.momentum:
             value: Any = self._between(self.momenta, count)
             values = [
@@ -364,7 +389,7 @@ class OneCycle(Schedule):
         return changes
 
     def step(self) -> None:
-        """As of `Schedule`."""
+        """Set the rate and the momentum of the next step; call it after the optimiser's own ``step``."""
         if programs.get() is not None and self.momentum:
             raise TraceError(
                 "jit: OneCycle changes the momentum, which a program has fixed; write cycle_momentum=False, or call "

@@ -8,6 +8,7 @@ So each engine meets the other as one node of its own, and neither recurses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
@@ -21,13 +22,13 @@ from micrograd_core.engine.ingest import flatten, read
 from micrograd_core.engine.modes import is_grad_enabled
 from micrograd_core.engine.sweep import count_consumers, sweep
 from micrograd_core.errors import DeviceMismatch, DTypeError
+from micrograd_core.interpreters.floats import number
 from micrograd_core.layout import Shape, nest
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.scalar.device_value import DeviceValue, widest
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.sweep import sweep as sweep_values
 from micrograd_core.scalar.value import Value, leaf, results
-from micrograd_core.tables.floats import number
 
 STACK = Op("stack of Values", "The numbers of Values.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
 UNSTACKED = "tensor"
@@ -60,13 +61,11 @@ def stack(values: Any) -> Tensor:
     dtype = found[0]._data.dtype if found and isinstance(found[0], DeviceValue) else widest(device)
     numbers = [number(x, "stack") if value is None else value._data for x, value in zip(flat, inputs, strict=True)]
     handle = upload(device.kernels, numbers, shape, dtype)
-    record = entry(device.kernels, handle, inputs) if found and is_grad_enabled() else None
+    record = None
+    if found and is_grad_enabled():
+        leaf = Leaf.of_values(device.kernels, inputs, carry_on)
+        record = [STACK, device.kernels, {}, handle, leaf, handle]
     return wrap(Tensor, handle, device.kernels, dtype, record)
-
-
-def entry(kernels: Any, handle: Any, inputs: list[Value | None]) -> list[Any]:
-    """The record of a tensor that was made from values."""
-    return [STACK, kernels, {}, handle, Leaf.of_values(kernels, inputs, carry_on), handle]
 
 
 def unstack(tensor: Tensor) -> Any:
@@ -87,12 +86,17 @@ def unstack(tensor: Tensor) -> Any:
     if tensor.dtype.kind != "real floating":
         way = "real(x) and imag(x)" if tensor.dtype.is_complex else "x.astype('float64')"
         raise DTypeError(f"Values are real floating-point numbers; the tensor is {tensor.dtype}. Use {way}")
-    kernels, shape, on_host = tensor._kernels, tensor.shape, tensor.device.is_cpu()
-    kind: type[Value] = Value if on_host else DeviceValue
+    kernels, shape, kind = tensor._kernels, tensor.shape, kind_of(tensor._kernels)
     numbers = numbers_of(kernels, tensor._handle, tensor.dtype)
     if tensor._record is None:
         return nest([leaf(x, kind) for x in numbers], shape)
     return nest(results(Elements(tensor._record, kernels, shape, tensor.dtype), numbers, kind), shape)
+
+
+def moved(value: Value, device: Device) -> Value:
+    """The same number on another device, in the same graph: `Value.to`."""
+    found: Value = unstack(stack(value).to(device, widest(device)))
+    return found
 
 
 class Elements(Block):
@@ -103,10 +107,7 @@ class Elements(Block):
     def __init__(self, record: Any, kernels: Any, shape: Shape, dtype: DType, entries: Any = None) -> None:
         self.record, self.kernels, self.shape, self.dtype = record, kernels, shape, dtype
         self.entries: list[Leaf] = _entries(record) if entries is None else entries
-        width = 1
-        for length in shape:
-            width *= length
-        super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], width)
+        super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], prod(shape))
 
     def prepare(self) -> Sequence[Any]:
         """The graph must be one that can be swept still."""
@@ -125,15 +126,14 @@ class Elements(Block):
 
 def _entries(record: Any) -> list[Leaf]:
     """The leaves of values that a record leads to."""
-    seen, found, waiting = {id(record)}, [], [record]
+    seen, found, waiting = set[int](), [], [record]
     while waiting:
         each = waiting.pop()
-        if each.__class__ is Leaf and each.values is not None:
-            found.append(each)
-        for parent in parents_of(each):
-            if (is_node(parent) or parent.__class__ is Leaf) and id(parent) not in seen:
-                seen.add(id(parent))
-                waiting.append(parent)
+        if id(each) not in seen:
+            seen.add(id(each))
+            waiting += parents_of(each)
+            if each.__class__ is Leaf and each.values is not None:
+                found.append(each)
     return found
 
 
@@ -144,9 +144,14 @@ def _numbers(leaf: Leaf, g: Any) -> list[Any]:
     return numbers_of(leaf.kernels, g, leaf.kernels.dtype(g))
 
 
+def kind_of(kernels: Any) -> type[Value]:
+    """The class of values on a device: on the host their numbers are floats, elsewhere tensors."""
+    return Value if kernels.device.is_cpu() else DeviceValue
+
+
 def numbers_of(kernels: Any, handle: Any, dtype: DType) -> list[Any]:
     """The elements of a handle, as values on its device keep numbers: floats, or tensors that record nothing."""
-    if kernels.device.is_cpu():
+    if kind_of(kernels) is Value:
         return unpack(read(kernels, handle, dtype), dtype)
     flat = wrap(Tensor, handle, kernels, dtype, None).reshape(-1)
     return [flat[i] for i in range(flat.size)]

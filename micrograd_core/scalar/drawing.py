@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.graph import Leaf, is_node, made_by, parents_of
 from micrograd_core.scalar.bridge import Elements
-from micrograd_core.scalar.packing import CONSTANT, operands, unpack, written
+from micrograd_core.scalar.graph import CONSTANT, operands, written
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf
 
@@ -64,22 +64,24 @@ class Drawing:
     @property
     def dot(self) -> str:
         """The picture in Graphviz's language."""
-        lines = ["digraph {", "  rankdir=LR", '  node [shape=box fontname="monospace" fontsize=10]']
-        for number, node in enumerate(self.nodes):
-            text = "\\n".join(_quoted(line, '"') for line in _text(node))
-            style = "" if node.op else " style=rounded"
-            lines.append(f'  n{number} [label="{text}"{style}]')
-        return "\n".join([*lines, *(f"  n{a} -> n{b}" for a, b in self.edges), "}"]) + "\n"
+        head = ["digraph {", "  rankdir=LR", '  node [shape=box fontname="monospace" fontsize=10]']
+        quotes = {"\\": r"\\", '"': r"\""}
+        return self._written(head, "->", r"\n", quotes, (' [label="{}"]', ' [label="{}" style=rounded]'), ["}"])
 
     @property
     def mermaid(self) -> str:
         """The picture in Mermaid's language, which Markdown on many sites understands."""
-        lines = ["flowchart LR"]
-        for number, node in enumerate(self.nodes):
-            text = "<br/>".join(line.replace('"', "#quot;") for line in _text(node))
-            opening, closing = ("[", "]") if node.op else ("(", ")")
-            lines.append(f'  n{number}{opening}"{text}"{closing}')
-        return "\n".join([*lines, *(f"  n{a} --> n{b}" for a, b in self.edges)]) + "\n"
+        return self._written(["flowchart LR"], "-->", "<br/>", {'"': "#quot;"}, ('["{}"]', '("{}")'))
+
+    def _written(
+        self, head: list[str], arrow: str, newline: str, quotes: dict[str, str], boxes: tuple[str, str], end: Any = ()
+    ) -> str:
+        """The picture in a language: `boxes` are templates, of what was computed and of what was not."""
+        lines, escaped = head, str.maketrans(quotes)
+        for number, (op, about) in enumerate(self.nodes):
+            text = newline.join(line.translate(escaped) for line in (op, *about) if line)
+            lines.append(f"  n{number}{boxes[not op].format(text)}")
+        return "\n".join([*lines, *(f"  n{a} {arrow} n{b}" for a, b in self.edges), *end]) + "\n"
 
     def svg(self) -> str:
         """The picture as SVG.
@@ -104,23 +106,20 @@ class Drawing:
         from pathlib import Path
 
         path = Path(path)
-        makers: dict[str, Callable[[], str]] = {
-            ".svg": self.svg,
-            ".dot": lambda: self.dot,
-            ".mmd": lambda: self.mermaid,
-        }
-        if path.suffix not in makers:
+        written: dict[str, Callable[[], str]] = {
+            ".svg": self.svg, ".dot": lambda: self.dot, ".mmd": lambda: self.mermaid,
+        }  # fmt: skip
+        if path.suffix not in written:
             raise ValueError(f"a drawing is saved as .svg, .dot or .mmd; got {str(path)!r}")
-        path.write_text(makers[path.suffix](), encoding="utf-8")
+        path.write_text(written[path.suffix](), encoding="utf-8")
         return path
 
     def _repr_svg_(self) -> str | None:
         return self.svg() if _has_graphviz() else None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        bundle = {"text/plain": repr(self), "text/vnd.mermaid": self.mermaid}
-        svg = self._repr_svg_()
-        return bundle if svg is None else {**bundle, "image/svg+xml": svg}
+        bundle = {"text/plain": repr(self), "text/vnd.mermaid": self.mermaid, "image/svg+xml": self._repr_svg_()}
+        return {kind: text for kind, text in bundle.items() if text is not None}
 
     def __str__(self) -> str:
         return self.mermaid
@@ -131,18 +130,30 @@ class Drawing:
 
 
 def draw(root: Value | Tensor, *, limit: int = LIMIT, names: Mapping[str, Value | Tensor] | None = None) -> Drawing:
-    """The graph that a Value or a tensor was computed in.
+    """The graph of nodes that a Value or a tensor was computed from.
 
     Parameters
     ----------
     root : Value or Tensor
+        The result whose graph is drawn.
     limit : int
-        Nodes that are drawn; those furthest from the root are cut, with a note.
+        The greatest number of nodes; those furthest from the root are cut, with a note.
     names : mapping from str to Value or Tensor, optional
-        What some of them are called; their boxes say it.
+        Names of some nodes, which their boxes show.
+
+    Returns
+    -------
+    Drawing
+        Its ``str()`` is the graph in Mermaid's language; notebooks show a picture.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When `root` is something else, or `limit` is less than 1.
 
     Examples
     --------
+    >>> from micrograd_core import Value, draw
     >>> a = Value(2.0)
     >>> b = (a * 3).relu()
     >>> b.backward()
@@ -167,20 +178,15 @@ def draw(root: Value | Tensor, *, limit: int = LIMIT, names: Mapping[str, Value 
 def children(node: Any) -> Iterator[Any]:
     """What a node was computed from."""
     if isinstance(node, Value):
-        unpack(node)
-        a = node._a
-        yield from [a] if isinstance(a, Block) and _is_result(node) else operands(node, leaf)
-    elif isinstance(node, Block):
-        inputs = list(dict.fromkeys(x for x in node.inputs if x is not None))
-        yield from [node.record] if isinstance(node, Elements) else inputs
-    elif isinstance(node, Leaf):
-        yield from dict.fromkeys(x for x in node.values or () if x is not None)
+        a = node._a  # a parameter refers to its matrix, and is a leaf all the same
+        yield from [a] if isinstance(a, Block) and node._name else operands(node, leaf)
+    elif isinstance(node, Elements):
+        yield node.record
+    elif isinstance(node, (Block, Leaf)):
+        inputs = node.inputs if isinstance(node, Block) else node.values or ()
+        yield from dict.fromkeys(x for x in inputs if x is not None)
     elif is_node(node):
         yield from (parent for parent in parents_of(node) if is_node(parent) or isinstance(parent, Leaf))
-
-
-def _is_result(value: Value) -> bool:
-    return value._name != ""  # a parameter refers to its matrix, and is a leaf all the same
 
 
 def describe(node: Any) -> Node:
@@ -188,7 +194,7 @@ def describe(node: Any) -> Node:
     if isinstance(node, Value):
         is_constant = getattr(node, "_db", None) is CONSTANT
         numbers = (f"data {node._number():.4g}",) + (() if is_constant else (f"grad {node._gradient():.4g}",))
-        return Node("" if is_constant else written(node), numbers if node._on_host else (*numbers, str(node.device)))
+        return Node("" if is_constant else written(node), (*numbers, *_place(node)))
     if isinstance(node, Block):
         return Node(node.label, (f"{node.width} result{'s' * (node.width != 1)}",))
     if isinstance(node, Leaf):
@@ -200,9 +206,8 @@ def describe(node: Any) -> Node:
         if not node:
             return Node("", ("freed by backward()",))
         op, kernels, _, out = made_by(node)
-        place = () if kernels.device.is_cpu() else (str(kernels.device),)
         result = f"{kernels.dtype(out)} {tuple(out.shape)}" if hasattr(out, "shape") else f"{len(out)} results"
-        return Node(op.name, (result, *place))
+        return Node(op.name, (result, *_place(kernels)))
     return Node("", _about(node))
 
 
@@ -212,18 +217,14 @@ def _about(tensor: Tensor) -> tuple[str, ...]:
         lines.append(f"data {tensor.item():.4g}")
     if tensor.grad is not None:
         lines.append(f"grad {tensor.grad.item():.4g}" if tensor.size == 1 else f"grad {tensor.shape}")
-    return (*lines, *(() if tensor.device.is_cpu() else (str(tensor.device),)))
+    return (*lines, *_place(tensor))
+
+
+def _place(x: Any) -> tuple[str, ...]:
+    return () if x.device.is_cpu() else (str(x.device),)
 
 
 def _has_graphviz() -> bool:
     import shutil
 
     return shutil.which("dot") is not None
-
-
-def _text(node: Node) -> list[str]:
-    return [*([node.op] if node.op else []), *node.lines]
-
-
-def _quoted(text: str, mark: str) -> str:
-    return text.replace("\\", "\\\\").replace(mark, "\\" + mark)

@@ -1,412 +1,349 @@
-"""``jit`` for scalars: a function of Values, traced once into straight-line Python with its gradients.
+"""``jit`` for scalars: the call of a traced function of Values.
 
-The function runs on Values as ever; the graph they leave is the trace. What is not in the graph, reading and assigning
-``data`` and ``grad``, and ``backward()``, is noted by `Trace`. Numbers become local variables: a replay makes no object
-but its result.
+`Replay` prints one Python function for each trace, as the replay of tensors does. That function gathers numbers, calls
+the program, carries out the function's assignments and makes the results. The program is Python, or machine code where
+that is faster. A function with one result computes its derivatives during the forward pass. Several results share
+programs that carry their cotangents back; each is compiled when a sweep first needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import copy_context
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from numbers import Number
-from typing import Any
+from typing import Any, Final
 
-from micrograd_core.array.tensor import Tensor
 from micrograd_core.compiler.builder import INPUT
-from micrograd_core.compiler.program import Program, Ref
-from micrograd_core.engine.modes import enable_grad, is_grad_enabled
-from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.ground import trees
-from micrograd_core.ground.context import tracing
-from micrograd_core.scalar.device_value import OPERATIONS, DeviceValue
-from micrograd_core.scalar.packing import unpack
-from micrograd_core.scalar.parameters import DeviceParameter, Parameter
-from micrograd_core.scalar.results import KEPT, Call, Compiled, Result, Reverse, Slopes
-from micrograd_core.scalar.rules import REFLECTED
-from micrograd_core.scalar.state import State
-from micrograd_core.scalar.sweep import Block
+from micrograd_core.compiler.program import Program
+from micrograd_core.compiler.python import CONSTANTS, FUNCTIONS, source
+from micrograd_core.device import default_device
+from micrograd_core.dtypes import float64
+from micrograd_core.engine.modes import grad_mode
+from micrograd_core.errors import GraphError
+from micrograd_core.interpreters.expressions import Expressions, Operand
+from micrograd_core.interpreters.floats import EXACT
+from micrograd_core.scalar.parameters import Matrix, Parameter, element
+from micrograd_core.scalar.sweep import Block, underway
+from micrograd_core.scalar.tracing import Trace, is_leaf, traced
 from micrograd_core.scalar.value import Value, leaf, node
-from micrograd_core.tables.expressions import Expressions, Operand
-from micrograd_core.tables.floats import number
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import tracing
+from micrograd_core.transforms.codegen import Text, refuse_others, tuple_text
 
-CONSTANTS = (type(None), Number, str, bytes)
-"""What a function may return that is the same at each call."""
+RETURNED: Final = (Value, type(None), Number, str, bytes)
+"""What a function may return, alone or in lists, tuples and dicts."""
+FEW, MANY = 100, 100_000
+"""Steps between which machine code pays: a call of it takes longer than fewer, and to compile more takes too long."""
+KEPT: Final = 128
+"""Choices of results whose programs are kept."""
+READ: Final = {"data": "{}._data", "grad": "{}._gradient()", "number": "{}"}
+ASSIGN: Final = {"data": "{}._assign({})", "grad": "{}._assign_gradient({})"}
 
 
-class _TensorGivenError(Exception):
-    """An argument is a tensor, so that the function is none of Values this time."""
+class Compiled:
+    """A compiled program: a function of floats and whole matrices that returns groups of numbers.
 
-
-class Jitted:
-    """A function of Values and floats, and what it was compiled to, by kind of arguments.
-
-    Arguments are Values and floats, and lists and tuples of them; others must be hashable, and are part of the kind.
-    The 128 kinds that were used last are kept; any other is compiled again when it comes back. Values that the function
-    closes over, such as the parameters of a network, are read anew at each call; of a computed one, what it was
-    computed from. It may call ``backward()``, and assign to ``data`` and ``grad``: a whole training step. A float that
-    it closes over, or gets on its way, as from ``random.random()``, is a constant.
-
-    Raises
-    ------
-    TraceError
-        When a decision depends on a number: a comparison, ``float(value)``, ``value.data`` in an ``if``. When the
-        function returns what a replay cannot make.
-    GraphError
-        When a Value that it assigns to comes by two names: twice as an argument, or as one and closed over.
+    Attributes
+    ----------
+    given : dict from (str, Value or Matrix or int) to int
+        What the arguments are, such as the ``data`` of a matrix, and their positions. An `int` is an argument of jit's.
     """
 
-    # Not in `__dict__`, which `functools.wraps` copies to what is made of this.
-    __slots__ = ("__dict__", "__weakref__", "_compiled", "_last")
+    def __init__(self, k: Expressions, groups: Sequence[tuple[tuple[int, ...], list[Operand]]]) -> None:
+        wanted = [x for _, numbers in groups for x in numbers]
+        self.program, inputs = k.program(wanted, lambda x: k.steps[x.number].op == INPUT)
+        self.given: dict[tuple[str, Any], int] = {}
+        self._reads: list[tuple[int, int | None]] = []
+        for x in inputs:
+            part, what = k.steps[x.number].operands
+            whole, i = (what._a, what._da) if isinstance(what, Parameter) else (what, None)
+            self._reads.append((self.given.setdefault((part, whole), len(self.given)), i))
+        self._shapes = [shape for shape, _ in groups]
+        self._functions: dict[bool, Callable[..., Any]] = {}
+        self.machine: Callable[..., Any] | None = None
+        """The program through the kernel ``scalars``, which the host has; it takes and gives handles of float64."""
+        matrices = [what if isinstance(what, Matrix) else None for _, what in self.given]
+        plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in matrices)
+        if plain and FEW < len(self.program.steps) < MANY:
+            kernel = default_device().kernels.backend.kernel("scalars")
+            shapes = [None if matrix is None else matrix.shape for matrix in matrices]
+            reads = [(which, i or 0) for which, i in self._reads]
+            self.machine = kernel and kernel(self.program, shapes, reads, self._shapes)
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        if not callable(f):
-            raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
-        self.__wrapped__, self._compiled = f, dict[Any, Traced]()  # the one used last at the end
-        self._last: Traced | None = None
-        self.__doc__ = f.__doc__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the compiled function, after compiling it if need be."""
-        if tracing.get() is not None:
-            return self.__wrapped__(*args, **kwargs)
-        flat: list[Any] = []
-        try:
-            kind: Any = tuple([_flatten(x, flat) for x in args])
-            if kwargs:
-                kind = kind, tuple((name, _flatten(x, flat)) for name, x in sorted(kwargs.items()))
-        except _TensorGivenError:
-            return self.call_with_tensors(args, kwargs)
-        kind = kind, is_grad_enabled()
-        program = self._compiled.get(kind)
-        if program is None or program is not self._last:
-            if program is None:
-                program = compile_scalars(self.__wrapped__, args, kwargs, kind[1])
-            self._keep(kind, program)
-        return program(flat)
-
-    def call_with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An argument is a tensor."""
-        raise TypeError("jit compiles functions of Values here; got a Tensor")
-
-    def _keep(self, kind: Any, program: Traced) -> None:
-        """Make a program the one used last, and let go of those beyond `KEPT`. Other threads may do so too."""
-        self._compiled.pop(kind, None)
-        self._compiled[kind] = self._last = program
-        for old in list(self._compiled)[:-KEPT]:
-            self._compiled.pop(old, None)
-
-    @property
     def source(self) -> str:
-        """The Python that ran last."""
-        return self._last.compiled.source if self._last else ""
+        """The Python or the LLVM IR that runs."""
+        found: str = self.machine.source() if self.machine else self._text(exact=False)  # type: ignore[attr-defined]
+        return found
 
-    @property
-    def program(self) -> Program | None:
-        """The program that ran last. `str` shows it, a line for each step."""
-        return self._last.compiled.program if self._last else None
+    def _text(self, exact: bool) -> str:
+        return source(self.program, self._reads, list(map(prod, self._shapes)), EXACT if exact else ())
 
+    def function(self, exact: bool = False) -> Callable[..., Any]:
+        """The program as a Python function that takes lists for matrices.
 
-def _flatten(x: Any, flat: list[Any]) -> Any:
-    """Append the numbers in an argument to `flat`; what is left is its kind."""
-    if x.__class__ is Value or x.__class__ is float:
-        flat.append(x)
-        return x.__class__
-    if isinstance(x, (list, tuple)):
-        return type(x), tuple([_flatten(each, flat) for each in x])
-    if isinstance(x, Tensor):
-        raise _TensorGivenError
-    if isinstance(x, DeviceValue):
-        raise TypeError(
-            f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it without jit"
-        )
-    if isinstance(x, (Value, float)):  # a kind of its own, such as NumPy's float64
-        flat.append(x if isinstance(x, Value) else float(x))
-        return Value if isinstance(x, Value) else float
-    try:
-        hash(x)
-    except TypeError:
-        raise TypeError(
-            f"jit: arguments are Values, floats, lists and tuples of them, or hashable; got {type(x).__name__}"
-        ) from None
-    return type(x), x  # 1 and True are equal
+        An `exact` function follows IEEE 754 where Python's operators would raise, and is slower.
+        """
+        if exact not in self._functions:
+            scope: dict[str, Any] = {**CONSTANTS, **(FUNCTIONS | EXACT if exact else EXACT | FUNCTIONS)}
+            exec(compile(self._text(exact), "<jit>", "exec"), scope)
+            self._functions[exact] = scope.pop("run")  # which refers to the scope
+        return self._functions[exact]
+
+    def __call__(self, *given: Any) -> Any:
+        """Run the program on floats, and on handles or lists for matrices."""
+        if (found := self.machine and self.machine(*given)) is not None:
+            return found
+        plain = [
+            what.numbers_of(x) if isinstance(what, Matrix) and not isinstance(x, list) else x
+            for x, (_, what) in zip(given, self.given, strict=True)
+        ]
+        try:
+            return self.function()(*plain)
+        except (ArithmeticError, ValueError):
+            return self.function(exact=True)(*plain)
 
 
-# ── tracing ──────────────────────────────────────────────────────────────────────────────────────────────────
+class Slopes(Block):
+    """The one result of a compiled function, with its derivatives by all inputs."""
+
+    __slots__ = ("slopes",)
+
+    def __init__(self, inputs: Sequence[Any], slopes: Any) -> None:
+        super().__init__("jit", inputs, 1)
+        self.slopes = slopes if isinstance(slopes, tuple) else memoryview(slopes)  # which machine code has filled
+
+    def pull(self, gradients: list[Any]) -> Iterable[Any]:
+        """Each slope times the gradient of the one result."""
+        (g,) = gradients
+        return [g * d for d in self.slopes]
 
 
-class Trace:
-    """What a traced function did beside computing: the state it read and wrote."""
+class Reverse:
+    """Programs that carry the cotangents of several results back to the leaves: one for each choice of results.
 
-    def __init__(self) -> None:
-        self.k = Expressions()
-        self.known: dict[int, Operand] = {}  # by identity of the value
-        self.kept: list[Value] = []  # so that identities stay unique
-        self.leaves: dict[Ref, Value] = {}  # where gradients end
-        self.written: dict[int, tuple[Value, Operand]] = {}
-        self.slopes: dict[int, tuple[Value, Operand]] = {}
-        self.numbers: set[int] = set()  # values that stand for floats
-        self.derived: dict[Operand, dict[Value, Operand]] = {}  # the derivatives of expressions
-
-    def bind(self, value: Value, expression: Operand) -> Value:
-        """Let `value` stand for an expression."""
-        self.known[id(value)] = expression
-        self.kept.append(value)
-        return value
-
-    def inside(self, x: Any) -> Any:
-        """An argument as the traced function sees it."""
-        if isinstance(x, (Value, float)):
-            return self.argument(x)
-        if not isinstance(x, (list, tuple)):
-            return x
-        leaves, rebuild = trees.flatten(x)
-        return rebuild(map(self.inside, leaves))
-
-    def argument(self, x: Any) -> Value:
-        """A leaf in the place of one number among the arguments."""
-        kind = "argument" if isinstance(x, Value) else "number"
-        inside = self.bind(leaf(x._data if isinstance(x, Value) else float(x)), self.k.input(kind, len(self.kept)))
-        if isinstance(x, Value):
-            self.leaves[self.known[id(inside)]] = inside  # type: ignore[index]
-        else:
-            self.numbers.add(id(inside))
-        return inside
-
-    def outside(self, x: float, expression: Operand) -> Value:
-        """A value that stands for a float."""
-        value = self.bind(leaf(x), expression)
-        self.numbers.add(id(value))
-        return value
-
-    def made(self, x: Value) -> Value:
-        """``Value(x)`` of a float."""
-        return self.bind(leaf(x._data), self.k.detach(self.expression(x)))
-
-    def read_data(self, value: Value) -> Value:
-        """``value.data``: its number, and no way for a gradient."""
-        return self.outside(value._data, self.k.detach(self.now(value)))
-
-    def now(self, value: Value) -> Operand:
-        """The number that a value has by now: what it computes, or what was assigned to it."""
-        expression = self.expression(value)
-        return self.written[id(value)][1] if id(value) in self.written else expression
-
-    def write_data(self, value: Value, x: Any) -> None:
-        """``value.data = x``."""
-        new = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, "data")
-        self.expression(value)
-        self.kept.append(value)
-        self.written[id(value)] = value, new
-
-    def read_grad(self, value: Value) -> Value:
-        """``value.grad``."""
-        return self.outside(value._gradient(), self.k.detach(self.slope(value)))
-
-    def write_grad(self, value: Value, x: Any) -> None:
-        """``value.grad = x``."""
-        new = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, "grad")
-        self.slopes[id(value)] = value, new
-
-    def slope(self, value: Value) -> Operand:
-        """The gradient that a leaf has by now."""
-        if id(value) not in self.slopes:
-            if not _is_leaf(value):
-                raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
-            kind = "argument grad" if self.position(value) is not None else "grad"
-            key = self.position(value) if kind == "argument grad" else value
-            self.slopes[id(value)] = value, self.k.input(kind, key)
-        return self.slopes[id(value)][1]
-
-    def position(self, value: Value) -> int | None:
-        """Which argument a leaf stands for, if any."""
-        found = self.known.get(id(value)) if _is_leaf(value) else None
-        op, operands, _ = self.k.steps[found.number] if isinstance(found, Ref) else ("", (), {})
-        return operands[1] if op == INPUT and operands[0] == "argument" else None
-
-    def backward(self, value: Value) -> None:
-        """``value.backward()``."""
-        for inside, g in self.gradients(value).items():
-            self.slopes[id(inside)] = inside, self.k.add(self.slope(inside), g)
-
-    def gradients(self, value: Value) -> dict[Value, Operand]:
-        """The derivatives of a value by the leaves it was computed from."""
-        root = self.expression(value)
-        if root not in self.derived:
-            found = self.k.gradients([(root, 1.0)], self.leaves)
-            self.derived[root] = {self.leaves[expression]: g for expression, g in found.items()}
-        return self.derived[root]
-
-    def refuse(self, value: Value, what: str) -> float:
-        """The value is asked for its number."""
-        raise TraceError(
-            f"jit: {what} of a Value inside a traced function would fix for all calls what was decided at the first "
-            "one; use relu() and arithmetic instead, decide outside, or call the function without jit"
-        )
-
-    def expression(self, value: Value) -> Operand:
-        """What a value computes. Nothing recurses: operands come first."""
-        stack = [value]
-        while stack:
-            each = stack[-1]
-            if id(each) in self.known:
-                stack.pop()
-                continue
-            unpack(each)
-            operands = [x for x in (each._a, each._b) if x is not None] if not _is_leaf(each) else []
-            foreign = each._name == "jit" or any(isinstance(x, Block) for x in operands)
-            if foreign or isinstance(each, DeviceValue):
-                raise TraceError(
-                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}. Pass "
-                    "it as an argument, or compute it without jit"
-                )
-            waiting = [x for x in operands if id(x) not in self.known]
-            if waiting:
-                stack += waiting[::-1]
-                continue
-            self.bind(stack.pop(), self._compute(each) if operands else self._read(each))
-            if operands and all(id(x) in self.numbers for x in operands):
-                self.numbers.add(id(each))
-        return self.known[id(value)]
-
-    def _read(self, value: Value) -> Operand:
-        expression = self.k.input("data", value)
-        self.leaves[expression] = value
-        return expression
-
-    def _compute(self, value: Value) -> Operand:
-        for x in (value._a, value._b):
-            if id(x) in self.written:
-                raise TraceError(
-                    "jit: a value is used after its data was assigned in the same traced function; "
-                    "trace one step at a time"
-                )
-        name, x = value._name, self.known[id(value._a)]
-        op = OPERATIONS.get(REFLECTED.get(name, name))
-        if op is None:
-            return getattr(self.k, "negative" if name == "neg" else name)(x)  # type: ignore[no-any-return]
-        y = float(value._db) if value._b is None else self.known[id(value._b)]
-        return getattr(self.k, op)(*((y, x) if name in REFLECTED and value._b is None else (x, y)))  # type: ignore[no-any-return]
-
-
-def _is_leaf(value: Value) -> bool:
-    return value._a is None or isinstance(value, (Parameter, DeviceParameter))
-
-
-# ── compiling ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def compile_scalars(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Traced:
-    """Trace `f` and compile what it did, in a context of its own: whatever ends the trace, its modes end with it."""
-    return copy_context().run(_compile_here, f, args, kwargs, record)
-
-
-def _compile_here(f: Callable[..., Any], args: Any, kwargs: dict[str, Any], record: bool) -> Traced:
-    trace = Trace()
-    tracing.set(trace)
-    with enable_grad():
-        out = f(*map(trace.inside, args), **{name: trace.inside(x) for name, x in sorted(kwargs.items())})
-        return Traced(trace, out, record)
-
-
-class Traced:
-    """Compiled Python, and the state around it.
-
-    `assigned` has the positions of arguments, and the identities of other Values, that the function assigns to.
+    A result that is not part of a sweep takes no part here either: its derivative may be infinite.
     """
 
-    def __init__(self, trace: Trace, out: Any, record: bool) -> None:
-        leaves, self.rebuild = trees.flatten(out)
+    def __init__(
+        self, trace: Trace, ends: list[Value], slopes: dict[Value, dict[Value, Operand]], given: dict[Any, int]
+    ) -> None:
+        self._k, self._given, known, place = trace.k, given, trace.known, {x: i for i, x in enumerate(ends)}
+        self._leaves: list[Any] = [known[x] for x in ends]
+        self._compiled: dict[tuple[int, ...], tuple[list[int], Compiled]] = {}
+        self._roots = [known[x] for x in slopes]
+        self.columns = [[place[x] for x in found] for found in slopes.values()]
+        """Of each result, which leaves it depends on."""
+
+    def __call__(self, cotangents: dict[int, float], given: Sequence[Any]) -> dict[int, float]:
+        """Gradients by the position of the leaf; `given` are the numbers that the function was computed from."""
+        rows = tuple(sorted(cotangents))
+        if rows not in self._compiled:
+            if len(self._compiled) >= KEPT:
+                self._compiled.clear()
+            found = self._k.gradients([(self._roots[i], self._k.input("cotangent", i)) for i in rows], self._leaves)
+            columns = [i for i, x in enumerate(self._leaves) if x in found]
+            program = Compiled(self._k, [((len(found),), [*found.values()])])
+            self._compiled[rows] = columns, program
+        columns, program = self._compiled[rows]
+        taken = [cotangents[x] if part == "cotangent" else given[self._given[part, x]] for part, x in program.given]
+        return dict(zip(columns, program(*taken)[0], strict=True))
+
+
+class Call:
+    """What the results of one call share."""
+
+    __slots__ = ("cotangents", "given", "inputs", "reverse", "sweep")
+
+    def __init__(self, reverse: Reverse, inputs: Sequence[Any], given: Sequence[Any]) -> None:
+        self.reverse, self.inputs, self.given = reverse, inputs, given
+        self.sweep: Any = None  # the one that came here last, and what it has brought
+        self.cotangents: dict[int, Any] = {}
+
+
+class Result(Block):
+    """One result of a call. The last of those that a sweep comes to carries on what came to all of them."""
+
+    __slots__ = ("call", "cotangents", "row")
+
+    def __init__(self, call: Call, row: int) -> None:
+        super().__init__("jit", [call.inputs[i] for i in call.reverse.columns[row]], 1)
+        self.call, self.row = call, row
+
+    def prepare(self) -> Sequence[Any]:
+        """Note that the sweep will come to this result; its inputs are counted once for each result."""
+        _, sweep = underway[-1]  # the list of nodes, for a root would lead back here
+        if self.call.sweep is not sweep:
+            self.call.sweep, self.call.cotangents = sweep, {}
+        self.cotangents = self.call.cotangents
+        self.cotangents[self.row] = None  # until the sweep is here
+        return super().prepare()
+
+    def carry(self) -> Iterable[tuple[Any, Any]]:
+        """Nothing, until the sweep has come to the last of its results."""
+        (self.cotangents[self.row],) = self.gradients
+        if None in self.cotangents.values():
+            return []
+        call = self.call
+        found = call.reverse(self.cotangents, call.given)
+        return [(call.inputs[i], found.pop(i, 0.0)) for row in self.cotangents for i in call.reverse.columns[row]]
+
+
+class Replay:
+    """One program of Values, and the state around it."""
+
+    def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        record = bool(grad_mode())
+        trace, out = traced(f, args, kwargs)
+        leaves, self._rebuild = pytrees.flatten(out)
         for x in leaves:
-            if not isinstance(x, (Value, *CONSTANTS)):
-                raise TraceError(
-                    "jit: a traced function returns Values, numbers, strings and None, and lists, tuples and dicts of "
-                    f"them; what is in a {type(x).__name__} would be that of the first call for ever"
-                )
-        outputs = {id(x): x for x in leaves if isinstance(x, Value)}
-        rows = {each: row for row, each in enumerate(outputs)}
-        self.leaves = [(rows.get(id(x)), None if id(x) in rows else x) for x in leaves]
-        wanted = [trace.now(x) for x in outputs.values()]
-        found = [trace.gradients(x) if record and each not in trace.numbers else {} for each, x in outputs.items()]
-        inputs = {id(inside): inside for slopes in found for inside in slopes}
-        columns = {each: column for column, each in enumerate(inputs)}
-        self.inputs = [(at, x if at is None else None) for x in inputs.values() for at in [trace.position(x)]]
-        self.results = [
-            None if each in trace.numbers else [columns[id(x)] for x in slopes]
-            for each, slopes in zip(outputs, found, strict=True)
+            refuse_others(x, RETURNED, "Values")
+        results = [x for x in leaves if isinstance(x, Value)]
+        slopes = {x: trace.gradients(x) if record and x not in trace.numbers else {} for x in results}
+        single = _arguments_first(trace, slopes[out]) if isinstance(out, Value) else []
+        loose, together = [trace.now(x) for x in slopes], [slopes[out][x] for x in single]
+        if len(together) <= 2:  # which a node holds itself
+            loose, together = loose + together, []
+        assigned, matrices = list[tuple[str, Any]](), dict[tuple[str, Matrix], dict[int, Operand]]()
+        for part, values in (("data", trace.written), ("grad", trace.slopes)):
+            for value, x in values.items():
+                if isinstance(value, Parameter):
+                    matrices.setdefault((part, value._a), {})[value._da] = x
+                else:
+                    assigned.append((part, trace.positions.get(value, value)))
+                    loose.append(x)
+        groups: list[tuple[tuple[int, ...], list[Operand]]] = [((len(loose),), loose)]
+        if together:
+            groups.append(((len(together),), together))
+        for (part, matrix), cells in matrices.items():
+            for i in range(matrix.width):
+                if i not in cells:
+                    cells[i] = trace.k.input(part, element(Parameter, matrix, i))
+            groups.append((matrix.shape, [cells[i] for i in range(matrix.width)]))
+        self.compiled = Compiled(trace.k, groups)
+        self.holds = _holds(args, kwargs, record)
+        text = Text()
+        self._call(trace, text)
+        numbers, wholes = [f"n{i}" for i in range(len(loose))], [f"m{i}" for i in range(1, len(groups))]
+        text.lines.append(f"{tuple_text(['loose', *wholes])} = found")
+        if numbers:
+            text.lines.append(f"{tuple_text(numbers)} = loose")
+        for (part, what), x in zip(assigned[::-1], numbers[::-1], strict=False):
+            text.lines.append(ASSIGN[part].format(_holder(what, text), x))
+        for (part, matrix), x in zip([*matrices][::-1], wholes[::-1], strict=False):
+            text.lines.append(f"{text.name(matrix)}.assign({part!r}, {x})")
+        self._return(trace, text, leaves, slopes, single)
+        self.run = text.function("def run(flat):")
+
+    @property
+    def program(self) -> Program:
+        """What is computed."""
+        return self.compiled.program
+
+    def _call(self, trace: Trace, text: Text) -> None:
+        """Lines that gather numbers, and compute."""
+        compiled = self.compiled
+        changed = {trace.positions.get(x, id(x)) for x in (*trace.written, *trace.slopes)}
+        ends = [trace.positions[x] for x in trace.slopes if x in trace.positions]
+        if changed:
+            known = (*trace.written, *trace.slopes, *trace.leaves.values())
+            closed = {id(x): x for x in known if x not in trace.positions}  # kept, so that identities stay theirs
+            text.lines.append(f"{text.name(_check)}(flat, {ends}, {text.name(changed)}, {text.name(closed)})")
+        whole = "{}.numbers({!r})" if compiled.machine is None else "{}.handle({!r})"
+        given = [
+            (whole if isinstance(what, Matrix) else READ[part]).format(_holder(what, text), part)
+            for part, what in compiled.given
         ]
-        """The inputs that each result depends on; None for a number."""
-        self.single = len(inputs) if isinstance(out, Value) and self.results[0] else 0
-        if self.single:
-            wanted += found[0].values()
-        else:
-            roots = {row: trace.expression(x) for row, x in enumerate(outputs.values()) if self.results[row]}
-            self.reverse = Reverse(trace.k, roots, [trace.known[each] for each in inputs])  # type: ignore[misc]
-            wanted += self.reverse.saved
-        self.state = State(trace, self.single > 2)
-        self._inputs_now = [inside for _, inside in self.inputs]
-        self._moving = [(i, at) for i, (at, _) in enumerate(self.inputs) if at is not None]
-        positions = (trace.position(x) for x, _ in trace.slopes.values())
-        self.takes_gradients = [position for position in positions if position is not None]
-        touched = {id(value) for _, value, _, _ in self.state.writes if value is not None}
-        self.assigned = touched | {position for _, _, position, _ in self.state.writes if position is not None}
-        self.closed_over = touched | {
-            id(step.operands[1]) for step in trace.k.steps if step.op == INPUT and step.operands[0] in ("data", "grad")
-        }
-        self.compiled = Compiled(trace.k, wanted, self.state)
+        text.lines.append(f"given = {tuple_text(given)}")
+        call = f"found = {text.name(compiled, 'compiled')}(*given)"
+        if compiled.machine is None:  # without a call between
+            text.lines.append(f"try: found = {text.name(compiled.function())}(*given)")
+            call = f"except (ArithmeticError, ValueError): {call}"
+        text.lines.append(call)
 
-    def __call__(self, flat: list[Any]) -> Any:
-        """Run on the numbers among the arguments."""
-        for position in self.takes_gradients:
-            if not _is_leaf(flat[position]):
-                raise GraphError(
-                    f"jit: argument number {position} was computed, and a backward() inside the function would end "
-                    "there; pass a leaf, or call backward() on the result"
-                )
-        if self.assigned:
-            self._refuse_two_names(flat)
-        found = self.compiled(flat)
-        if self.single:
-            at, a = self.inputs[0]
-            a = a if at is None else flat[at]
-            if self.single == 1:
-                return node("jit", found[0], a, found[1])
-            if self.single > 2:
-                slopes = found[1:] if len(found) > 2 else memoryview(found[1])  # which machine code has filled
-                return node("jit", found[0], Slopes(self._inputs(flat), slopes), 0)
-            at, b = self.inputs[1]
-            return node("jit", found[0], a, found[1], b if at is None else flat[at], found[2])
-        return self._assemble(found, flat)
+    def _return(
+        self, trace: Trace, text: Text, leaves: list[Any], slopes: dict[Value, dict[Value, Operand]], single: Any
+    ) -> None:
+        """Lines that make the results."""
+        make, inputs = text.name(node), [_holder(trace.positions.get(x, x), text) for x in single]
+        if len(single) > 2:
+            text.lines.append(f"return {make}('jit', n0, {text.name(Slopes)}({_listed(single, trace, text)}, m1), 0)")
+            return
+        if single:
+            pairs = [each for i, x in enumerate(inputs, 1) for each in (x, f"n{i}")]
+            text.lines.append(f"return {make}('jit', n0, {', '.join(pairs)})")
+            return
+        ends = _arguments_first(trace, dict.fromkeys(each for found in slopes.values() for each in found))
+        rows = {x: f"n{i}" for i, x in enumerate(slopes)}
+        if ends:
+            reverse = Reverse(trace, ends, slopes, self.compiled.given)
+            text.lines.append(f"call = {text.name(Call)}({text.name(reverse)}, {_listed(ends, trace, text)}, given)")
+        for i, (x, found) in enumerate(slopes.items()):
+            if found:
+                text.lines.append(f"n{i} = {make}('jit', n{i}, {text.name(Result)}(call, {i}), 0)")
+            elif x not in trace.numbers:
+                text.lines.append(f"n{i} = {text.name(leaf)}(n{i})")
+        made = [rows[x] if isinstance(x, Value) else text.name(x) for x in leaves]
+        text.lines.append(f"return {text.name(self._rebuild)}({tuple_text(made)})")
 
-    def _refuse_two_names(self, flat: list[Any]) -> None:
-        """A Value that the function assigns to, and knows by two names, would lose one of two assignments."""
-        seen: dict[int, int] = {}
-        for position, x in enumerate(flat):
-            if x.__class__ is float:
-                continue
-            first = seen.setdefault(id(x), position)
-            other = f"argument number {first}" if first != position else "a Value that the function closes over"
-            known = first != position or id(x) in self.closed_over
-            if known and not self.assigned.isdisjoint((first, position, id(x))):
-                raise GraphError(
-                    f"jit: argument number {position} is also {other}, and the function assigns to its data, or to its "
-                    "grad by backward(): give it one name, or call the function without jit"
-                )
 
-    def _inputs(self, flat: list[Any]) -> list[Any]:
-        inputs = self._inputs_now.copy()
-        for i, at in self._moving:
-            inputs[i] = flat[at]
-        return inputs
+def _holds(args: tuple[Any, ...], kwargs: dict[str, Any], record: bool) -> Callable[..., Any]:
+    """A function of the arguments of a call: the Values and floats among these, or why they are of another kind."""
+    text = Text()
 
-    def _assemble(self, found: tuple[float, ...], flat: list[Any]) -> Any:
-        """The results in the shape in which the function returned them."""
-        width = len(self.results)
-        call = Call(self.reverse, self._inputs(flat), found[width:])
-        made: list[Any] = []
-        for row, (x, columns) in enumerate(zip(found, self.results, strict=False)):
-            if columns is None:
-                made.append(x)
-            else:
-                made.append(node("jit", x, Result(call, row, columns), 0) if columns else leaf(x))
-        return self.rebuild([x if row is None else made[row] for row, x in self.leaves])
+    def conditions(x: Any, name: str) -> list[str] | None:
+        if isinstance(x, Value):
+            return [f"{name}.__class__ is {text.name(type(x))}"]
+        made = f"isinstance({name}, float) and ({name} := float({name})) is not None"  # one of NumPy's
+        return [f"({name}.__class__ is float or {made})"] if isinstance(x, float) else None
+
+    mode = f"{text.name(grad_mode, 'grad_mode')}()"
+    text.require([f"{text.name(tracing.get, 'trace')}() is None", mode if record else f"not {mode}"])
+    count = len(text.arguments(args, kwargs, conditions))
+    text.lines.append(f"return {tuple_text([f'x{i}' for i in range(count)])}")
+    return text.function("def holds(args, kwargs):")
+
+
+def _arguments_first(trace: Trace, leaves: Iterable[Value]) -> list[Value]:
+    return sorted(leaves, key=lambda x: x not in trace.positions)
+
+
+def _holder(what: Any, text: Text) -> str:
+    """An argument of the call by its position, or a Value, as Python."""
+    return f"flat[{what}]" if isinstance(what, int) else text.name(what)
+
+
+def _listed(inputs: Iterable[Value], trace: Trace, text: Text) -> str:
+    """The inputs of a result as Python: arguments, then what the function closes over."""
+    arguments = [_holder(trace.positions[x], text) for x in inputs if x in trace.positions]
+    return tuple_text([*arguments, f"*{text.name(tuple([x for x in inputs if x not in trace.positions]))}"])
+
+
+def _check(flat: Sequence[Any], ends: list[int], changed: set[int], closed: dict[int, Value]) -> None:
+    """Refuse a Value that the function assigns to, and knows by two names: it would lose one of two assignments.
+
+    Parameters
+    ----------
+    ends : list of int
+        Positions of arguments that get gradients.
+    changed : set of int
+        Positions of arguments, and identities of other Values, that are assigned to.
+    closed : dict from int to Value
+        The Values that the function closes over, by their identities.
+    """
+    seen: dict[int, int] = {}
+    for position in ends:
+        if not is_leaf(flat[position]):
+            raise GraphError(
+                f"jit: argument number {position} was computed, and a backward() inside the function would end "
+                "there; pass a leaf, or call backward() on the result"
+            )
+    for position, x in enumerate(flat):
+        if x.__class__ is float:
+            continue
+        first = seen.setdefault(id(x), position)
+        other = f"argument number {first}" if first != position else "a Value that the function closes over"
+        if (first != position or id(x) in closed) and not changed.isdisjoint((first, position, id(x))):
+            raise GraphError(
+                f"jit: argument number {position} is also {other}, and the function assigns to its data, or to its "
+                "grad by backward(): give it one name, or call the function without jit"
+            )

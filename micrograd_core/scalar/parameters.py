@@ -16,12 +16,11 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.dtypes import unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
-from micrograd_core.ground.owners import counter
-from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.layout import resolve_key
 from micrograd_core.scalar.bridge import Elements, upload
 from micrograd_core.scalar.device_value import DeviceValue
 from micrograd_core.scalar.value import Value
+from micrograd_core.support.ownership import counter
 
 references, handle_of = counter(), attrgetter("_handle")
 
@@ -58,12 +57,7 @@ class Window:
         elements = self.elements if tensor._handle is self.handle else self.look(tensor._handle, tensor.dtype.format)
         if elements is None or self.shared:
             key = resolve_key(i if tensor.ndim == 1 else divmod(i, tensor.shape[1]), tensor.shape)
-            handle, scatter = tensor._handle, tensor._kernels.scatter
-            try:
-                handle = scatter(handle, x, key=key)
-            except TypeError as error:
-                handle = unless_withheld(error, scatter, (handle, x), {"key": key})
-            tensor._handle, tensor._storage = handle, None
+            tensor._handle, tensor._storage = tensor._kernels.scatter(tensor._handle, x, key=key), None
             return
         if references(handle_of(tensor)) != ALONE:
             tensor._handle, tensor._storage = tensor._kernels.copy(tensor._handle), None
@@ -83,73 +77,52 @@ ALONE = _alone()  # what is counted for a handle that only a tensor and a window
 class Matrix(Elements):
     """A tensor's elements as the ends of scalar graphs."""
 
-    __slots__ = ("numbers", "slopes", "tensor")
+    __slots__ = ("cells", "slopes", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(tensor._record, tensor._kernels, tensor.shape, tensor.dtype, [])
-        self.tensor, self.numbers, self.slopes = tensor, Window(), Window()
+        self.tensor, self.cells, self.slopes = tensor, Window(), Window()
         self.label = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Matrix, (self.tensor,)
 
     def prepare(self) -> Sequence[Any]:
-        """As the tensor is now."""
-        self._follow()
+        """As the tensor is now: it may have been moved, or converted, since."""
+        tensor = self.tensor
+        self.record, self.kernels, self.dtype = tensor._record, tensor._kernels, tensor.dtype
         return super().prepare()
 
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """Nothing, where the tensor has stopped recording."""
         return super().pull(gradients) if self.record is not None else ()
 
-    def _follow(self) -> None:
-        """The tensor may have been moved, or converted, since."""
-        tensor = self.tensor
-        self.record, self.kernels, self.dtype = tensor._record, tensor._kernels, tensor.dtype
+    # all at once, for compiled functions: the data, or the gradient
 
-    # all at once, for compiled functions
+    def handle(self, part: str) -> Any:
+        """The numbers as the device has them; zeros where there is no gradient."""
+        tensor = self.tensor if part == "data" else self.tensor.grad
+        if tensor is None:
+            return self.tensor._kernels.full(shape=self.shape, fill_value=0, dtype=self.tensor.dtype)
+        return tensor._handle
 
-    def all_data(self) -> list[float]:
+    def numbers(self, part: str) -> list[float]:
         """The numbers, row by row."""
-        self._follow()
-        return unpack(read(self.kernels, self.tensor._handle, self.dtype), self.dtype)
+        return self.numbers_of(self.handle(part))
 
-    def set_all_data(self, numbers: list[float]) -> None:
-        """Replace them; what was recorded with the old ones keeps them."""
-        self._follow()
-        self.tensor._handle, self.tensor._storage = upload(self.kernels, numbers, self.shape, self.dtype), None
+    def numbers_of(self, handle: Any) -> list[float]:
+        """Those of a handle."""
+        kernels = self.tensor._kernels
+        return unpack(read(kernels, handle, kernels.dtype(handle)), kernels.dtype(handle))
 
-    def all_slopes(self) -> list[float]:
-        """The gradient, row by row."""
-        self._follow()
-        grad = self.tensor.grad
-        return [0.0] * self.width if grad is None else unpack(read(self.kernels, grad._handle, self.dtype), self.dtype)
-
-    def set_all_slopes(self, numbers: list[float]) -> None:
-        """Replace it."""
-        self._follow()
-        self.tensor.grad = wrap(
-            Tensor, upload(self.kernels, numbers, self.shape, self.dtype), self.kernels, self.dtype, None
-        )
-
-    def handle_of_data(self) -> Any:
-        """The same as the device has it."""
-        return self.tensor._handle
-
-    def set_handle_of_data(self, handle: Any) -> None:
-        """Replace it."""
-        self.tensor._handle, self.tensor._storage = handle, None
-
-    def handle_of_slopes(self) -> Any:
-        """The gradient, likewise; zeros where there is none."""
-        grad, tensor = self.tensor.grad, self.tensor
-        zeros = grad is None and tensor._kernels.full(shape=tensor.shape, fill_value=0, dtype=tensor.dtype)
-        return zeros if grad is None else grad._handle
-
-    def set_handle_of_slopes(self, handle: Any) -> None:
-        """Replace it."""
-        tensor = self.tensor
-        tensor.grad = wrap(Tensor, handle, tensor._kernels, tensor.dtype, None)
+    def assign(self, part: str, numbers: Any) -> None:
+        """Replace them, by a handle or a sequence; what was recorded with the old ones keeps them."""
+        tensor, kernels = self.tensor, self.tensor._kernels
+        handle = upload(kernels, list(numbers), self.shape, tensor.dtype) if isinstance(numbers, tuple) else numbers
+        if part == "data":
+            tensor._handle, tensor._storage = handle, None
+        else:
+            tensor.grad = wrap(Tensor, handle, kernels, tensor.dtype, None)
 
     # one by one
 
@@ -157,15 +130,6 @@ class Matrix(Elements):
         """The gradient by element number `i`."""
         grad = self.tensor.grad
         return 0.0 if grad is None else self.slopes.read(grad, i)
-
-    def set_slope(self, i: int, x: float) -> None:
-        """Assign it."""
-        tensor = self.tensor
-        if tensor.grad is None:
-            kernels = tensor._kernels
-            zeros = kernels.full(shape=tensor.shape, fill_value=0, dtype=tensor.dtype)
-            tensor.grad = wrap(Tensor, zeros, kernels, tensor.dtype, None)
-        self.slopes.write(tensor.grad, i, x)
 
 
 class Parameter(Value):
@@ -176,13 +140,13 @@ class Parameter(Value):
     @property
     def _data(self) -> Any:
         matrix = self._a
-        tensor, window = matrix.tensor, matrix.numbers
+        tensor, window = matrix.tensor, matrix.cells
         if window.handle is tensor._handle and window.elements is not None:  # the usual case, without a call
             return window.elements[self._da]
         return window.read(tensor, self._da)
 
     def _assign(self, x: float) -> None:
-        self._a.numbers.write(self._a.tensor, self._da, x)
+        self._a.cells.write(self._a.tensor, self._da, x)
 
     def _gradient(self) -> Any:
         matrix = self._a
@@ -192,10 +156,13 @@ class Parameter(Value):
         return matrix.slope(self._da)
 
     def _assign_gradient(self, x: float) -> None:
-        self._a.set_slope(self._da, x)
+        matrix = self._a
+        if matrix.tensor.grad is None:
+            matrix.assign("grad", matrix.handle("grad"))
+        matrix.slopes.write(matrix.tensor.grad, self._da, x)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _view, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
+        return element, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
 
 
 class DeviceParameter(DeviceValue):
@@ -232,8 +199,8 @@ class Cells:
             kind: type[Value] = Parameter if self._kernels.device.is_cpu() else DeviceParameter
             nout, nin = self.weight.shape
             for row in range(nout):
-                self._listed += [_view(kind, self.weight, i) for i in range(row * nin, (row + 1) * nin)]
-                self._listed.append(_view(kind, self.bias, row))
+                self._listed += [element(kind, self.weight, i) for i in range(row * nin, (row + 1) * nin)]
+                self._listed.append(element(kind, self.bias, row))
         return self._listed.copy()
 
     def of_row(self, row: int) -> list[Value]:
@@ -242,7 +209,8 @@ class Cells:
         return self.parameters()[row * width : (row + 1) * width]
 
 
-def _view(kind: type[Value], matrix: Matrix, i: int) -> Any:
+def element(kind: type[Value], matrix: Matrix, i: int) -> Any:
+    """Element number `i` of a matrix, as a scalar."""
     view = object.__new__(kind)
-    view._a, view._da, view._b, view._db, view._name, view._uses, view._depth = matrix, i, None, None, "", 0, 0
+    view._a, view._da, view._b, view._db, view._name, view._uses = matrix, i, None, None, "", 0
     return view

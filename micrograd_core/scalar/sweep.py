@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from micrograd_core.errors import GraphError
-from micrograd_core.ground.locks import lock
+from micrograd_core.support.locks import lock
 
 BLOCK = "block"
 """What a block has in the place of its first operand."""
@@ -23,10 +23,10 @@ class Block:
     asks `pull` for those of the inputs, once.
     """
 
-    __slots__ = ("_a", "_b", "_depth", "_grad", "_uses", "gradients", "inputs", "label", "width")
+    __slots__ = ("_a", "_b", "_grad", "_uses", "gradients", "inputs", "label", "width")
 
     def __init__(self, label: str, inputs: Sequence[Any], width: int) -> None:
-        self._a, self._b, self._uses, self._depth = BLOCK, None, 0, 0
+        self._a, self._b, self._uses = BLOCK, None, 0
         self.label, self.inputs, self.width = label, inputs, width
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
@@ -56,17 +56,16 @@ class Block:
         return None
 
 
-underway: list[list[Any]] = []
-"""For each sweep that has not returned, the nodes it is about to visit: a hook of a tensor may start another inside."""
-_roots: list[Any] = []
-"""Theirs."""
+underway: list[tuple[Any, list[Any]]] = []
+"""For each sweep that has not returned, its root and the nodes it is about to visit: a hook of a tensor may start
+another inside."""
 
 
 def _never_finished() -> None:
     """In a forked child: make the graphs that another thread was sweeping ready for sweeps here."""
-    for root in _roots:
+    for root, _ in underway:
         _forget(root)
-    del underway[:], _roots[:]
+    del underway[:]
 
 
 sweeping = lock(_never_finished)  # two threads may sweep graphs that share nodes
@@ -87,24 +86,23 @@ def _sweep(root: Any) -> None:
         refuse_underway("called backward() on", reachable(root))
     outside, stack = len(underway), [root]
     try:
-        underway.append(stack)
-        _roots.append(root)
+        underway.append((root, stack))
         _count(root)
         root._grad = 1.0  # not before: another sweep may just have been there
         _carry(stack)
-        del underway[outside:], _roots[outside:]  # in here, so that an interrupt before it is caught
+        del underway[outside:]  # in here, so that an interrupt before it is caught
     except BaseException:
         try:
             _forget(root)
         finally:
-            del underway[outside:], _roots[outside:]
+            del underway[outside:]
             stack.clear()
         raise
 
 
 def refuse_underway(what: str, nodes: Iterable[Any]) -> None:
     """Refuse what would disturb a sweep around this call."""
-    waiting = {id(node) for stack in underway for node in stack}
+    waiting = {id(node) for _, stack in underway for node in stack}
     if any(node._uses or id(node) in waiting for node in nodes):
         raise GraphError(
             f"a hook {what} Values that a backward() which has not returned is on its way to; use other Values inside "

@@ -10,18 +10,16 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable
-from math import pow
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core import device as devices
 from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import DeviceMismatch, not_copied
-from micrograd_core.ground.context import default_devices, tracing
+from micrograd_core.interpreters.floats import DEAD, Floats, number, power
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.packing import LONG, look_inside, operands, pack, written
-from micrograd_core.scalar.rules import BINARY, REFLECTED, UNARY, constant
+from micrograd_core.scalar.graph import OPERATIONS, REFLECTED, constant, look_inside, operands, written
 from micrograd_core.scalar.sweep import Block, sweep
-from micrograd_core.tables.floats import DEAD, Floats, divide, number, power
+from micrograd_core.support.context import default_devices, tracing
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -31,6 +29,33 @@ new = object.__new__
 recording = grad_mode  # inside a sweep of tensors in `vmap` it may say yes where no would do
 chosen_device = default_devices.get
 FROM_ENVIRONMENT = bool(os.environ.get("MICROGRAD_DEVICE"))  # read once: looking it up costs more than a Value
+
+
+def of_table(name: str) -> Callable[[Value], Value]:
+    """A method for an operation of the op table: its kernel on floats, and its rule."""
+    function: Callable[[float], float] = getattr(Floats, name)
+    (rule,) = rules(name)
+
+    def method(self: Value) -> Value:
+        x = self._data
+        y = function(x)
+        return node(name, y, self, rule(Floats, 1.0, y, x))
+
+    method.__doc__ = TABLE[name].doc
+    return method
+
+
+def compared(symbol: str, function: Callable[[float, float], bool]) -> Callable[[Value, Value | float], bool]:
+    """A method that compares numbers."""
+
+    def method(self: Value, other: Any) -> bool:
+        left = _outside(self, symbol)
+        if isinstance(other, Value):
+            _refuse_other_device(symbol, self, other)
+            other = other._number()
+        return function(left, other) if hasattr(type(other), "__float__") else NotImplemented
+
+    return method
 
 
 class Value:
@@ -53,6 +78,7 @@ class Value:
 
     Examples
     --------
+    >>> from micrograd_core import Value
     >>> a, b = Value(2.0), Value(3.0)
     >>> c = a * b + a**2
     >>> c.backward()
@@ -61,7 +87,7 @@ class Value:
     """
 
     # A constant operand has no node: `_b` is None and `_db` the number. A leaf has neither `_a` nor `_b`.
-    __slots__ = ("__weakref__", "_a", "_b", "_da", "_data", "_db", "_depth", "_grad", "_name", "_uses")
+    __slots__ = ("__weakref__", "_a", "_b", "_da", "_data", "_db", "_grad", "_name", "_uses")
 
     _data: Any
     _grad: Any  # unset until a sweep reaches the node
@@ -70,11 +96,9 @@ class Value:
     _da: Any  # the derivative by `_a`
     _db: Any
     _name: str
-    _depth: int  # operations since the chain of first operands was last packed
-    _on_host: ClassVar[bool] = True
     _uses: int  # how often the sweep in progress has yet to meet this node; 0 between sweeps
 
-    def __new__(cls, data: Any, device: str | Device | None = None) -> Any:
+    def __new__(cls, data: Any, device: str | Device | None = None) -> Value:
         """A `DeviceValue` where the device is not the host."""
         if device is not None or FROM_ENVIRONMENT or chosen_device() is not None:
             where = devices.default_device() if device is None else devices.Device(device)
@@ -85,7 +109,7 @@ class Value:
         if data.__class__ is not float:
             trace = tracing.get()
             if trace is not None and isinstance(data, Value):  # a float argument of a traced function
-                return trace.made(data)
+                return trace.made(data)  # type: ignore[no-any-return]
             data = number(data)
         return leaf(data)
 
@@ -128,6 +152,10 @@ class Value:
     def _number(self) -> float:
         return self._data  # type: ignore[no-any-return]
 
+    def _table(self) -> tuple[Any, Any, type[Value]]:
+        """What computes with such numbers, a 1 of them, and the class of results."""
+        return Floats, 1.0, Value
+
     def _assign(self, x: float) -> None:
         self._data = x
 
@@ -168,9 +196,9 @@ class Value:
     def to(self, device: str | Device) -> Value:
         """The same number on another device, in the same graph; this value if it is there already."""
         target = devices.Device(device)
-        if target.is_cpu():
+        if target is self.device:
             return self
-        from micrograd_core.scalar.device_value import moved
+        from micrograd_core.scalar.bridge import moved
 
         return moved(self, target)
 
@@ -210,179 +238,94 @@ class Value:
         look_inside(self)
         return written(self)
 
-    # ── arithmetic. The hot path: it is written out, and every line is paid for a million times. ────────────
+    # ── arithmetic: the number, and the derivative by each operand. `general` takes the rare cases. ──────────
 
-    def __add__(self, other: Any) -> Any:
-        out = new(Value)
+    def __add__(self, other: Value | float) -> Value:
         if other.__class__ is Value:
-            if other._depth > self._depth:
-                self, other = other, self  # a chain goes on through first operands
-            out._data = self._data + other._data
-            out._b = other
-            out._db = 1.0
-        elif other.__class__ is float or other.__class__ is int:
-            out._data = self._data + other
-            out._b = None
-            out._db = other
-        else:
-            return general("+", self, other)
-        out._uses = 0
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._da = 1.0
-            out._name = "+"
-            return out
-        return unrecorded(out._data)
+            return node("+", self._data + other._data, self, 1.0, other, 1.0)
+        if other.__class__ is float or other.__class__ is int:
+            return node("+", self._data + other, self, 1.0, None, other)
+        return general("+", self, other)
 
     __radd__ = __add__
 
-    def __mul__(self, other: Any) -> Any:
-        out = new(Value)
+    def __mul__(self, other: Value | float) -> Value:
         x = self._data
         if other.__class__ is Value:
             y = other._data
-            if other._depth > self._depth:
-                self, other, x, y = other, self, y, x
-            out._b = other
-            out._db = x
-        elif other.__class__ is float or other.__class__ is int:
-            y = other
-            out._b = None
-            out._db = y
-        else:
-            return general("*", self, other)
-        out._data = x * y
-        out._uses = 0
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._da = y
-            out._name = "*"
-            return out
-        return unrecorded(out._data)
+            return node("*", x * y, self, y, other, x)
+        if other.__class__ is float or other.__class__ is int:
+            return node("*", x * other, self, other, None, other)
+        return general("*", self, other)
 
     __rmul__ = __mul__
 
-    def __sub__(self, other: Any) -> Any:
-        out = new(Value)
+    def __sub__(self, other: Value | float) -> Value:
         if other.__class__ is Value:
-            out._data = self._data - other._data
-            out._b = other
-            out._db = -1.0
-        elif other.__class__ is float or other.__class__ is int:
-            out._data = self._data - other
-            out._b = None
-            out._db = other
-        else:
-            return general("-", self, other)
-        out._uses = 0
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._da = 1.0
-            out._name = "-"
-            return out
-        return unrecorded(out._data)
+            return node("-", self._data - other._data, self, 1.0, other, -1.0)
+        if other.__class__ is float or other.__class__ is int:
+            return node("-", self._data - other, self, 1.0, None, other)
+        return general("-", self, other)
 
-    def __truediv__(self, other: Any) -> Any:
-        out = new(Value)
-        x = self._data
-        if other.__class__ is Value:
+    def __rsub__(self, other: float) -> Value:
+        return general("r-", self, other)
+
+    def __truediv__(self, other: Value | float) -> Value:
+        if other.__class__ is Value and other._data:
             y = other._data
-            quotient = x / y if y else divide(x, y)
-            out._b = other
-            out._db = -quotient / y if y else divide(-quotient, y)
-        elif other.__class__ is float or other.__class__ is int:
-            y = other
-            quotient = x / y if y else divide(x, y)
-            out._b = None
-            out._db = y
-        else:
-            return general("/", self, other)
-        out._data = quotient
-        out._uses = 0
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._da = 1.0 / y if y else divide(1.0, y)
-            out._name = "/"
-            return out
-        return unrecorded(quotient)
+            quotient = self._data / y
+            return node("/", quotient, self, 1.0 / y, other, -quotient / y)
+        if (other.__class__ is float or other.__class__ is int) and other:
+            return node("/", self._data / other, self, 1.0 / other, None, other)
+        return general("/", self, other)
 
-    def __pow__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: float) -> Value:
+        x = self._data
+        if (other.__class__ is float or other.__class__ is int) and x:
+            quotient = other / x
+            return node("r/", quotient, self, -quotient / x, None, other)
+        return general("r/", self, other)
+
+    def __pow__(self, other: Value | float) -> Value:
         if other.__class__ is not int and other.__class__ is not float:
             return general("**", self, other)
         x = self._data
-        out = new(Value)
         if other == 2:
-            out._data = x * x
-            da = 2.0 * x
-        elif other == 3:
-            square = x * x
-            out._data = square * x
-            da = 3.0 * square
-        else:
-            try:
-                out._data = pow(x, other)
-                da = other * pow(x, other - 1) if other else 0.0
-            except (ValueError, OverflowError):
-                out._data = power(x, other)
-                da = other * power(x, other - 1) if other else 0.0
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._da = da
-            out._b = None
-            out._db = other
-            out._uses = 0
-            out._name = "**"
-            return out
-        return unrecorded(out._data)
+            return node("**", x * x, self, 2.0 * x, None, other)
+        if other == 3:
+            return node("**", x * x * x, self, 3.0 * (x * x), None, other)
+        return node("**", power(x, other), self, other * power(x, other - 1) if other else 0.0, None, other)
 
-    def relu(self) -> Any:
-        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
-        x = self._data
-        out = new(Value)
-        if x > 0.0:
-            out._data = x
-            out._da = 1.0
-        else:
-            out._data = 0.0 if x == x else x
-            out._da = DEAD
-        if recording():
-            out._depth = self._depth + 1 if self._depth < LONG else pack(self)
-            out._a = self
-            out._b = out._db = None
-            out._uses = 0
-            out._name = "relu"
-            return out
-        return unrecorded(out._data)
+    def __rpow__(self, other: float) -> Value:
+        return general("r**", self, other)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Value:
         return node("neg", -self._data, self, -1.0)
 
     def __pos__(self) -> Value:
         return self
 
-    def __rsub__(self, other: Any) -> Any:
-        if other.__class__ is not float and other.__class__ is not int:
-            return general("r-", self, other)
-        return node("r-", other - self._data, self, -1.0, None, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        if other.__class__ is not float and other.__class__ is not int:
-            return general("r/", self, other)
+    def relu(self) -> Value:
+        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
         x = self._data
-        quotient = divide(other, x)
-        return node("r/", quotient, self, divide(-quotient, x), None, other)
+        if x > 0.0:
+            return node("relu", x, self, 1.0)
+        return node("relu", 0.0 if x == x else x, self, DEAD)
 
-    def __rpow__(self, other: Any) -> Any:
-        return general("r**", self, other)
+    exp, expm1 = of_table("exp"), of_table("expm1")
+    log, log1p = of_table("log"), of_table("log1p")
+    sqrt, square = of_table("sqrt"), of_table("square")
+    sin, cos = of_table("sin"), of_table("cos")
+    tanh, sigmoid = of_table("tanh"), of_table("sigmoid")
+    abs = __abs__ = of_table("abs")
 
     # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────
 
     __hash__ = object.__hash__  # by identity, so that graphs can be kept in sets
+
+    __lt__, __le__ = compared("<", operator.lt), compared("<=", operator.le)
+    __gt__, __ge__ = compared(">", operator.gt), compared(">=", operator.ge)
+    __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
         return _outside(self, "float()")
@@ -405,25 +348,19 @@ class Value:
         return Value, (self._number(), self._place()), (None, {"grad": self._gradient()})
 
 
-def leaf(data: Any, kind: type[Value] = Value) -> Any:
+def leaf(data: Any, kind: type[Value] = Value) -> Value:
     """A value that was not computed, or not recorded."""
     out = new(kind)
-    out._data, out._a, out._b, out._uses, out._depth, out._name, out._grad = data, None, None, 0, 0, "", 0.0
+    out._data, out._a, out._b, out._uses, out._name, out._grad = data, None, None, 0, "", 0.0
     return out
 
 
-def unrecorded(data: Any, kind: type[Value] = Value) -> Any:
-    """A value computed under `no_grad`."""
-    trace = tracing.get()
-    return leaf(data, kind) if trace is None else trace.refuse(None, "no_grad")
-
-
-def node(name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None, kind: type[Value] = Value) -> Any:
+def node(name: str, data: Any, a: Any, da: Any, b: Any = None, db: Any = None, kind: type[Value] = Value) -> Value:
     """A computed value, from operands and local derivatives."""
     if not recording():
-        return unrecorded(data, kind)
+        trace = tracing.get()
+        return leaf(data, kind) if trace is None else trace.refuse(None, "no_grad")
     out = new(kind)
-    out._depth = a._depth + 1 if a._depth < LONG else pack(a)
     out._data = data  # one by one: a tuple of them costs more
     out._a = a
     out._da = da
@@ -439,56 +376,49 @@ def results(block: Block, numbers: Iterable[Any], kind: type[Value] = Value) -> 
     return [node(block.label, x, block, i, None, None, kind) for i, x in enumerate(numbers)]
 
 
-def general(name: str, x: Value, other: Any) -> Any:
-    """An operation whose second operand is neither a plain Value nor a plain number."""
+def general(name: str, x: Value, *others: Any) -> Value:
+    """Apply an operation of the op table by its rules: to rare operands, and to Values on any device.
+
+    Parameters
+    ----------
+    name : str
+        The name of the node: a method such as ``"exp"``, or an operator, with an ``r`` before it where `x` is on the
+        right.
+    x : Value
+    *others : Value or number
+        The other operand of a binary operation.
+
+    Returns
+    -------
+    Value, or ``NotImplemented`` where the other operand is neither a Value nor a number
+    """
     symbol = REFLECTED.get(name, name)
-    if isinstance(other, Value):
-        if not other._on_host:
-            raise DeviceMismatch(symbol, [(x._place(), ()), (other._place(), ())])
-        y = other._data
-    else:
-        y, other = constant(other, symbol), None
-        if y is NotImplemented:
-            return y
-    left, right = (y, x._data) if name in REFLECTED else (x._data, y)
-    out, dx, dy = BINARY[name](left, right)
-    dx, dy = (dy, dx) if name in REFLECTED else (dx, dy)
-    return node(name, out, x, dx, other, y if other is None else dy)
-
-
-def _unary(name: str) -> Callable[[Any], Any]:
-    """A method for an operation of the op table: its kernel on floats, and its rule."""
-    function: Callable[[float], float] = getattr(Floats, name)
-    (rule,) = rules(name)
-
-    def method(self: Value) -> Value:
-        x = self._data
-        y = function(x)
-        return node(name, y, self, rule(Floats, 1.0, y, x))  # type: ignore[no-any-return]
-
-    method.__doc__ = TABLE[name].doc
-    return method
-
-
-for _name in UNARY:
-    setattr(Value, _name, _unary(_name))
-Value.__abs__ = Value.abs  # type: ignore[attr-defined]
-
-
-def _comparison(symbol: str, function: Callable[[float, float], bool]) -> Callable[[Value, Any], Any]:
-    def method(self: Value, other: Any) -> Any:
-        x = _outside(self, symbol)
+    op, order = OPERATIONS.get(symbol, symbol), -1 if name in REFLECTED else 1
+    values, numbers, constants = [x], [x._data], list[Any]()
+    for other in others:
         if isinstance(other, Value):
-            if other._place() != self._place():
-                raise DeviceMismatch(symbol, [(self._place(), ()), (other._place(), ())])
-            return function(x, other._number())
-        return function(x, other) if hasattr(type(other), "__float__") else NotImplemented
+            _refuse_other_device(symbol, *(x, other)[::order])
+            values.append(other)
+            numbers.append(other._data)
+        elif (y := constant(other, symbol)) is not NotImplemented:
+            numbers.append(y)
+            constants += [None, other if other.__class__ is int else y]  # as it was written, for `_op`
+        else:
+            return NotImplemented  # type: ignore[no-any-return]
+    k, one, kind = x._table()
+    operands = numbers[::order]
+    out = getattr(k, op)(*operands)
+    links = list[Any]()
+    for value, rule in zip(values, rules(op)[::order], strict=False):
+        links += [value, rule(k, one, out, *operands)]
+    a, da, b, db = [*links, *constants, None, None][:4]
+    return node(name, out, a, da, b, db, kind)
 
-    return method
 
-
-for _name, _symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items():
-    setattr(Value, f"__{_name}__", _comparison(_symbol, getattr(operator, _name)))
+def _refuse_other_device(symbol: str, *values: Value) -> None:
+    places = [x._place() for x in values]
+    if places[0] != places[1]:
+        raise DeviceMismatch(symbol, [(place, ()) for place in places])
 
 
 def _outside(value: Value, what: str) -> float:

@@ -9,15 +9,16 @@ import argparse
 import importlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 from micrograd_core.tools import arguments as common
+from micrograd_train.options import add_device
 
 Work = Callable[[], Any]
 SIZES = (64, 128, 10)
-"""Of the network whose step is timed."""
+"""Widths of the network whose step is timed."""
 BATCH = 64
 
 
@@ -29,11 +30,10 @@ def add_bench(commands: common.Commands) -> None:
         "time a few kinds of work here, beside the other libraries that are installed",
         ["micrograd bench", "micrograd bench --device torch:cpu --seconds 0.5 --json"],
     )
-    common.add_device(parser, "compute")
+    add_device(parser, "compute")
     parser.add_argument(
         "--seconds", type=common.positive_float, default=0.2, metavar="S", help="for each kind and library, at least"
     )
-    common.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_bench)
 
@@ -109,22 +109,9 @@ KINDS = (
 )
 
 
-def _micrograd(device: str | None) -> dict[str, Work]:
-    import micrograd_core as mg
-    from micrograd_core import nn, optim
-
-    arrays = _arrays()
-
-    def leaf(name: str) -> Any:
-        made = mg.asarray(arrays[name], device=device)
-        made.requires_grad = True
-        return made
-
-    a, b, large, other = leaf("small"), leaf("small"), leaf("large"), leaf("large")
-    x, y = (mg.asarray(arrays[name], device=device) for name in ("x", "y"))
-    made: dict[str, Any] = {"generator": mg.random.Generator(0), "device": device}
-    model = nn.Sequential(nn.Linear(*SIZES[:2], **made), nn.ReLU(), nn.Linear(*SIZES[1:], **made))
-    rule = optim.Adam(model.parameters(), lr=1e-3)
+def _eager(leaves: Sequence[Any], rule: Any, loss: Work) -> dict[str, Work]:
+    """The works of a library whose tensors have `backward`, as micrograd's and PyTorch's have."""
+    a, b, large, other = leaves
 
     def swept(make: Work, *leaves: Any) -> Work:
         def work() -> None:
@@ -136,7 +123,7 @@ def _micrograd(device: str | None) -> dict[str, Work]:
 
     def step() -> None:
         rule.zero_grad()
-        nn.cross_entropy(model(x), y).backward()
+        loss().backward()
         rule.step()
 
     works = (
@@ -147,6 +134,19 @@ def _micrograd(device: str | None) -> dict[str, Work]:
         step,
     )
     return dict(zip(KINDS, works, strict=True))
+
+
+def _micrograd(device: str | None) -> dict[str, Work]:
+    import micrograd_core as mg
+    from micrograd_core import nn, optim
+
+    arrays = _arrays()
+    leaves = [mg.Tensor(arrays[name], device=device) for name in ("small", "small", "large", "large")]
+    x, y = (mg.asarray(arrays[name], device=device) for name in ("x", "y"))
+    made: dict[str, Any] = {"generator": mg.random.Generator(0), "device": device}
+    model = nn.Sequential(nn.Linear(*SIZES[:2], **made), nn.ReLU(), nn.Linear(*SIZES[1:], **made))
+    rule = optim.Adam(model.parameters(), lr=1e-3)
+    return _eager(leaves, rule, lambda: nn.cross_entropy(model(x), y))
 
 
 def _numpy() -> dict[str, Work]:
@@ -159,34 +159,12 @@ def _torch() -> dict[str, Work]:
     torch: Any = importlib.import_module("torch")
 
     arrays = _arrays()
-    a, b = (torch.tensor(arrays["small"], requires_grad=True) for _ in range(2))
-    large, other = (torch.tensor(arrays["large"], requires_grad=True) for _ in range(2))
+    leaves = [torch.tensor(arrays[name], requires_grad=True) for name in ("small", "small", "large", "large")]
     x, y = torch.tensor(arrays["x"]), torch.tensor(arrays["y"])
-    layers = [torch.nn.Linear(i, o) for i, o in itertools.pairwise(SIZES)]
-    model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
+    first, last = (torch.nn.Linear(i, o) for i, o in itertools.pairwise(SIZES))
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), last)
     rule = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def swept(make: Work, *leaves: Any) -> Work:
-        def work() -> None:
-            for each in leaves:
-                each.grad = None
-            make().backward()
-
-        return work
-
-    def step() -> None:
-        rule.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        rule.step()
-
-    works = (
-        lambda: a * b,
-        swept(lambda: (a * b).sum(), a, b),
-        swept(lambda: large.tanh().sum(), large),
-        swept(lambda: (large @ other).sum(), large, other),
-        step,
-    )
-    return dict(zip(KINDS, works, strict=True))
+    return _eager(leaves, rule, lambda: torch.nn.functional.cross_entropy(model(x), y))
 
 
 def _jax() -> dict[str, Work]:

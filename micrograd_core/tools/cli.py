@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return GONE
     except (MicrogradError, OSError) as error:
         said = str(error) if isinstance(error, MicrogradError) or error.filename else f"cannot print: {error.strerror}"
-        common.say(f"micrograd: {'; '.join([common.as_options(said), *getattr(error, '__notes__', ())])}", sys.stderr)
+        common.say(f"micrograd: {'; '.join([said, *getattr(error, '__notes__', ())])}", sys.stderr)
         _drop_output()
         return MENDABLE
     except KeyboardInterrupt as interrupt:
@@ -46,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parsed(given: Sequence[str]) -> argparse.Namespace:
     """The options of a command line; `given` is kept with them, for commands that say how to go on."""
     parser, commands = _parser()
-    common.configure(commands, given)
     if given and given[0] in OF_TRAIN and given[0] not in commands.choices:
         raise MissingExtra(f"micrograd {given[0]}", "micrograd-train", "train")
     options = parser.parse_args(given)

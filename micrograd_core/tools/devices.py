@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from shlex import quote
 
 from micrograd_core.tools import arguments as common
@@ -17,7 +16,7 @@ def add_devices(commands: common.Commands) -> None:
         "run a computation on every installed device, and say what works",
         ["micrograd devices", "micrograd devices --json"],
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    common.add_json(parser)
     parser.set_defaults(run=_devices)
 
 
@@ -70,7 +69,7 @@ def _devices(options: argparse.Namespace) -> int:
     from micrograd_core.tools import doctor
 
     rows = doctor.examine_all()
-    common.say(json.dumps(rows, indent=2, default=str) if options.json else doctor.table(rows))
+    common.tell(options, rows, doctor.table(rows))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 

@@ -10,6 +10,7 @@ from micrograd_core.backend import STANDS_ON
 from micrograd_core.device import Device
 from micrograd_core.errors import DeviceUnavailable, MicrogradError, install
 from micrograd_core.ops import TABLE
+from micrograd_core.tools.arguments import aligned
 
 COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
 
@@ -77,7 +78,4 @@ def table(rows: list[dict[str, Any]]) -> str:
         implied = STANDS_ON["array-api"] if "array-api" in claimed else ()
         shown["capabilities"] = " ".join(word for word in claimed if word not in implied)
         cells.append(tuple(str(shown.get(column, "")) for column in COLUMNS))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines + [f"\n{row['device']}: {row['reason']}" for row in rows if row["reason"]])
+    return "\n".join([aligned(cells), *(f"\n{row['device']}: {row['reason']}" for row in rows if row["reason"])])

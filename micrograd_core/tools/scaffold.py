@@ -1,33 +1,23 @@
 """``micrograd new-backend NAME``: a ready package for a backend, from the files in ``template/``.
 
-What it writes passes the conformance suite as it is: a backend over NumPy, in the rooms that every backend has. The
-author replaces what is in them, one at a time, with the suite green in between.
+The package passes the conformance suite as it is: a backend over NumPy, in the files that every backend has. The
+author replaces them one at a time, with the suite green in between.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import date
-from importlib.resources import files as resources
 from pathlib import Path
 from shutil import rmtree
+from typing import Final
 
 from micrograd_core import __version__
 from micrograd_core.errors import PROVIDERS, MicrogradError
-from micrograd_core.ground import files
+from micrograd_core.support import files
 
-PLACES = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "README.md.txt": "README.md",
-    "LICENSE.txt": "LICENSE",
-    "plugin.py.txt": "micrograd_NAME/plugin.py",
-    "storage.py.txt": "micrograd_NAME/storage.py",
-    "transfer.py.txt": "micrograd_NAME/transfer.py",
-    "kernels.py.txt": "micrograd_NAME/kernels.py",
-    "init.py.txt": "micrograd_NAME/__init__.py",
-    "test.py.txt": "tests/test_conformance.py",
-}
-"""Template file → where it goes in the new package."""
+TEMPLATE: Final = Path(__file__).parent / "template"
+"""Files by where they go in the new package, each with ``.txt`` at its end and NAME for the device's name."""
 
 
 class ScaffoldError(MicrogradError, ValueError):
@@ -65,15 +55,15 @@ def new_backend(name: str, folder: str | Path = ".") -> Path:
     target = Path(folder) / f"micrograd-{name.replace('_', '-')}"
     if target.exists():
         raise ScaffoldError(f"{target} exists already; choose another name or folder")
-    template = resources("micrograd_core.tools") / "template"
     words = {"DISTRIBUTION": target.name, "VERSION": __version__, "BREAKING": _breaking(__version__), "NAME": name}
     words["YEAR"] = str(date.today().year)
     contents = {target / f"micrograd_{name}" / "py.typed": b""}
-    for source, place in PLACES.items():
-        text = (template / source).read_text(encoding="utf-8")
+    for source in sorted(TEMPLATE.rglob("*.txt")):
+        text = source.read_text(encoding="utf-8")
         for word, value in words.items():
             text = text.replace(word, value)
-        contents[target / place.replace("NAME", name)] = text.encode()
+        place = str(source.relative_to(TEMPLATE)).removesuffix(".txt").replace("NAME", name)
+        contents[target / place] = text.encode()
     try:
         files.check(*contents)
         files.write(contents)

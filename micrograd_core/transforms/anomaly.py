@@ -6,18 +6,16 @@ import linecache
 import sys
 from functools import partial
 from types import FrameType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.graph import is_node, made_by, parents_of, replace_op
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import AnomalyError
-from micrograd_core.ground.context import during
 from micrograd_core.ops import Op
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import Table
+from micrograd_core.support.context import during
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -115,6 +113,3 @@ class detect_anomaly(during):  # noqa: N801
 
     def __init__(self) -> None:
         super().__init__(_PROFILER, _locate)
-
-
-__all__ = ["detect_anomaly"]

@@ -22,12 +22,12 @@ from micrograd_core.dtypes import DType
 from micrograd_core.engine.apply import Recorded, create
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import TransformError
-from micrograd_core.ground.context import depth, during, levels
-from micrograd_core.ground.warning import warn
 from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops import batching as rules
 from micrograd_core.ops.batching import along_axis, elementwise
+from micrograd_core.support.context import depth, during, levels
+from micrograd_core.support.warning import warn
 
 
 class Level:
@@ -69,9 +69,12 @@ class BatchTable:
 
     def __getattr__(self, name: str) -> Any:
         op = TABLE.get(name)
-        if op is None:
+        if name in ("constant", "upload", "one"):  # the same for the whole batch
+            function = lambda *given: self.plain(getattr(self.root, name)(*given))  # noqa: E731
+        elif op is None:
             return getattr(self.root, name)
-        function = partial(_run, op, _rule(op), self)
+        else:
+            function = partial(_run, op, _rule(op), self)
         setattr(self, name, function)
         return function
 
@@ -88,8 +91,8 @@ class BatchTable:
         level = x._handle.level if x._kernels.depth else None
         place = x._kernels.depth if level is None else _place_of(level, "vmap")
         if place != x._kernels.depth:
-            x = wrap(Tensor, Batched(x._handle.value, level), BatchTable.over(self.root, place), x.dtype, None)
-        return x if place == self.depth else wrap(Tensor, Batched(x, None), self, x.dtype, None)
+            x = inside(x._handle.value, level, BatchTable.over(self.root, place))
+        return x if place == self.depth else inside(x, None, self)
 
     def beside(self, kernels: Any) -> BatchTable:
         """The table of this depth on the device of `kernels`."""
@@ -107,15 +110,6 @@ class BatchTable:
     def native(self, dtype: Any) -> Any:  # noqa: D102
         self.root.native(dtype)
         return dtype
-
-    def constant(self, values: Any, shape: Shape, dtype: Any) -> Batched:  # noqa: D102
-        return self.plain(self.root.constant(values, shape, dtype))
-
-    def upload(self, data: Any, shape: Shape, dtype: DType) -> Batched:  # noqa: D102
-        return self.plain(self.root.upload(data, shape, dtype))
-
-    def one(self, dtype: DType) -> Batched:  # noqa: D102
-        return self.plain(self.root.one(dtype))
 
     def transfer(self, x: Batched, *, source: Any, target: Any) -> Batched:  # noqa: D102
         return Batched(x.value.to(target.device), x.level)
@@ -138,6 +132,11 @@ class BatchTable:
             "inside vmap a tensor stands for the whole batch, so its numbers cannot be read by bool(), item(), "
             "tolist() or numpy(); choose with where(condition, a, b), or read them outside"
         )
+
+
+def inside(x: Tensor, level: Level | None, table: BatchTable) -> Tensor:
+    """A tensor of the level below as one inside `vmap`: its first axis is the batch of `level`, or it has none."""
+    return wrap(Tensor, Batched(x, level), table, x.dtype, None)
 
 
 def _place_of(level: Level, name: str) -> int:
@@ -189,8 +188,14 @@ def _run(op: Op, rule: Rule | None, table: BatchTable, *operands: Any, **params:
     if level is None:
         return _handles(getattr(k, op.name)(*values, **params), None)
     made = NotImplemented if rule is None else rule(op, k, batched, level.size, *values, **params)
+    if made is NotImplemented and op.compose is not None:
+        try:
+            return _with_batch(op.compose(table, *operands, **params), level)
+        except TransformError:  # it looks at numbers
+            pass
     if made is NotImplemented:
-        made = _composed(op, table, values, batched, params, level)
+        warn(f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {level.size} examples")
+        made = rules.one_by_one(op, k, batched, level.size, *values, **params)
     return _handles(made, level)
 
 
@@ -219,39 +224,11 @@ def materialized(x: Tensor, batched: bool, size: int) -> Any:
     return rules.materialized(Recorded.of(Tensor, x._kernels), x, batched, size)
 
 
-def _composed(
-    op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any], level: Level
-) -> Any:
-    """The composition, run on batches; where there is none, or it looks at numbers, example after example."""
-    if op.compose is None:
-        return _one_by_one(op, table, values, batched, params, level.size)
-    operands = [
-        Batched(x, level if each else None) if x.__class__ is Tensor else x
-        for x, each in zip(values, batched, strict=True)
-    ]
-    try:
-        made = op.compose(table, *operands, **params)
-    except TransformError:
-        return _one_by_one(op, table, values, batched, params, level.size)
-    results = (made,) if made.__class__ is Batched else made
-    full = tuple(materialized(each.value, each.level is not None, level.size) for each in results)
-    return full[0] if made.__class__ is Batched else full
-
-
-def _one_by_one(
-    op: Op, table: BatchTable, values: list[Any], batched: list[bool], params: dict[str, Any], size: int
-) -> Any:
-    warn(f"vmap: there is no batching rule for {op.name!r}; it runs once for each of the {size} examples")
-    k = Recorded.of(Tensor, table.below)
-    function = getattr(k, op.name)
-    rows = [
-        function(*(x[i] if each else x for x, each in zip(values, batched, strict=True)), **params) for i in range(size)
-    ]
-    if len({row.shape for row in rows if row.__class__ is Tensor}) > 1:
-        raise TransformError(f"{op.name}: the shape of its result depends on the numbers, so vmap cannot stack them")
-    if rows[0].__class__ is Tensor:
-        return k.stack(*rows, axis=0)
-    return tuple(k.stack(*column, axis=0) for column in zip(*rows, strict=True))
+def _with_batch(made: Any, level: Level) -> Any:
+    """A handle, or several, that have the batch, even if they are the same for all examples."""
+    if made.__class__ is not Batched:
+        return tuple(_with_batch(each, level) for each in made)
+    return Batched(materialized(made.value, made.level is not None, level.size), level)
 
 
 def _rule(op: Op) -> Rule | None:
@@ -279,7 +256,7 @@ def joining(x: Tensor, level: Level | None) -> Tensor:
     """A tensor whose first axis is the batch of the innermost `level`, as one inside it; ``None``: it has no such."""
     if level is None:
         return x
-    return wrap(Tensor, Batched(x, level), BatchTable.over(x._kernels.root, depth()), x.dtype, None)
+    return inside(x, level, BatchTable.over(x._kernels.root, depth()))
 
 
 def settled(x: Tensor, at: int) -> Tensor:
@@ -299,10 +276,7 @@ def beneath(x: Tensor) -> Tensor:
 
 def batch_of(x: Tensor, level: Level) -> Tensor:
     """A tensor inside `vmap` that has the batch, even if it is the same for all examples."""
-    batch = x._handle
-    if batch.level is not None:
-        return x
-    return wrap(Tensor, Batched(materialized(batch.value, False, level.size), level), x._kernels, x.dtype, None)
+    return x if x._handle.level is not None else wrap(Tensor, _with_batch(x._handle, level), x._kernels, x.dtype, None)
 
 
 def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
@@ -314,21 +288,6 @@ def of_batch(x: Tensor, operand: Level | None, result: Level | None) -> Tensor:
     if operand is not None or result is not None:
         x = batch_of(x, level)
     value = x._handle.value
-    if x._handle.level is None:
-        return value  # type: ignore[no-any-return]
-    return value if operand is not None else Recorded.of(Tensor, value._kernels).sum(value, axis=(0,), keepdims=False)
-
-
-__all__ = [
-    "RANDOMNESS",
-    "BatchTable",
-    "Batched",
-    "Level",
-    "batch_of",
-    "beneath",
-    "joining",
-    "lifted",
-    "of_batch",
-    "reentered",
-    "settled",
-]
+    if x._handle.level is not None and operand is None:
+        value = Recorded.of(Tensor, value._kernels).sum(value, axis=(0,), keepdims=False)
+    return value  # type: ignore[no-any-return]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import storage, unrecorded, wrap
 from micrograd_core.engine.graph import Version, new_record
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.errors import ShapeError
-from micrograd_core.ground import trees
-from micrograd_core.ground.context import levels
 from micrograd_core.ops import Op
+from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
-from micrograd_core.transforms.batching import Batched, batch_of, beneath, joining, lifted, of_batch, reentered, settled
-from micrograd_core.transforms.linearized import Linearized, zero_leaf
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import levels
+from micrograd_core.transforms.batching import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
+from micrograd_core.transforms.linearized import Linearized, as_tensor, fitting, tensors, zero_leaf
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
@@ -46,30 +43,28 @@ class _Once:
 
     def _run(self, k: Any, g: Any, operands: Sequence[Any]) -> list[Any]:
         if g.__class__ is Tensor:
-            return [conjugate(_gradient(d, x)) for d, x in self._pairs(g, operands)]
-        tensors = [wrap(Tensor, x, k, k.dtype(x), None) for x in operands]
-        cotangent = wrap(Tensor, g, k, k.dtype(g), None)
+            return self._gradients(g, operands)
+        cotangent, *inputs = [wrap(Tensor, x, k, k.dtype(x), None) for x in (g, *operands)]
         storage(cotangent).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
         with recording(False, k.depth):
-            return self._handles(k, cotangent, tensors)
+            return self._handles(k, cotangent, inputs)  # one call: nothing else may meet an interrupt on the way out
 
     def _handles(self, k: Any, g: Tensor, operands: Sequence[Tensor]) -> list[Any]:
-        return [settled(conjugate(_gradient(d, x)), k.depth)._handle for d, x in self._pairs(g, operands)]
+        return [settled(d, k.depth)._handle for d in self._gradients(g, operands)]
 
-    def _pairs(self, g: Tensor, operands: Sequence[Tensor]) -> Any:
-        return zip(self.pull(conjugate(g), operands), operands, strict=False)
-
-
-def _gradient(d: Any, x: Tensor) -> Tensor:
-    """A gradient of `x`; ``None`` is zero."""
-    if d is None:
-        d = wrap(Tensor, x._kernels.full(shape=x.shape, fill_value=0, dtype=x.dtype), x._kernels, x.dtype, None)
-    return d  # type: ignore[no-any-return]
+    def _gradients(self, g: Tensor, operands: Sequence[Tensor]) -> list[Tensor]:
+        pairs = zip(self.pull(conjugate(g), operands), operands, strict=False)
+        return [conjugate(as_tensor(d, x)) for d, x in pairs]
 
 
 def rule(position: int) -> Any:
     """The gradient rule of one operand, for records whose derivative is a pullback of all of them."""
     return lambda k, g, out, *operands, pull, **others: pull(k, g, operands, position)
+
+
+def op_with(name: str, doc: str, tangent: Any = None) -> Op:
+    """An operation whose nodes have a pullback of their own, and with a `tangent` (`pushed`) a `push`."""
+    return Op(name, doc, gradient=by_position(rule), tangent=tangent, gradient_aliases=True)
 
 
 def node_of(
@@ -118,7 +113,7 @@ def at_each_depth(op: Op, value: Tensor, inputs: Sequence[Tensor], pull: Pull, p
         below = at_each_depth(
             op, beneath(value), list(map(beneath, inputs)), pull_below, None if push is None else push_below
         )
-        value = wrap(Tensor, Batched(below, place), table, value.dtype, None)
+        value = inside(below, place, table)
     if records_at(table.depth) and any(x.requires_grad for x in inputs):
         return node_of(op, value, inputs, pull, push)
     return unrecorded(value)
@@ -167,17 +162,19 @@ def custom_gradient(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     >>> x.grad.tolist()
     [0.5, 1.0]
     """
+
+    def derivatives(name: str, value: Tensor, derivative: Any) -> Any:
+        return lambda g, operands: _checked(name, derivative(g), operands), None
+
+    return _custom(f, "custom_gradient", "its result and a function of the cotangent", derivatives)
+
+
+def _custom(
+    f: Callable[..., Any], decorator: str, pair_of: str, derivatives: Any, tangent: Any = None
+) -> Callable[..., Tensor]:
+    """`f`, whose result is made a node with the `derivatives` that follow from what it returned beside."""
     name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=by_position(rule), gradient_aliases=True)
-
-    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
-        return at_each_depth(op, value, inputs, lambda g, operands: _checked(name, derivative(g), operands))
-
-    return _custom(f, name, "custom_gradient", "its result and a function of the cotangent", node)
-
-
-def _custom(f: Callable[..., Any], name: str, decorator: str, pair_of: str, node: Any) -> Callable[..., Tensor]:
-    """`f`, whose result is made a `node` with the derivative that it returned beside."""
+    op = op_with(name, f.__doc__ or "", tangent)
 
     @wraps(f)
     def function(*args: Any, **kwargs: Any) -> Tensor:
@@ -185,8 +182,10 @@ def _custom(f: Callable[..., Any], name: str, decorator: str, pair_of: str, node
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"{name}: a function under {decorator} returns a pair, {pair_of}; it returned {pair!r}")
         value = one_tensor(name, pair[0])
-        leaves = [x for x in trees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
-        return node(value, list(map(lifted, leaves)), pair[1]) if value.dtype.is_floating else value
+        leaves = [x for x in pytrees.flatten([args, kwargs])[0] if isinstance(x, Tensor) and x.dtype.is_floating]
+        if not value.dtype.is_floating:
+            return value
+        return at_each_depth(op, value, list(map(lifted, leaves)), *derivatives(name, value, pair[1]))
 
     return function
 
@@ -199,13 +198,8 @@ def _checked(name: str, found: Any, operands: Sequence[Tensor]) -> Sequence[Any]
             f"{name}: its gradient returned {len(gradients)} for {len(operands)} arguments that are tensors of floats"
         )
     for i, (d, x) in enumerate(zip(gradients, operands, strict=True)):
-        if d is None:
-            continue
-        if not isinstance(d, Tensor):
-            d = gradients[i] = asarray(d, dtype=x.dtype, device=x.device)
-        if d.shape != x.shape:
-            raise ShapeError(f"{name}: the gradient of argument {i} has shape {d.shape}, the argument {x.shape}")
-        gradients[i] = d if d.dtype is x.dtype else d.astype(x.dtype)
+        if d is not None:
+            gradients[i] = fitting(d, x, f"{name}: the gradient of argument {i} has shape {{}}, the argument {{}}")
     return gradients
 
 
@@ -241,45 +235,35 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
     >>> jvp(cube, [Tensor(2.0)], [Tensor(1.0)])[1].item(), grad(cube)(Tensor(2.0)).item()
     (12.0, 12.0)
     """
-    name = getattr(f, "__name__", "function")
-    op = Op(name, f.__doc__ or "", gradient=by_position(rule), tangent=pushed, gradient_aliases=True)
 
-    def node(value: Tensor, inputs: list[Tensor], derivative: Any) -> Tensor:
+    def derivatives(name: str, value: Tensor, derivative: Any) -> tuple[Pull, Push]:
         def push(tangents: Sequence[Tensor], operands: Sequence[Tensor]) -> Tensor:
             t = derivative(*tangents)
             if not isinstance(t, Tensor):
                 raise TypeError(f"{name}: the tangent of its result is a Tensor; got {type(t).__name__}")
-            if t.shape != value.shape:
-                raise ShapeError(f"{name}: the tangent has shape {t.shape}, the result {value.shape}")
-            return t if t.dtype is value.dtype else t.astype(value.dtype)
+            return fitting(t, value, f"{name}: the tangent has shape {{}}, the result {{}}")
 
         def pull(g: Tensor, operands: Sequence[Tensor]) -> Sequence[Any]:
             table = max((x._kernels for x in operands), key=lambda kernels: kernels.depth)
-            create = records_at(table.depth)
             with recording(True, table.depth):
                 variables = [zero_leaf(x if x._kernels.depth == table.depth else table.lift(x)) for x in operands]
-                transposed = Linearized(name, [push(variables, operands)], variables, create)
-            transposed.larger = create
-            return transposed.pull([g])
+                value = push(variables, operands)
+            return Linearized.of_result(name, value, variables).pull([g])
 
-        return at_each_depth(op, value, inputs, pull, push)
+        return pull, push
 
-    return _custom(f, name, "custom_jvp", "its result and a function of the tangents", node)
+    return _custom(f, "custom_jvp", "its result and a function of the tangents", derivatives, pushed)
 
 
 def pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
     """The tangent rule of a node that has a `push`; tangents that are zero are filled in."""
+    if out.__class__ is not Tensor:
+        operands, tangents = tensors(k, (operands, list(tangents)))
+        for t in tangents:
+            if t is not None:
+                storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
+    filled = [as_tensor(t, x) for t, x in zip(tangents, operands, strict=True)]
     if out.__class__ is Tensor:
-        return push([_gradient(t, x) for t, x in zip(tangents, operands, strict=True)], operands)
-    xs = [wrap(Tensor, x, k, k.dtype(x), None) for x in operands]
-    filled = [
-        _gradient(None if t is None else wrap(Tensor, t, k, k.dtype(t), None), x)
-        for t, x in zip(tangents, xs, strict=True)
-    ]
-    for t in filled:
-        storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
+        return push(filled, operands)
     with recording(False, k.depth):
-        return settled(push(filled, xs), k.depth)._handle
-
-
-__all__ = ["custom_gradient", "custom_jvp"]
+        return settled(push(filled, operands), k.depth)._handle

@@ -13,16 +13,10 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.dtypes import int64
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import DTypeError
-from micrograd_core.ground import trees
-from micrograd_core.transforms.grad import as_gradient, grad
-from micrograd_core.transforms.linearized import Linearized, linearized
+from micrograd_core.support import pytrees
+from micrograd_core.transforms.grad import grad
+from micrograd_core.transforms.linearized import as_gradient, linearized
 from micrograd_core.transforms.vmap import vmap
-
-
-def _placed(gradients: Sequence[Any], rebuilds: list[Any]) -> tuple[Any, ...]:
-    """A flat list of gradients as one structure per argument."""
-    rest = iter(gradients)
-    return tuple(rebuild([next(rest) for _ in range(count)]) for count, rebuild in rebuilds)
 
 
 def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -55,13 +49,13 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, 
     >>> [g.tolist() for g in pull(Tensor([1.0, 10.0]))]
     [[3.0, 40.0], [1.0, 20.0]]
     """
-    point, rebuilds, rebuild_output, aux = linearized("vjp", f, args, range(len(args)), has_aux)
-    value = rebuild_output(point.values())
+    point = linearized("vjp", f, args, {}, range(len(args)), has_aux)
+    value = point.tree(point.values())
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
-        return _placed(point.pull(trees.like(value, cotangent, "vjp: the cotangent")), rebuilds)
+        return point.placed(point.pull(pytrees.like(value, cotangent, "vjp: the cotangent")))
 
-    return (value, pull, aux) if has_aux else (value, pull)
+    return (value, pull, point.aux) if has_aux else (value, pull)
 
 
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -94,17 +88,17 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     >>> push(Tensor(1.0), Tensor(0.0)).item(), push(Tensor(0.0), Tensor(1.0)).item()
     (3.0, 2.0)
     """
-    value, push, aux = _linearized("linearize", f, primals, has_aux)
-    return (value, push, aux) if has_aux else (value, push)
+    return _linearized("linearize", f, primals, has_aux)
 
 
-def _linearized(name: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, Any, Any]:
-    point, _, rebuild_output, aux = linearized(name, f, primals, range(len(primals)), has_aux)
+def _linearized(name: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+    point = linearized(name, f, primals, {}, range(len(primals)), has_aux)
 
     def push(*tangents: Any) -> Any:
-        return rebuild_output(point.push(trees.like(primals, tangents, f"{name}: the tangents")))
+        return point.tree(point.push(pytrees.like(primals, tangents, f"{name}: the tangents")))
 
-    return rebuild_output(point.values()), push, aux
+    value = point.tree(point.values())
+    return (value, push, point.aux) if has_aux else (value, push)
 
 
 def jvp(
@@ -136,8 +130,8 @@ def jvp(
     >>> jvp(lambda x: x**3, [Tensor(2.0)], [Tensor(1.0)])[1].item()
     12.0
     """
-    value, push, aux = _linearized("jvp", f, tuple(primals), has_aux)
-    return (value, push(*tangents), aux) if has_aux else (value, push(*tangents))
+    value, push, *aux = _linearized("jvp", f, tuple(primals), has_aux)
+    return value, push(*tangents), *aux
 
 
 def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -170,14 +164,33 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     >>> jacobian(lambda x: x[0] * x)(Tensor([2.0, 3.0])).tolist()
     [[4.0, 0.0], [3.0, 2.0]]
     """
-    return _jacobians("jacobian", _rows, f, argnums, has_aux)
+    return _jacobians("jacobian", f, argnums, has_aux, forward=False)
 
 
 def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """`jacobian` by forward mode: the better one where there are fewer inputs than outputs.
+    """`jacobian` by forward mode, which is better where there are fewer inputs than outputs.
 
-    Parameters, results and errors as of `jacobian`. `f` runs once; then a batch of as many tangents as an argument has
-    elements is pushed forward, once for each tensor among the arguments.
+    `f` runs once; then a batch of as many tangents as an argument has elements is pushed forward, once for each tensor
+    among the arguments.
+
+    Parameters
+    ----------
+    f : function
+        Of tensors, and dicts, lists and tuples of them, returning the like.
+    argnums : int or sequence of int
+        Which positional arguments to differentiate by; a sequence gives a tuple of results.
+    has_aux : bool
+        Whether `f` returns a pair, of which the second part is passed on.
+
+    Returns
+    -------
+    function
+        Of the same arguments. The Jacobian of a result of shape `s` by an argument of shape `t` has shape ``(*s, *t)``.
+
+    Raises
+    ------
+    GraphError, DTypeError, TypeError
+        As `jacobian` raises them; complex functions are refused.
 
     Examples
     --------
@@ -185,54 +198,44 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
     >>> jacfwd(lambda x: x[0] * x)(Tensor([2.0, 3.0])).tolist()
     [[4.0, 0.0], [3.0, 2.0]]
     """
-    return _jacobians("jacfwd", _columns, f, argnums, has_aux)
+    return _jacobians("jacfwd", f, argnums, has_aux, forward=True)
 
 
-def _jacobians(name: str, blocks_of: Any, f: Any, argnums: int | Sequence[int], has_aux: bool) -> Callable[..., Any]:
-    """`blocks_of` gives the Jacobian of each output by each variable."""
+def _jacobians(name: str, f: Any, argnums: int | Sequence[int], has_aux: bool, forward: bool) -> Callable[..., Any]:
+    """Products with all rows of an identity matrix: row by row, or `forward` column by column."""
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def jacobians(*args: Any, **kwargs: Any) -> Any:
-        def bound(*given: Any) -> Any:
-            return f(*given, **kwargs)
-
-        point, rebuilds, rebuild_output, aux = linearized(name, bound, args, positions, has_aux)
-        if any(x.dtype.is_complex for x in (*point.outputs, *point.variables)):
+        point = linearized(name, f, args, kwargs, positions, has_aux)
+        outputs, variables = point.outputs, point.variables
+        if any(x.dtype.is_complex for x in (*outputs, *variables)):
             raise DTypeError(f"{name}: a complex function has no single matrix of derivatives; use vjp or jvp")
-        found = []
-        for blocks in blocks_of(point):
-            placed = _placed(blocks, rebuilds)
-            found.append(placed[0] if isinstance(argnums, int) else placed)
-        result = rebuild_output(found)
-        return (result, aux) if has_aux else result
+        if forward:
+            rows: Any = zip(*_products(point.push, variables, len(outputs), -1), strict=True)
+        else:
+            rows = _products(point.pull, outputs, len(variables), 0)
+        blocks = [
+            [_block(each, y, x) for each, x in zip(row, variables, strict=True)]
+            for row, y in zip(rows, outputs, strict=False)
+        ]
+        found = map(point.placed, blocks)
+        result = point.tree([placed[0] for placed in found] if isinstance(argnums, int) else found)
+        return (result, point.aux) if has_aux else result
 
     return jacobians
 
 
-def _rows(point: Linearized) -> list[list[Tensor]]:
-    """A block of a Jacobian for each output and variable, row by row."""
+def _products(multiply: Any, given: Sequence[Tensor], width: int, out_axes: int) -> list[Any]:
+    """For each tensor that is given: the products, `width` tensors, with an identity matrix in its place."""
     found = []
-    for row, y in enumerate(point.outputs):
+    for place, x in enumerate(given):
 
-        def pull(cotangent: Tensor, row: int = row) -> list[Tensor]:
-            return point.pull([cotangent if i == row else None for i in range(len(point.outputs))])
+        def product(row: Tensor, place: int = place) -> list[Tensor]:
+            return multiply([row if i == place else None for i in range(len(given))])  # type: ignore[no-any-return]
 
-        blocks = vmap(pull, randomness="same")(_identity(y)) if y.size else [None] * len(point.variables)
-        found.append([_block(g, y, x) for g, x in zip(blocks, point.variables, strict=True)])
+        batched = vmap(product, out_axes=out_axes, randomness="same")
+        found.append(batched(_identity(x)) if x.size else [None] * width)
     return found
-
-
-def _columns(point: Linearized) -> list[list[Tensor]]:
-    """The same, column by column."""
-    columns = []
-    for column, x in enumerate(point.variables):
-
-        def push(tangent: Tensor, column: int = column) -> list[Tensor]:
-            return point.push([tangent if i == column else None for i in range(len(point.variables))])
-
-        blocks = vmap(push, out_axes=-1, randomness="same")(_identity(x)) if x.size else [None] * len(point.outputs)
-        columns.append([_block(t, y, x) for t, y in zip(blocks, point.outputs, strict=True)])
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _block(found: Tensor | None, y: Tensor, x: Tensor) -> Tensor:
@@ -248,9 +251,26 @@ def _identity(y: Tensor) -> Tensor:
 
 
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """The second derivatives of `f`, which returns a tensor of shape ``()``: the Jacobian of its gradient.
+    """The second derivatives of `f`: the Jacobian of its gradient.
 
-    Parameters, results and errors as of `jacobian`; several arguments give a tuple of tuples.
+    Parameters
+    ----------
+    f : function
+        Of tensors, returning a tensor of shape ``()``.
+    argnums : int or sequence of int
+        Which positional arguments to differentiate by; a sequence gives a tuple of tuples of results.
+    has_aux : bool
+        Whether `f` returns a pair, of which the second part is passed on.
+
+    Returns
+    -------
+    function
+        Of the same arguments. The Hessian by an argument of shape `t` has shape ``(*t, *t)``.
+
+    Raises
+    ------
+    GraphError, DTypeError, TypeError
+        As `jacobian` raises them.
 
     Examples
     --------
@@ -278,7 +298,7 @@ def hvp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
     Raises
     ------
     TypeError, DTypeError, ShapeError
-        As of `vjp`.
+        As `vjp` raises them.
 
     Examples
     --------
@@ -294,5 +314,3 @@ def hvp(f: Callable[..., Any], primals: Any, vectors: Any) -> Any:
 
 
 jacrev = jacobian
-
-__all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "vjp"]

@@ -1,247 +1,390 @@
-"""What must be as it was when a function was traced, so that its program can be called: the guards of the program."""
+"""Guards of a traced function: what it captured must hold what it held, and can be put back, or bound anew.
+
+A `Guard` is about one container (a namespace, an object, a list …) or one fact. Its entries have `Place`s.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import count
+from operator import delitem, length_hint, setitem
+from types import FunctionType
+from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.engine.graph import Leaf
-from micrograd_core.engine.modes import grad_mode
-from micrograd_core.ground.context import default_devices, half_types, levels, precisions, programs
-from micrograd_core.random import default_generator
-from micrograd_core.transforms.printed import Text
-from micrograd_core.transforms.tracing import GradientOf, Trace, at, paths
-from micrograd_core.transforms.watches import ANY, Place, same
+from micrograd_core.device import Device
+from micrograd_core.dtypes import DType
+from micrograd_core.support.reconstruction import Made
 
-Holds = Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Tensor] | None]
+PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, DType, Device)
+"""Types whose values are compared by equality, and lead to no tensors."""
+UNSET: Final = object()
+ANY: Final = object()
+"""Among the entries that a container had: a tensor, which may be another one at each call."""
+MANY: Final = 1000
+"""Guards of more entries than this go through them in a loop; Python is printed for the others."""
 
 
-class Guards:
-    """How things were, once a trace has left everything as it was; `writes` says whether the function does."""
+class Place(NamedTuple):
+    """Where an object is held: the entry `key` of a dict, a list or the like, or the attribute `key`."""
 
-    def __init__(self, trace: Trace, writes: bool) -> None:
-        self.watches, self._draws = trace.reach.watches, bool(trace.starts)
-        entered = [(key, trace.tensors[key]) for key in trace.entered if key not in trace.gradient_of]
-        for found in trace.held.values():
-            for watch, i, _ in found:
-                watch.values[i] = ANY
-        self._state = [
-            (trace.owner(key), x.shape, x.dtype, x._kernels, x._record.__class__, _has_grad(x))
-            for key, x in entered
-            if key not in trace.places
+    space: Any
+    key: Any
+    is_attribute: bool = False
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        """The same for each `Place` of one entry."""
+        return id(self.space.about if isinstance(self.space, Accessor) else self.space), self.key
+
+    def held(self) -> Any:
+        """What is there now."""
+        try:
+            return getattr(self.space, self.key) if self.is_attribute else self.space[self.key]
+        except (AttributeError, LookupError, ValueError):
+            return UNSET
+
+    def put(self, value: Any) -> None:
+        """Put something there; `UNSET` deletes the entry."""
+        put, delete = (setattr, delattr) if self.is_attribute else (setitem, delitem)
+        if value is UNSET:
+            delete(self.space, self.key)
+        else:
+            put(self.space, self.key, value)
+
+    def text(self, name: Callable[[Any], str]) -> str:
+        """The place as Python, to be read and to be assigned to."""
+        if self.is_attribute:
+            return f"{name(self.space)}.{self.key}"
+        return f"{name(self.space)}[{repr(self.key) if type(self.key) in (str, int) else name(self.key)}]"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an assignment runs no function written in Python."""
+        kind = type(self.space)
+        return not isinstance(getattr(kind, "__setattr__" if self.is_attribute else "__setitem__"), FunctionType)
+
+
+class Accessor:
+    """Entries that are neither attributes nor in a container, read and set like those of a dict."""
+
+    def __init__(self, about: Any, read: Callable[[Any], Any], write: Any, delete: Any = None) -> None:
+        self.about, self._read, self._write, self._delete = about, read, write, delete
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._read(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._write(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self._delete(key)
+
+
+class Guard:
+    """What a container held, or what a fact was, when the function was traced.
+
+    Parameters
+    ----------
+    about : str
+        What the user reads of it; ``{}`` stands for the name of an entry.
+    places : iterable of Place
+        Where the entries are, as far as they can be bound anew.
+    space : dict, list or the like
+        Where no entries may be added or taken out; ``None``: nothing is said about that.
+    read : function
+        Gives the entries as they are now; left out, they are read from their places.
+    counts : bool
+        Of a dict, only the number of its entries must stay.
+    """
+
+    __slots__ = ("about", "counts", "known_keys", "places", "read", "space", "values")
+
+    def __init__(
+        self,
+        about: str,
+        places: Iterable[Place] = (),
+        space: Any = None,
+        read: Callable[[], Any] | None = None,
+        counts: bool = False,
+    ) -> None:
+        self.about, self.places, self.space, self.counts = about, [*places], space, counts
+        self.read = read or (lambda: [place.held() for place in self.places])
+        self.known_keys, self.values = self.keys(), [*self.read()]
+
+    def keys(self) -> list[Any]:
+        """What must stay the same of the container besides its entries: its keys, or its length."""
+        if self.space is None:
+            return []
+        return [*self.space] if isinstance(self.space, dict) and not self.counts else [len(self.space)]
+
+    def holds(self) -> bool:
+        """Whether nothing has changed; plain values may be other objects that are equal."""
+        return _are_same(self.keys(), self.known_keys) and _are_same(self.read(), self.values)
+
+    def changed(self) -> str:
+        """What has changed, in words."""
+        if not _are_same(self.keys(), self.known_keys):
+            return f"{self.label()} has other entries now"
+        return next((f"{label} has changed" for label, *_ in self.rebound()), "")
+
+    def label(self, i: int = 0) -> str:
+        """What an entry is, in words."""
+        return self.about.replace("{}", repr(self.places[i].key) if self.places else "0")
+
+    def conditions(self, text: Any) -> list[str]:
+        """The guard as Python, for a `printed.Text`."""
+        name = text.name
+        plain = self.space is None or (
+            type(self.space) is list or (type(self.space) is dict and all(type(each) is str for each in self.space))
+        )
+        if len(self.places) != len(self.values) or len(self.values) > MANY or not plain:
+            return [f"{name(self.holds)}()"]
+        found = []
+        if self.space is not None and type(self.space) is dict and not self.counts:
+            found.append(f"[*{name(self.space)}] == {name(self.known_keys)}")
+        elif self.space is not None:
+            found.append(f"len({name(self.space)}) == {self.known_keys[0]}")
+        for place, value in zip(self.places, self.values, strict=True):
+            if value is UNSET and type(place.space) is dict:
+                found.append(f"{place.key!r} not in {name(place.space)}")
+            elif value is UNSET:
+                found.append(f"{name(place.held)}() is {name(UNSET)}")
+            elif value is not ANY and type(value) is not Made:
+                found.append(text.is_same(place.text(name), value))
+        return found
+
+    def restore(self) -> None:
+        """Put everything back."""
+        if not _are_same(self.keys(), self.known_keys) or (self.space is not None and not self.places):
+            self._refill()
+        for place, value in zip(self.places, self.values, strict=False):
+            if place.held() is not value:
+                place.put(value)
+
+    def _refill(self) -> None:
+        if isinstance(self.space, dict):
+            kept = dict(self.space)
+            self.space.clear()
+            self.space.update({key: kept.get(key) for key in self.known_keys})
+        else:
+            self.space.clear()
+            fill = self.space.update if isinstance(self.space, set) else self.space.extend
+            fill(self.values)
+
+    def rebound(self) -> list[tuple[str, Place | None, Any, Any]]:
+        """Entries that are otherwise now, and added ones: label, place, what was there, and what is."""
+        if self.holds():
+            return []
+        keys, count = self.keys(), len(self.known_keys)
+        by_name = type(self.space) is dict and not self.counts
+        if not _are_same(keys[:count] if by_name else keys, self.known_keys):
+            return []
+        added = [Place(self.space, key) for key in keys[count:]]
+        places: list[Any] = [*self.places] or [None] * len(self.values)
+        found = [
+            (self.label(i), place, was, new)
+            for i, (place, was, new) in enumerate(zip(places, self.values, self.read(), strict=False))
+            if not same(new, was)
         ]
-        self._same = [
-            (place, trace.owner(key))
-            for key, found in trace.held.items()
-            for _, _, place in found
-            if place is not trace.owner(key)
-        ]
-        self._kept = [(owner, name, _names(getattr(owner, name))) for owner, name in trace.lists()]
-        self._grads = [_has_grad(trace.tensors[key]) for key in trace.places]
-        self._records = [trace.tensors[key]._record is not None for key in trace.places]
-        self._positions, self._given = list(trace.places.values()), trace.given_tensors
-        self._owned = frozenset(trace.reach.tensors.keys() - trace.held.keys())
-        self._aliased = [key in self._owned for key in trace.places]
-        self._generators, self._fixed = trace.reach.generators, trace.fixed
-        own = [key for key in trace.entered if key not in trace.gradient_of]
-        grads = [key for key in own if trace.grads.get(key) is not None]
-        self._entered = [*map(trace.owner, own), *(GradientOf(trace.owner(key)) for key in grads)]
-        entered_now = [trace.tensors[key] for key in own] + [trace.grads[key] for key in grads]
-        self._fixed_ids = frozenset(id(x) for x in self._entered if isinstance(x, Tensor))
-        self._writes = writes
-        shared = _sharing(entered_now, writes)
-        # else each is read from where it is, whatever that is
-        self._shared = shared if writes or shared or trace.held else None
+        return found + [(self.about.replace("{}", repr(place.key)), place, UNSET, place.held()) for place in added]
 
     def moved(self) -> set[Any]:
         """Places where another tensor is than was."""
-        found = set[Any]()
-        for watch in self.watches:
-            pairs = [(place, was, now) for _, place, was, now in watch.rebound() if place is not None]
-            found |= {place.identity for place, *both in pairs if all(isinstance(x, Tensor) for x in both)}
-        return found
-
-    def differs(self, flat: list[Any]) -> str:
-        """What is not as it was when the function was traced, in words; nothing if all is."""
-        for watch in self.watches:
-            if not watch.holds():
-                return _changed(watch)
-        for place, owner in self._same:
-            if place.held() is not at(owner, flat):
-                return "what was one tensor is another one elsewhere now"
-        for owner, shape, dtype, kernels, kind, has_grad in self._state:
-            x = at(owner, flat)
-            if not isinstance(x, Tensor):
-                return f"what was a tensor is a {type(x).__name__} now"
-            if x.dtype is not dtype or x._kernels is not kernels or x._handle.shape != shape:
-                return f"a tensor that the function closes over is {x.dtype} of shape {x.shape} on {x.device} now"
-            if x._record.__class__ is not kind:
-                return "a tensor that the function closes over records gradients now, or no longer does"
-            if _has_grad(x) is not has_grad:
-                return f"a .grad is {'None' if has_grad else 'there'} now"
-        for owner, name, names in self._kept:
-            if _names(getattr(owner, name)) != names:
-                return f"a {type(owner).__name__} keeps something else between steps now than before its first step"
-        arguments = [flat[i] for i in self._positions]
-        if list(map(_has_grad, arguments)) != self._grads:
-            return "the .grad of an argument is there now, or no longer"
-        if [id(x) in self._owned for x in arguments] != self._aliased:
-            return "the function closes over one of its arguments now, or no longer"
-        if self._shared is not None and _sharing([at(x, flat) for x in self._entered], self._writes) != self._shared:
-            return "the function writes to tensors, and others share memory now than did"
-        if self._draws:
-            now = default_generator()
-            if now is not self._fixed if self._fixed is not None else id(now) in self._generators:
-                return "another generator is the default now, and the function draws from it by name, too"
-        return ""
-
-    def printed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Holds | None:
-        """The conditions as a function, for calls with such arguments: the tensors among these, or ``None``."""
-        if len(self._positions) < self._given:  # some arguments are one tensor
-            return None
-        text, tensors, places = Text(), list[str](), dict[int, str]()
-        name, known = text.name, [f"x{i}" for i in range(self._given)]
-        text.lines.append("try:")
-        text.refuse_unless([f"{name(programs.get, 'program')}() is None", f"not {name(levels.get, 'levels')}()"])
-        text.refuse_unless([text.is_same(f"{name(mode, what)}()", mode()) for what, mode in MODES.items()])
-        text.refuse_unless([f"len(args) == {len(args)}", f"[*kwargs] == {name([*kwargs])}" if kwargs else "not kwargs"])
-        for i, x in enumerate(args):
-            text.argument(x, f"args[{i}]", tensors, _is_tensor)
-        for key, x in kwargs.items():
-            text.argument(x, f"kwargs[{key!r}]", tensors, _is_tensor)
-        if len(known) > 1:
-            text.refuse_unless([f"len({{{', '.join(f'id({x})' for x in known)}}}) == {len(known)}"])
-        for i, aliased in zip(self._positions, self._aliased, strict=True):
-            text.refuse_unless([f"id(x{i}) {'' if aliased else 'not '}in {name(self._owned)}" if self._owned else ""])
-        for watch in self.watches:
-            text.watch(watch)
-        for n, (owner, shape, dtype, kernels, kind, has_grad) in enumerate(self._state):
-            known_as = at_text(owner, text)
-            if owner.__class__ is Place:
-                text.lines.append(f"p{n} = {known_as}")
-                known_as = places[id(owner)] = f"p{n}"
-            text.refuse_unless([
-                f"{known_as}.__class__ is {name(Tensor)}" if owner.__class__ is Place else "",
-                f"{known_as}.dtype is {name(dtype)}",
-                f"{known_as}._kernels is {name(kernels)}",
-                f"{known_as}._handle.shape == {tuple(shape)}",
-                f"{known_as}._record.__class__ is {name(kind)}",
-                *_grad_text(text, known_as, kind, has_grad),
-            ])  # fmt: skip
-        for place, owner in self._same:
-            text.refuse_unless([f"{place.text(name)} is {at_text(owner, text)}"])
-        for i, has_grad, records in zip(self._positions, self._grads, self._records, strict=True):
-            text.refuse_unless([f"{name(_has_grad)}(x{i}) is {name(has_grad)}" if records else ""])
-        for owner, attribute, names in self._kept:
-            now = f"{name(owner)}.{attribute}"
-            plain = all(each.__class__ is tuple for each in names)
-            now = f"[*map(tuple, {now})]" if plain else f"{name(_names)}({now})"
-            text.refuse_unless([f"{now} == {name(names)}"])
-        if self._shared is not None:
-            text.refuse_unless([self._sharing_text(text, places)])
-        if self._draws:
-            now = f"{name(default_generator)}()"
-            fixed = self._fixed
-            text.refuse_unless(
-                [f"{now} is {name(fixed)}" if fixed is not None else f"id({now}) not in {name(self._generators)}"]
-            )
-        text.lines[1:] = [f"    {line}" for line in text.lines[1:]]
-        text.lines += ["except (AttributeError, LookupError, ValueError): return None", f"return {tuple_text(known)}"]
-        return None if text.is_long else text.function("def holds(args, kwargs):")
-
-    def _sharing_text(self, text: Text, places: dict[int, str]) -> str:
-        """That tensors are one, or share memory, as when the function was traced; at once where none shares any."""
-        entered = [places.get(id(x)) or at_text(x, text) for x in self._entered]
-        plain = f"{text.name(_sharing)}([{', '.join(entered)}], {self._writes}) == {text.name(self._shared)}"
-        if self._shared:
-            return plain
-        moving = [x for x, owner in zip(entered, self._entered, strict=True) if not isinstance(owner, Tensor)]
-        ids = ", ".join([*(f"id({x})" for x in moving), f"*{text.name(self._fixed_ids)}"])
-        distinct = [f"len({{{ids}}}) == {len(entered)}"] if moving else []
-        alone = [f"{x}._storage is None" for x in entered if self._writes]
-        return f"({' and '.join(alone + distinct)} or {plain})"
+        pairs = [(place, was, now) for _, place, was, now in self.rebound() if place is not None]
+        return {place.identity for place, *both in pairs if all(isinstance(x, Tensor) for x in both)}
 
 
-MODES: Final[dict[str, Callable[[], Any]]] = {
-    "grad_mode": grad_mode, "half_type": half_types.get, "default_device": default_devices.get,
-    "precision": precisions.get,
-}  # fmt: skip
-"""Around a call, what its kind depends on."""
+def same(x: Any, y: Any) -> bool:
+    """Whether two entries are one object, or equal where they are plain; 0.0 is not -0.0, and a NaN is a NaN."""
+    if x is y or y is ANY:
+        return True
+    return isinstance(x, PLAIN) and type(x) is type(y) and ((x == y and bool(x)) or repr(x) == repr(y))
 
 
-def _is_tensor(x: Any) -> bool:
-    return x.__class__ is Tensor
+def _are_same(xs: Any, ys: Any) -> bool:
+    return len(xs) == len(ys) and all(map(same, xs, ys))
 
 
-def tuple_text(texts: Sequence[str]) -> str:
-    """A tuple as Python."""
-    return f"({''.join(f'{x}, ' for x in texts)})"
+def of_dict(x: dict[Any, Any], about: str) -> Guard:
+    """The entries of a dict, and their order."""
+    return Guard(about, [Place(x, key) for key in x], x, lambda: [*x.values()])
 
 
-def at_text(owner: Any, text: Text) -> str:
-    """What `at` gives, as Python."""
-    if owner.__class__ is int:
-        return f"x{owner}"
-    if owner.__class__ is Place:
-        return owner.text(text.name)
-    return f"{at_text(owner.owner, text)}._grad" if owner.__class__ is GradientOf else text.name(owner)
+def of_list(x: Any, about: str = "entry {} of a list") -> Guard:
+    """The entries of a list or the like."""
+    return Guard(about, [Place(x, i) for i in range(len(x))], x, lambda: [*x])
 
 
-def _grad_text(text: Text, x: str, kind: type, has_grad: Any) -> list[str]:
-    """That `_has_grad` says the same as before of a tensor with a record of a `kind`."""
-    if kind is not Leaf:
+def of_names(x: dict[str, Any], names: Iterable[str], about: str, space: Any = None) -> Guard:
+    """Some entries of a dict, which are there or not; and how many entries there are, of that `space`."""
+    return Guard(about, [Place(x, each) for each in names], space, counts=True)
+
+
+def of_attributes(x: Any, names: Iterable[str], about: str) -> Guard:
+    """Some attributes of an object."""
+    return Guard(about, [Place(x, each, True) for each in names])
+
+
+def of_slots(x: Any, slots: dict[str, Any]) -> Guard:
+    """The slots of an object, with the descriptor of each."""
+    accessor = Accessor(
+        x,
+        lambda key: slots[key].__get__(x),
+        lambda key, value: slots[key].__set__(x, value),
+        lambda key: slots[key].__delete__(x),
+    )
+    return Guard(f"the attribute of a {type(x).__name__}, {{}}", [Place(accessor, key) for key in slots])
+
+
+def of_variable(x: Any) -> Guard:
+    """A context variable, or a weak reference."""
+    if not isinstance(x, ContextVar):
+        return Guard(f"a {type(x).__name__}", read=lambda: [x()])
+    accessor = Accessor(x, lambda key: x.get(None), lambda key, value: x.set(value))
+    return Guard("a ContextVar", [Place(accessor, "value")])
+
+
+def of_referents(x: Any) -> Guard:
+    """What an object of Python's own holds, such as a deque, a property or a method of a list."""
+    about = f"what a {type(x).__name__} holds"
+    if hasattr(x, "extend"):
+        return of_list(x, about)
+
+    def held() -> list[Any]:
+        left = repr(x) if isinstance(x, count) else length_hint(x, 0) if hasattr(x, "__next__") else None
+        return [*gc.get_referents(x), left]
+
+    return Guard(about, read=held)
+
+
+def of_buffer(x: Any) -> list[Guard]:
+    """The bytes of an array of another library. They are read at each call: a tensor in its place is not."""
+    try:
+        view = memoryview(x)
+    except (TypeError, ValueError, BufferError):
         return []
-    if has_grad not in (True, False):
-        return [f"{text.name(_has_grad)}({x}) is {text.name(has_grad)}"]
-    plain = [f"not {x}._record.hooks", f"{x}._record.values is None"]
-    if not has_grad:
-        return [*plain, f"{x}._grad is None"]
-    return [*plain, f"{x}._grad is not None", f"{x}._grad._record is None"]
+    view.release()
+
+    def now() -> list[Any]:
+        with memoryview(x) as view:
+            digest = blake2b(view if view.c_contiguous else view.tobytes(), digest_size=16)
+            return [digest.digest(), view.format, repr(view.shape)]
+
+    return [Guard(f"what is in a {type(x).__name__}", read=now)]
 
 
-def _has_grad(x: Tensor) -> Any:
-    """Whether there is a gradient; something else where that, or what becomes of it, is special."""
-    record = x._record
-    if record.__class__ is not Leaf:
+# ── classes ──────────────────────────────────────────────────────────────────────────────────────────────────
+#
+# CPython gives each class a number, which changes whenever an attribute of it, or of a class that it inherits from, is
+# set, added or deleted. To compare that takes a twentieth of a microsecond; to compare all attributes of a layer's
+# class takes some microseconds, and is what is done where the number cannot be read.
+
+UNKNOWN: Final = -1
+"""In place of a number that cannot be read, or is given no more."""
+POINTERS: Final = 48
+"""In a class of CPython's, so many words are before its number (``tp_version_tag``)."""
+
+
+class ClassGuard(Guard):
+    """The attributes of a class, and of those `parts` of what it inherits from that are given for it."""
+
+    __slots__ = ("_kind", "_parts", "_seen", "_version")
+
+    def __init__(self, kind: type, parts: Callable[[type], list[type]]) -> None:
+        self._kind, self._parts, self._seen = kind, parts, [UNKNOWN]
+        self._version = _in_memory(kind) if _are_known() else None
+        number = self._number()
+        super().__init__(
+            "", [Place(space, name) for space in map(_attributes, parts(kind)) for name, _ in own(space.about)]
+        )
+        self._seen[0] = number
+
+    def keys(self) -> list[Any]:
+        """Each class with the names of its attributes."""
+        return [x for each in self._parts(self._kind) for x in (each, *(name for name, _ in own(each)))]
+
+    def label(self, i: int = 0) -> str:
+        """What an attribute is, in words."""
+        place = self.places[i]
+        return f"the class attribute {place.space.about.__name__}.{place.key}"
+
+    def holds(self) -> bool:
+        """Whether nothing has changed: at once where the number is the one that it was."""
+        if self._version is not None and self._version[0] == self._seen[0]:
+            return True
+        number = self._number()
+        if not super().holds():
+            return False
+        self._seen[0] = number
+        return True
+
+    def conditions(self, text: Any) -> list[str]:
+        """The guard as Python, for a `printed.Text`."""
+        name, slow = text.name, f"{text.name(self.holds)}()"
+        return [slow if self._version is None else f"({name(self._version)}[0] == {name(self._seen)}[0] or {slow})"]
+
+    def _refill(self) -> None:
+        known = {place.identity for place in self.places}
+        for each in self._parts(self._kind):
+            for name, _ in own(each):
+                if (id(each), name) not in known:
+                    delattr(each, name)
+
+    def _number(self) -> int:
+        """The number of the class, which it is given when somebody looks for an attribute."""
+        if self._version is None:
+            return UNKNOWN
+        with suppress(AttributeError):
+            type.__getattribute__(self._kind, "version")
+        return self._version[0] or UNKNOWN
+
+
+def _attributes(kind: type) -> Accessor:
+    return Accessor(kind, lambda name: vars(kind)[name], partial(setattr, kind), partial(delattr, kind))
+
+
+def own(kind: type) -> list[tuple[str, Any]]:
+    """Attributes of a class but those that Python keeps there for itself."""
+    return [(name, x) for name, x in [*vars(kind).items()] if not _is_internal(name, x)]
+
+
+def _is_internal(name: str, x: Any) -> bool:
+    return name.startswith(("__", "_abc_")) and not callable(x) and not isinstance(x, (property, classmethod))
+
+
+def _in_memory(kind: type) -> memoryview:
+    """The number of a class."""
+    import ctypes
+
+    number = ctypes.c_uint.from_address(id(kind) + POINTERS * ctypes.sizeof(ctypes.c_void_p))
+    return memoryview(number).cast("B").cast("I")
+
+
+@cache
+def _are_known() -> bool:
+    """Whether the number is where it is looked for, and does what is said of it."""
+    if sys.implementation.name != "cpython":
         return False
-    if record.hooks or record.values is not None:
-        return "hooks"
-    grad = x._grad
-    return grad is not None and (grad._record is None or "recorded")
+    base = type("Base", (), {"x": 0})
+    kinds = type("First", (base,), {}), type("Second", (base,), {})
+    versions = list(map(_in_memory, kinds))
 
+    def numbers() -> list[int]:
+        for kind in kinds:
+            getattr(kind, "x", None)  # where somebody looks, it is given
+        return [version[0] for version in versions]
 
-def _sharing(tensors: list[Any], memory: bool) -> list[Any]:
-    """Which tensors are one, or share `memory`: where the first such is, for each, and how it lies; or nothing."""
-    keys = [id(x._storage or x) for x in tensors] if memory else list(map(id, tensors))
-    if len(set(keys)) == len(keys):
-        return []
-    first: dict[int, int] = {}
-    found: list[Any] = [first.setdefault(key, i) for i, key in enumerate(keys)]
-    several = Counter(keys)
-    return found + [_lies(x) for x, key in zip(tensors, keys, strict=True) if memory and several[key] > 1]
-
-
-def _lies(x: Tensor) -> Any:
-    """How a tensor lies in memory, to be compared with another one in the same memory."""
-    if "strided" in x._kernels.capabilities:
-        return x._kernels.layout(x._handle)
-    origin = getattr(x, "_origin", None)
-    return origin and (origin[1], repr(origin[2]))
-
-
-def _names(states: list[dict[str, Any]]) -> list[Any]:
-    """The names of what is kept."""
-    names: list[Any] = list(map(tuple, states))
-    return names if not any("parts" in each for each in names) else [paths(state) for state in states]
-
-
-def _changed(watch: Any) -> str:
-    now, values = watch.now(), watch.values
-    if len(now) != len(values):
-        return f"{watch.what(0)} has other entries now"
-    return next(f"{watch.what(i)} has changed" for i, x in enumerate(now) if not same(x, values[i]))
-
-
-__all__ = ["MODES", "Guards", "Holds", "at_text", "tuple_text"]
+    first, changed = numbers(), []
+    for kind in (kinds[0], base):
+        before = numbers()
+        setattr(kind, "x", 1)  # noqa: B010
+        changed += [version[0] != number for version, number in zip(versions, before, strict=True)]
+    different = {*first, before[0], *numbers()}
+    return changed == [True, False, True, True] and before[1] == first[1] and len(different - {0}) == 5

@@ -8,32 +8,40 @@ vector products", 2017).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
-from micrograd_core.engine.array import unrecorded, wrap
-from micrograd_core.engine.graph import Leaf, Parts, new_record
+from micrograd_core.engine.array import share, unrecorded, wrap
+from micrograd_core.engine.backward import leaves_of
+from micrograd_core.engine.graph import Leaf, Parts, is_node, new_record, parents_of
+from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.engine.sweep import push, sweep
+from micrograd_core.engine.push import push
+from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground import trees
-from micrograd_core.ground.context import depth
-from micrograd_core.ops import Op, unbroadcast
+from micrograd_core.ops import Op
+from micrograd_core.ops.core.movement import unbroadcast
+from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
-from micrograd_core.transforms.batching import settled
-from micrograd_core.transforms.grad import (
-    as_gradient,
-    out_of_graph,
-    reaches_beyond,
-    recorded_on,
-    variables_of,
-    with_aux,
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import depth
+from micrograd_core.transforms.batching import lifted, settled
+
+recorded_on = partial(Recorded.of, Tensor)
+"""The recorded operations on a device, from its kernels."""
+
+IDENTITY = Op(
+    "identity",
+    "The same tensor, as a new node that stands for a variable.",
+    tangent=lambda op, k, tangents, out, x, *, variable: tangents[0],
+    gradient=(lambda k, g, out, x, *, variable: g,),
+    gradient_aliases=True,
 )
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # The root of a sweep that starts from several tensors: its cotangent is the list of theirs.
 JOIN = Op(
@@ -41,8 +49,15 @@ JOIN = Op(
 )
 
 
+UNLIKE = "has shape {}, but what it belongs to has shape {}; they must be equal"
+
+
 class Linearized:
-    """A recorded function: cotangents of its outputs are pulled back to its variables, tangents pushed forward."""
+    """A recorded function: cotangents of its outputs are pulled back to its variables, tangents pushed forward.
+
+    Where the graph around the function records (`outer`), and the function leads to leaves `beyond` its variables, its
+    graph is part of that `larger` one.
+    """
 
     def __init__(self, name: str, outputs: list[Any], variables: list[Tensor], outer: bool) -> None:
         for y in outputs:
@@ -54,45 +69,62 @@ class Linearized:
                 )
         self.name, self.outputs, self.variables = name, outputs, variables
         self.wanted = {id(x._record) for x in variables}
-        root = self._root(range(len(outputs)))
-        # Part of the caller's graph, so that gradients record as well.
-        self.larger = outer and bool(root) and reaches_beyond(root, self.wanted)
+        self._beyond: bool | None = None
+        self.larger = outer and self.beyond
+
+    @classmethod
+    def of_result(cls, name: str, value: Tensor, variables: list[Tensor]) -> Linearized:
+        """What was recorded in the middle of a sweep: it is part of the sweep's graph where that records."""
+        point = cls(name, [value], variables, False)
+        point.larger = records_at(value._kernels.depth)
+        return point
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the graph has leaves other than the variables."""
+        if self._beyond is None:
+            recorded = [y for y in self.outputs if y._record is not None]
+            leaves = leaves_of(_root(recorded)) if recorded else []
+            self._beyond = any(id(leaf) not in self.wanted for leaf in leaves)
+        return self._beyond
 
     def values(self) -> list[Tensor]:
         """The outputs, which record if the caller's graph goes through them."""
         return self.outputs if self.larger else list(map(unrecorded, self.outputs))
 
-    def _root(self, rows: Sequence[int]) -> list[Any]:
-        recorded = [self.outputs[i] for i in rows if self.outputs[i].requires_grad]
-        return joined(recorded) if recorded else []
-
-    def pull(self, cotangents: Sequence[Any]) -> list[Tensor]:
-        """One gradient per variable. ``None`` stands for the cotangent zero."""
-        rows = [i for i, g in enumerate(cotangents) if g is not None and self.outputs[i].requires_grad]
-        root = self._root(rows)
-        if not root:
+    def pull(self, cotangents: Sequence[Any], keep: bool = True) -> list[Tensor]:
+        """One gradient per variable. ``None`` stands for the cotangent zero. `keep` says that there is a next time."""
+        pairs = zip(self.outputs, cotangents, strict=True)
+        ends = [(y, g) for y, g in pairs if g is not None and y._record is not None]
+        if not ends:
             return [as_gradient(None, x) for x in self.variables]
-        seeds = [_fitting(self.name, "cotangent", cotangents[i], self.outputs[i]) for i in rows]
-        seeds = [recorded_on(g._kernels).conj(g) if g.dtype.is_complex else g for g in seeds]
-        with recording(create := self._records(seeds), root[1].depth):
-            if create or any(g._kernels is not self.outputs[i]._kernels for g, i in zip(seeds, rows, strict=True)):
-                found = sweep(root, seeds, True, recorded_on, self.wanted)
-            else:
-                found = sweep(root, [g._handle for g in seeds], True, None, self.wanted)
-            by_node = {id(node): g for node, g in found}
-            return [as_gradient(by_node.get(id(x._record)), x) for x in self.variables]
+        first, root = ends[0][0], _root([y for y, _ in ends])
+        seeds = [conjugate(fitting(g, y, f"{self.name}: the cotangent {UNLIKE}")) for y, g in ends]
+        depth = first._kernels.depth
+        keep = keep or depth > 0 or self.beyond  # graphs around a vmap may lead back into it
+        create = self._records(seeds)
+        recorded = create or [g._kernels for g in seeds] != [y._kernels for y, _ in ends]
+        start: Any = seeds if recorded else [g._handle for g in seeds]
+        start = start[0] if root is first._record else start
+        if recorded:
+            with recording(create, depth):
+                found = sweep(root, start, keep, recorded_on, self.wanted)
+        else:
+            found = sweep(root, start, keep, None, self.wanted)
+        by_node = {id(node): g for node, g in found}
+        return [as_gradient(by_node.get(id(x._record)), x) for x in self.variables]
 
     def push(self, tangents: Sequence[Any]) -> list[Tensor]:
         """One tangent per output, for one per variable. ``None`` stands for the tangent zero."""
         given = {
-            id(x._record): _fitting(self.name, "tangent", t, x)
+            id(x._record): fitting(t, x, f"{self.name}: the tangent {UNLIKE}")
             for x, t in zip(self.variables, tangents, strict=True)
             if t is not None
         }
         rows = [i for i, y in enumerate(self.outputs) if y.requires_grad]
         found: dict[int, Any] = {}
         if rows and given:
-            root = self._root(rows)
+            root = joined([self.outputs[i] for i in rows])
             places = {id(x._record): x._kernels for x in self.variables}
             with recording(create := self._records(list(given.values())), root[1].depth):
                 if create or any(t._kernels is not places[key] for key, t in given.items()):
@@ -100,62 +132,142 @@ class Linearized:
                 else:
                     pushed = push(root, {key: t._handle for key, t in given.items()}, transposed)
             found = dict(zip(rows, pushed, strict=True))
-        return [as_tangent(found.get(i), y) for i, y in enumerate(self.outputs)]
+        return [as_tensor(found.get(i), y) for i, y in enumerate(self.outputs)]
 
     def _records(self, given: list[Tensor]) -> bool:
         """Whether a product with the derivative is recorded, at the depth of the function."""
-        at = self.outputs[0]._kernels.depth
-        return records_at(at) and (self.larger or any(g.requires_grad for g in given))
+        recorded = self.larger or [g for g in given if g._record is not None]
+        return bool(recorded) and records_at(self.outputs[0]._kernels.depth)
 
 
-def joined(outputs: Sequence[Tensor]) -> list[Any]:
-    """The root of a sweep from all of them."""
+def joined(outputs: Sequence[Tensor]) -> Any:
+    """The root of a sweep from several outputs that record."""
     first = outputs[0]
     records, handles = [y._record for y in outputs], [y._handle for y in outputs]
     return new_record(JOIN, first._kernels, {}, first._handle, records, handles)
 
 
-def _fitting(name: str, what: str, g: Any, like: Tensor) -> Tensor:
-    """A cotangent or a tangent of a tensor, or the sentence that says why it is none."""
-    if not isinstance(g, Tensor):
-        g = asarray(g, dtype=like.dtype, device=like.device)
-    if g.shape != like.shape:
-        raise ShapeError(
-            f"{name}: the {what} has shape {g.shape}, but what it belongs to has shape {like.shape}; they must be equal"
-        )
-    return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
+def _root(outputs: list[Tensor]) -> Any:
+    """The root of a sweep from these outputs, which is the only one's own node, if it has one."""
+    return outputs[0]._record if len(outputs) == 1 and is_node(outputs[0]._record) else joined(outputs)
 
 
-def as_tangent(t: Any, like: Tensor) -> Tensor:
-    """A tangent as the user's; ``None`` is zero. It owns its memory."""
-    kernels = like._kernels
-    if t is None:
-        t = kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
-    return t if t.__class__ is Tensor else wrap(Tensor, t, kernels, like.dtype, None)
+class Point(Linearized):
+    """A function of the user's, run once: its derivative, and what else it gave."""
+
+    returned: Any
+    tree: Callable[[Any], Any]  # outputs in their places
+    aux: Any
+    aux_in_graph: bool  # whether it needs the caller's graph whole
+    _rebuilds: list[tuple[int, Any]]
+
+    def placed(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """A flat list of gradients as one structure per argument."""
+        rest = iter(gradients)
+        return tuple(rebuild([next(rest) for _ in range(count)]) for count, rebuild in self._rebuilds)
 
 
 def linearized(
-    name: str, f: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], has_aux: bool
-) -> tuple[Linearized, list[Any], Any, Any]:
-    """`f` run once: its derivative, what puts gradients and outputs in their places, and what else it returned."""
+    name: str, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: Any, has_aux: bool
+) -> Point:
+    """`f` run once, recorded from the arguments at some positions."""
     outer = records_at(depth())
     variables, rebuilds, replaced = [], [], list(args)
     for position in positions:
-        found, rebuild = variables_of(name, args, position)
+        if not -len(args) <= position < len(args):
+            raise TypeError(
+                f"{name}: argnums={position} but the function was called with {len(args)} positional arguments"
+            )
+        leaves, rebuild = pytrees.flatten(args[position])
+        found = [variable(name, x, f"argument {position}") for x in leaves]
         replaced[position] = rebuild(found)
         variables += found
         rebuilds.append((len(found), rebuild))
     with recording(True, depth()):
-        value, aux = with_aux(name, f(*replaced), has_aux)
-    outputs, rebuild_output = trees.flatten(value)
-    point = Linearized(name, outputs, variables, outer)
-    return point, rebuilds, rebuild_output, out_of_graph(aux, point.wanted, outer)[0]
+        value, aux = f(*replaced, **kwargs), None
+    if has_aux:
+        if not isinstance(value, tuple) or len(value) != 2:
+            raise TypeError(f"{name}: with has_aux=True the function must return a pair; it returned {value!r}")
+        value, aux = value
+    outputs, tree = pytrees.flatten(value)
+    point = Point(name, outputs, variables, outer)
+    point.returned, point.tree, point._rebuilds = value, tree, rebuilds
+    point.aux, point.aux_in_graph = out_of_graph(aux, point.wanted, outer)
+    return point
+
+
+def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
+    """What a function returned beside its value, outside the graph of a transform; whether the caller's needs it whole.
+
+    A tensor that was computed from the `wanted` variables alone would lead into a graph that is nobody else's.
+    """
+    if aux is None:
+        return aux, False
+    leaves, rebuild = pytrees.flatten(aux)
+    inner = [x.__class__ is Tensor and x._record is not None for x in leaves]
+    kept = [here and outer and _leads_beyond(x._record, wanted) for x, here in zip(leaves, inner, strict=True)]
+    if inner == kept:
+        return aux, any(kept)
+    stripped = zip(leaves, inner, kept, strict=True)
+    return rebuild(unrecorded(x) if here and not keep else x for x, here, keep in stripped), any(kept)
+
+
+def _leads_beyond(node: Any, wanted: set[int]) -> bool:
+    """Whether a leaf that is not `wanted` can be reached; what was freed is passed over."""
+    seen, stack = set[int](), [node]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Leaf and id(node) not in wanted:
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += parents_of(node)
+    return False
+
+
+def variable(name: str, x: Any, place: str) -> Tensor:
+    """A new node for a tensor: a leaf, or an identity in the graph that it is already part of."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: {place} must be a Tensor to differentiate by; got {type(x).__name__}")
+    if not x.dtype.is_floating:
+        raise DTypeError(f"{name}: {place} is {x.dtype}; only floating-point tensors have gradients")
+    x = lifted(x)
+    new = wrap(Tensor, x._handle, x._kernels, x.dtype, None)
+    if x._record is not None and records_at(x._kernels.depth):
+        params = {"variable": weakref.ref(new)}
+        new._record = new_record(IDENTITY, x._kernels, params, x._handle, [x._record], [x._handle])
+    else:
+        new._record, new._grad = Leaf(new), None
+    share(x, new)
+    return new
+
+
+def as_tensor(x: Any, like: Tensor) -> Tensor:
+    """A cotangent or tangent of `like`, a handle or a tensor, as a tensor; ``None`` is zero."""
+    if x is None:
+        x = like._kernels.full(shape=like.shape, fill_value=0, dtype=like.dtype)
+    return x if x.__class__ is Tensor else wrap(Tensor, x, like._kernels, like.dtype, None)
+
+
+def as_gradient(g: Any, like: Tensor) -> Tensor:
+    """A cotangent of `like` as the user's gradient."""
+    g = as_tensor(g, like)
+    return recorded_on(like._kernels).conj(g) if like.dtype.is_complex else g  # type: ignore[no-any-return]
+
+
+def fitting(g: Any, like: Tensor, told: str) -> Tensor:
+    """A cotangent or a tangent of a tensor; `told` says with both shapes why it is none."""
+    if not isinstance(g, Tensor):
+        g = asarray(g, dtype=like.dtype, device=like.device)
+    if g.shape != like.shape:
+        raise ShapeError(told.format(g.shape, like.shape))
+    return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
 
 
 def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
     if not isinstance(k, Recorded):
-        given, result, xs = (_tensors(k, each) for each in (list(tangents), out, operands))
+        given, result, xs = tensors(k, (list(tangents), out, operands))
         return _handles(_transposed(op, recorded_on(k), given, result, xs, params))
     return _transposed(op, k, tangents, out, operands, params)
 
@@ -180,22 +292,22 @@ def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params
             return None
         ends = {id(y._record) for y in dummies}
         found = {id(node): t for node, t in sweep(joined(pulled), seeds, True, recorded_on, ends)}
-        made = [as_tangent(found.get(id(y._record)), y) for y in dummies]
+        made = [as_tensor(found.get(id(y._record)), y) for y in dummies]
     return Parts(made) if isinstance(out, tuple) else made[0]
 
 
 def zero_leaf(y: Tensor) -> Tensor:
     """A new variable like `y`, for a cotangent or a tangent."""
-    zero = wrap(Tensor, y._kernels.full(shape=y.shape, fill_value=0, dtype=y.dtype), y._kernels, y.dtype, None)
+    zero = as_tensor(None, y)
     if y.dtype.is_floating:
         zero._record, zero._grad = Leaf(zero), None
     return zero
 
 
-def _tensors(k: Table, x: Any) -> Any:
+def tensors(k: Table, x: Any) -> Any:
     """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
     if isinstance(x, (list, tuple)):
-        return type(x)(_tensors(k, each) for each in x)
+        return type(x)(tensors(k, each) for each in x)
     return wrap(Tensor, x, k, k.dtype(x), None) if hasattr(x, "shape") else x
 
 

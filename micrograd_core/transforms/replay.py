@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from operator import is_
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import pack, uint64
-from micrograd_core.engine.array import new
+from micrograd_core.engine.array import new, storage
 from micrograd_core.engine.graph import Leaf, is_node
-from micrograd_core.errors import TraceError
-from micrograd_core.ground.assignments import assign_all
-from micrograd_core.ground.warning import unless_withheld
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
-from micrograd_core.transforms.changes import Done, Memory, Slot, given, shared
-from micrograd_core.transforms.guards import Guards, Holds, at_text, tuple_text
-from micrograd_core.transforms.printed import Text
+from micrograd_core.transforms.codegen import Text, entry_text, tuple_text
+from micrograd_core.transforms.conditions import Holds, at_text, printed_guards
 from micrograd_core.transforms.pullback import Derivative
-from micrograd_core.transforms.tracing import Result, Trace, entry_text
+from micrograd_core.transforms.tracing import Result, Trace
 
 
 class Replay:
@@ -33,60 +28,62 @@ class Replay:
         self.kernels: Any = trace.root
         self.rebuild, self.host = rebuild, trace.host
         self._owners, changes = trace.actors, trace.changes()
-        wanted = [ref for change in changes for ref in _refs(change)]
-        self.written = len(wanted)
-        bound = [x for _, _, x in changes if x.__class__ is Result]
-        fresh = {id(x.what): x.what for x in (*results, *bound) if x.kind == "tensor"}
-        tensors, numbers = list(fresh.values()), {key: i for i, key in enumerate(fresh)}
-        self.results = [_numbered(x, numbers) for x in results]
-        self.changes = [(kind, owner, _numbered(x, numbers)) for kind, owner, x in changes]
-        wanted += [x._handle.ref for x in tensors]
+        values, tensors, numbers = list[Ref](), list[Tensor](), dict[int, int]()
+
+        def numbered(x: Any) -> Any:
+            """A result, by the number of the output that it is, and not by what there is in the trace."""
+            if isinstance(x, list):
+                return list(map(numbered, x))
+            if x.kind == "value":
+                values.append(x.what)
+                return Result("value", len(values) - 1)
+            if x.kind == "tensor":
+                number = numbers.setdefault(id(x.what), len(tensors))
+                tensors[number:] = tensors[number:] or [x.what]
+                return Result("tensor", number)
+            return x
+
+        self.results = numbered(results)
+        self.changes = [(kind, owner, numbered(x)) for kind, owner, x in changes]
+        self.written, wanted = len(values), values + [x._handle.ref for x in tensors]
         self.width, self.dtypes, self.copied = len(wanted), [x.dtype for x in tensors], _aliases(trace, wanted)
         before = len(trace.builder.steps)
-        self.derivatives = [
-            Derivative(trace, x, before) if record and is_node(x._record) and x._record else None for x in tensors
-        ]
+        self.derivatives = {
+            i: Derivative(trace, x, before)
+            for i, x in enumerate(tensors)
+            if record and is_node(x._record) and x._record
+        }
         self.leaves = [i for i, x in enumerate(tensors) if x._record.__class__ is Leaf]
         self.freed = [is_node(x._record) and not x._record for x in tensors]
-        saved = dict.fromkeys(ref for each in self.derivatives if each is not None for ref in each.reads)
+        saved = dict.fromkeys(ref for each in self.derivatives.values() for ref in each.reads if ref is not None)
         # What is recorded keeps its numbers, whoever writes: a derivative may read a result itself.
-        own = {
-            wanted[self.written + i]: self.written + i for i, each in enumerate(self.derivatives) if each is not None
-        }
-        wanted += [ref for ref in saved if not trace.given(ref) and ref not in own]
+        made = {wanted[self.written + i]: self.written + i for i in self.derivatives}
+        wanted += [ref for ref in saved if not trace.given(ref) and ref not in made]
         self.program, reads = trace.builder.program(wanted, trace.given)
         self.outputs = len(wanted)
-        again = [ref for each in self.derivatives if each is not None for ref in each.inputs]
+        again = [ref for each in self.derivatives.values() for ref in each.inputs]
         inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref)), *again]))
         self.taken, self.sources = len(reads), [trace.sources[ref.number] for ref in inputs]
-        made = own | {ref: i for i, ref in enumerate(wanted) if i >= self.width}
-        known = {ref: (True, i) for i, ref in enumerate(inputs)} | {ref: (False, i) for ref, i in made.items()}
-        for each in self.derivatives:
-            if each is not None:
-                each.settle(known, self.sources)
-        self._compiled: Callable[..., Any] | None = None
-        self.holds: Holds = _unknown
+        made |= {ref: i for i, ref in enumerate(wanted) if i >= self.width}
+        known = {ref: i for i, ref in enumerate(inputs)} | {ref: len(inputs) + i for ref, i in made.items()}
+        for each in self.derivatives.values():
+            each.settle(known, self.sources)
         self._given = trace.given_tensors
         self._draws = {
             id(generator): (None if generator is trace.ambient else generator, trace.ends[id(generator)] - start[1])
             for generator, start in trace.starts.values()
         }
 
-    def settle(self, trace: Trace) -> None:
-        """Remember how things are, once the trace has left everything as it was."""
-        self.guards = Guards(trace, any(kind in ("tensor", "written", "shared") for kind, *_ in self.changes))
+    def settle(self, trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Print the guards, once the trace has left everything as it was."""
+        writes = any(kind in ("tensor", "written", "shared") for kind, *_ in self.changes)
+        self.guards = trace.captured.guards
+        self.holds: Holds = printed_guards(trace, writes, args, kwargs)
 
-    def remember(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Print `holds`, for calls with such arguments; `Guards.differs` says in words what is otherwise."""
-        if self.holds is _unknown:
-            self.holds = self.guards.printed(args, kwargs) or _unknown
-
-    @property
+    @cached_property
     def compiled(self) -> Callable[..., Any]:
         """The program as the device compiled it, when it was first needed."""
-        if self._compiled is None:
-            self._compiled = member(self.kernels.backend, "compile")(self.program)
-        return self._compiled
+        return member(self.kernels.backend, "compile")(self.program)  # type: ignore[no-any-return]
 
     def run(self, flat: Sequence[Tensor]) -> Any:
         """Run the program on these tensors; `OTHERWISE` where a condition on Python's numbers comes out so."""
@@ -106,43 +103,36 @@ class Replay:
             lines.append(f"s{i} = {drawn}; b{i} = s{i}.take({4 * blocks})")
         handles = [self._read(source, text) for source in self.sources]
         outputs = [f"v{i}" for i in range(self.outputs)]
-        derived = [i for i, each in enumerate(self.derivatives) if each is not None]
-        if derived:
-            lines.append(f"given = {tuple_text(handles)}")
-            handles = [f"given[{i}]" for i in range(len(handles))]
-        compiled, taken, made = (
-            name(self.compiled, "compiled"),
-            tuple_text(handles[: self.taken]),
-            f"{tuple_text(outputs)} = ",
-        )
-        call = [
-            f"try: {made if outputs else ''}{compiled}({', '.join(handles[: self.taken])})",
-            "except TypeError as error:",
-            f"    {made if outputs else ''}{name(unless_withheld)}(error, {compiled}, {taken}, {{}})",
-        ]
+        if self.derivatives and handles:
+            lines.append(f"{''.join(f'h{i}, ' for i in range(len(handles)))}= {tuple_text(handles)}")
+            handles = [f"h{i}" for i in range(len(handles))]
+        made = f"{tuple_text(outputs)} = " if outputs else ""
+        call = [f"{made}{name(self.compiled, 'compiled')}({', '.join(handles[: self.taken])})"]
         if self._draws:  # of a call that fails nothing stays
             back = [f"s{i}.give_back(b{i}, {4 * blocks})" for i, (_, blocks) in enumerate(self._draws.values())]
             call = ["try:", *(f"    {x}" for x in call), "except BaseException:", f"    {'; '.join(back)}", "    raise"]
         lines += call
         lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
-        for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
-            self._wrapped(text, f"r{i}", f"v{self.written + i}", name(dtype), "[]" if freed else "None")
-        if derived:
-            lines.append(f"found = {tuple_text(outputs)}")
-            lines += [f"r{i} = {name(self.derivatives[i])}.node(r{i}, flat, given, found)" for i in derived]
+        tensor, make, kernels = name(Tensor), name(new, "new"), name(self.kernels)
+        for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):  # as `engine.array.wrap` does
+            lines.append(
+                f"r{i} = {make}({tensor}); r{i}._handle = v{self.written + i}; r{i}._kernels = {kernels}; "
+                f"r{i}.dtype = {name(dtype)}; r{i}._record = {[] if freed else None}; r{i}._storage = None"
+            )
+        if self.derivatives:
+            lines.append(f"seen = {tuple_text(handles + outputs)}")
+            lines += [f"r{i} = {name(each)}.node(r{i}, flat, seen)" for i, each in self.derivatives.items()]
         lines += [f"r{i}.requires_grad = True" for i in self.leaves]
-        results = []
+        results = [self._result(x, text) for x in self.results]
         for i, x in enumerate(self.results):
-            results.append(self._result(x, text))
             if x.kind == "given":  # as it is before anything is assigned
-                lines.append(f"g{i} = {results[-1]}")
-                results[-1] = f"g{i}"
-        self._assign(text, outputs)
-        marks = [object() for _ in results]
-        built = self.rebuild(marks)
-        if len(marks) == 1 and built is marks[0]:
+                lines.append(f"g{i} = {results[i]}")
+                results[i] = f"g{i}"
+        self._assign(text)
+        built = self.rebuild(results)
+        if len(results) == 1 and built is results[0]:
             lines.append(f"return {results[0]}")
-        elif type(built) is tuple and len(built) == len(marks) and all(map(is_, built, marks)):
+        elif built == tuple(results) and type(built) is tuple:
             lines.append(f"return {tuple_text(results)}")
         else:
             lines.append(f"return {name(self.rebuild)}({tuple_text(results)})")
@@ -152,134 +142,114 @@ class Replay:
                 for owner in self._owners
             )
             lines[:] = [
-                f"before, done = [{before}], {name(Done)}()",
+                f"before = [{before}]",
                 "try:",
                 *(f"    {line}" for line in lines),
                 "except BaseException as error:",
-                "    for space, kept in () if done.all else before: space.update(kept)",
+                "    for space, kept in before: space.update(kept)",
                 f"    if isinstance(error, {name(_Otherwise)}): return {name(OTHERWISE)}",
                 "    raise",
             ]
         return text.function("def run(flat):")
 
-    def _wrapped(self, text: Text, made: str, handle: str, dtype: str, record: str = "None") -> None:
-        """`engine.array.wrap`, without the call."""
-        text.lines.append(
-            f"{made} = {text.name(new, 'new')}({text.name(Tensor)}); {made}._handle = {handle}; "
-            f"{made}._kernels = {text.name(self.kernels)}; {made}.dtype = {dtype}; {made}._record = {record}; "
-            f"{made}._storage = None"
-        )
-
     def _result(self, x: Result, text: Text) -> str:
-        if x.kind == "tensor":
-            return f"r{x.what}"
         if x.kind == "given":
             return at_text(x.what, text)
-        return f"n{x.what}" if x.kind == "host" else text.name(x.what)
+        if x.kind == "constant":
+            return text.name(x.what)
+        if x.kind == "entry":
+            return entry_text(text.name, *x.what)
+        return f"{LOCALS[x.kind]}{x.what}"
 
     def _read(self, source: tuple[Any, ...], text: Text) -> str:
         """Where a handle is that the program takes."""
         kind, *rest = source
-        if kind == "argument" or kind == "tensor":
+        if kind == "tensor":
             return f"{at_text(rest[0], text)}._handle"
         if kind == "constant":
             return text.name(rest[0])
-        if kind == "grad":
-            return f"{at_text(rest[1], text)}._grad._handle"
         if kind == "kept":
-            owner, attribute, i, path = rest
-            return entry_text(owner, attribute, i, path, text.name)
+            return entry_text(text.name, *rest)
         if kind == "host":
             return f"{text.name(_uploaded)}({text.name(self.kernels)}, n{rest[0]}, {text.name(rest[1])})"
+        *made, generator, delta = rest
+        start = f"b{[*self._draws].index(id(generator))}"
         if kind == "place":
-            generator, delta = rest
-            drawn = f"b{[*self._draws].index(id(generator))}"
-            return f"{text.name(_place)}({text.name(self.kernels)}, {drawn}, {delta})"
-        op, params, generator, delta = rest
+            return f"{text.name(_place)}({text.name(self.kernels)}, {start}, {delta})"
+        op, params = made
         draw = partial(getattr(self.kernels, op), **params)
-        place = f"b{[*self._draws].index(id(generator))}"
-        return f"{text.name(draw)}(key={place}['key'], block={place}['block'] + {delta})"
+        return f"{text.name(draw)}(key={start}['key'], block={start}['block'] + {delta})"
 
     # assigning
 
-    def _assign(self, text: Text, outputs: list[str]) -> None:
+    def _assign(self, text: Text) -> None:
         """All that the function changes, or after an interrupt nothing of it.
 
-        An interrupt comes at the start of a line, or at a call: there are neither.
+        An interrupt comes at the start of a line, or at a call: there are neither. Where one calls, `insist` does.
         """
-        stores = list[str]()
-        at_once = True  # whether nothing of Python's runs meanwhile
-        handles = iter(outputs)
-        whole: list[str] = []
+        stores = ["before = ()"] if self._owners else []
+        calls = False
+        name, lines = text.name, text.lines
         for n, (kind, owner, value) in enumerate(self.changes):
-            x = "" if kind in ("slot", "attribute", "kept") else at_text(owner, text)
-            if kind in ("grad", "slot"):
-                made = self._result(value, text)
-                if value.kind == "given":
-                    text.lines.append(f"d{n} = {made}")
-                    made = f"d{n}"
+            local, x = f"d{n}", "" if kind in ("slot", "kept") else at_text(owner, text)
+            new = value if isinstance(value, list) else self._result(value, text)
             if kind == "tensor":
-                handle = next(handles)
-                stores.append(f"{x}._handle = {handle}; {x}._storage = {x}._origin = None")
-                whole.append(f"*{text.name(given)}({x}, {handle})")
+                stores.append(f"{x}._handle = {new}; {x}._storage = {x}._origin = None")
             elif kind == "written":
-                at_once = False
-                whole.append(f"({text.name(Memory)}({text.name(self.kernels)}, {x}), 'numbers', {next(handles)})")
+                calls = True
+                lines.append(f"{local} = {x}._handle")
+                stores.append(f"{name(write)}({name(self.kernels)}, {x}, {local}, {new})")
             elif kind == "shared":
-                at_once = False
-                whole.append(f"*{text.name(shared)}({x}, {at_text(value, text)})")
-            elif kind == "grad":
-                stores.append(f"{x}._grad = {made}")
-                whole.append(f"({x}, '_grad', {made})")
-            elif kind == "slot":
-                at_once = at_once and owner.is_plain
-                stores.append(f"{owner.text(text.name)} = {made}")
-                space, key = text.name(owner.space), text.name(owner.key)
-                to = f"{space}, {key}" if owner.is_attribute else f"{text.name(Slot)}({space}, {key}), 'entry'"
-                whole.append(f"({to}, {made})")
+                lines.append(f"{local} = {name(shared)}({new})")
+                stores.append(f"{x}._handle, {x}._storage = {local}; {x}._origin = None")
+            elif kind == "kept":
+                place, rebuild = owner
+                lines.append(f"{local} = {_literal(rebuild(self._result(each, text) for each in value))}")
+                stores.append(f"{place.text(name)} = {local}")
             else:
-                thing, attribute = owner
-                text.lines.append(f"d{n} = {self._new_value(kind, thing, attribute, value, handles, text)}")
-                stores.append(f"{text.name(vars(thing))}[{attribute!r}] = d{n}")
-                whole.append(f"({text.name(thing)}, {attribute!r}, d{n})")
-        done = ["done.all = True"] if self._owners else []
-        whole = ["(done, 'all', True)"] * bool(self._owners) + whole
-        if not at_once:
-            text.lines.append(f"{text.name(assign_all)}([{', '.join(whole)}])")
-        elif stores or done:
-            text.lines.append("; ".join([*stores, *done]))
-
-    def _new_value(self, kind: str, owner: Any, attribute: str, to: Any, handles: Iterator[str], text: Text) -> str:
-        """What an attribute becomes, as Python."""
-
-        def value(what: str, x: Any) -> str:
-            return next(handles) if what == "value" else f"n{x}" if what == "host" else text.name(x)
-
-        if kind == "attribute":
-            return value(*to)
-        changed = {place: value(*x) for place, x in to.items()}
-
-        def state(at: str, within: list[tuple[tuple[str, ...], str]]) -> str:
-            heads = dict.fromkeys(path[0] for path, _ in within)
-            entries = [f"**{at}"]
-            for head in heads:
-                inner = [(path[1:], x) for path, x in within if path[0] == head]
-                plain = [x for path, x in inner if not path]
-                entries.append(f"{head!r}: {plain[0] if plain else state(f'{at}[{head!r}]', inner)}")
-            return f"{{{', '.join(entries)}}}"
-
-        now = f"{text.name(owner)}.{attribute}"
-        count = len(getattr(owner, attribute))
-        found = [state(f"{now}[{i}]", [(path, x) for (j, path), x in changed.items() if j == i]) for i in range(count)]
-        return f"[{', '.join(found)}]"
+                if value.kind == "given":  # as it is before anything is assigned
+                    lines.append(f"{local} = {new}")
+                    new = local
+                calls = calls or (kind == "slot" and not owner.is_plain)
+                stores.append(f"{f'{x}._grad' if kind == 'grad' else owner.text(name)} = {new}")
+        if calls:
+            nonlocal_before = ["    nonlocal before"] if self._owners else []
+            lines += ["def assign():", *nonlocal_before, f"    {'; '.join(stores)}", f"{name(insist)}(assign)"]
+        elif stores:
+            lines.append("; ".join(stores))
 
 
+# ── changes for which plain assignments do not do ────────────────────────────────────────────────────────────
+
+
+def shared(x: Tensor) -> tuple[Any, Any]:
+    """The handle and the memory of a tensor, for another one, as ``other.data = x``."""
+    common = storage(x)
+    common.replaced += 1
+    return x._handle, common
+
+
+def write(kernels: Any, x: Tensor, memory: Any, handle: Any) -> None:
+    """Write into the memory of a tensor; where the device cannot write, the tensor gets memory of its own."""
+    if not kernels.assign(memory, handle, (slice(None),) * len(memory.shape)):
+        x._handle, x._storage, x._origin = handle, None, None
+    elif x._storage is not None:
+        x._storage.written()
+
+
+def insist(assign: Callable[[], None]) -> None:
+    """Carry out assignments that may be repeated; an interrupt is passed on once all are done."""
+    try:
+        assign()
+    except BaseException:
+        insist(assign)
+        raise
+
+
+LOCALS: Final = {"tensor": "r", "value": "v", "host": "n"}
+"""How the results of each kind are called in what is printed."""
 OTHERWISE: Final = type("Otherwise", (), {})()
 """Instead of a result: a condition on Python's numbers comes out otherwise than when the function was traced."""
-
-
-def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Nobody has asked yet."""
 
 
 def _uploaded(kernels: Any, number: Any, dtype: Any) -> Any:
@@ -311,19 +281,8 @@ def _aliases(trace: Trace, wanted: list[Ref]) -> list[int]:
     return found
 
 
-def _numbered(x: Any, numbers: dict[int, int]) -> Any:
-    """A result, of a tensor which of those that are made."""
-    return Result("tensor", numbers[id(x.what)]) if x.__class__ is Result and x.kind == "tensor" else x
-
-
-def _refs(change: tuple[str, Any, Any]) -> list[Ref]:
-    """The values that one change takes."""
-    kind, owner, new = change
-    if kind == "kept":
-        return [x for what, x in new.values() if what == "value"]
-    if kind == "attribute" and new[0] == "value":
-        raise TraceError(f"jit: the attribute {owner[1]!r} of a {type(owner[0]).__name__} becomes a tensor")
-    return [new] if isinstance(new, Ref) else []
-
-
-__all__ = ["Replay"]
+def _literal(x: Any) -> str:
+    """Dicts and lists of texts as Python."""
+    if isinstance(x, dict):
+        return f"{{{', '.join(f'{key!r}: {_literal(each)}' for key, each in x.items())}}}"
+    return f"[{', '.join(map(_literal, x))}]" if isinstance(x, list) else str(x)

@@ -8,7 +8,6 @@ of the program, and is changed for real when the program is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
@@ -18,14 +17,14 @@ from micrograd_core.engine.array import Storage
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, TraceError
-from micrograd_core.ground import trees
-from micrograd_core.ground.context import generators, programs
+from micrograd_core.interpreters.host import Host, HostNumber, Position
+from micrograd_core.interpreters.traced import Recorder, Traced, TracedTable, unseen, with_line
 from micrograd_core.random import Generator, default_generator
-from micrograd_core.tables.host import Host, HostNumber, Position
-from micrograd_core.tables.traced import Recorder, Traced, TracedTable, unseen, where, with_line
-from micrograd_core.transforms.closures import Reach
-from micrograd_core.transforms.foreign_random import Streams
-from micrograd_core.transforms.watches import PLAIN, UNSET, Place
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import generators, programs
+from micrograd_core.transforms.captured import Captured, Streams
+from micrograd_core.transforms.codegen import Count, refuse_others
+from micrograd_core.transforms.guards import PLAIN, UNSET, Guard, Place
 
 SLOTS = ("_handle", "_kernels", "_record", "_storage", "_origin", "_grad")
 
@@ -58,9 +57,9 @@ class Trace(Recorder):
     `moving` are the places of which it is known that other tensors come there; those that the function binds anew join.
     """
 
-    def __init__(self, reach: Reach, arguments: list[Tensor], moving: set[Any]) -> None:
+    def __init__(self, captured: Captured, arguments: list[Tensor], moving: set[Any]) -> None:
         super().__init__()
-        self.reach, self.host = reach, Host()
+        self.captured, self.host = captured, Host()
         self.made: list[Generator] = []
         self.ambient: Generator | None = None  # stands for the default generator
         self.fixed: Generator | None = None  # the default generator, where the function knows it otherwise, too
@@ -68,19 +67,18 @@ class Trace(Recorder):
         self.starts: dict[int, tuple[Generator, tuple[int, int, int]]] = {}
         self.given_tensors = len(arguments)
         self.places = {id(x): i for i, x in reversed(list(enumerate(arguments)))}
-        self.tensors = {id(x): x for x in (*arguments, *reach.tensors.values())}
+        self.tensors = {id(x): x for x in (*arguments, *captured.tensors.values())}
         self.entered: dict[int, Traced] = {}  # the handle that each tensor was given
         self.first: dict[int, Ref] = {}  # the values that these were
         self.moving = moving
         self.held: dict[int, list[tuple[Any, int, Place]]] = {}  # where a tensor is that is looked up at each call
         self.grads: dict[int, Tensor | None] = {}
         self.gradient_of: dict[int, int] = {}  # from the identity of a gradient to that of its tensor
-        self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
         self.leaves: dict[int, int] = {}  # from the identity of a leaf in the trace to that of its tensor
         self.actors: list[Any] = []  # whom actions change
         self._lent: dict[tuple[int, str], Any] = {}  # what changing attributes were inside, at first
         self._before: list[tuple[Any, str, Any]] = []
-        self._streams = Streams(reach.foreign)
+        self._streams = Streams(captured.foreign)
         self._changing: list[tuple[Any, dict[str, Any]]] = []
 
     @property
@@ -110,7 +108,7 @@ class Trace(Recorder):
         if not any(generator is each for each in self.made):
             raise TraceError(
                 "jit: a traced function seeds or splits a generator that was there before; do so outside, or make a "
-                f"new one inside{where()}"
+                "new one inside"
             )
 
     # in, and out again
@@ -123,7 +121,7 @@ class Trace(Recorder):
             grad = x._grad if x._record.__class__ is Leaf else None
             if grad is not None and id(grad) not in self.tensors:
                 self.tensors[id(grad)], self.gradient_of[id(grad)] = grad, key
-                self.records[id(grad)] = grad._record
+        self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
         for key, x in self.tensors.items():
             if x._kernels.__class__ is TracedTable:
                 raise TraceError("jit: a tensor has left an earlier call of a function under jit; make it anew")
@@ -131,17 +129,11 @@ class Trace(Recorder):
                 continue  # on another device: whoever computes with it hears of it
             table = self.table_over(x._kernels)
             self._before += [(x, name, getattr(x, name, UNSET)) for name in SLOTS]
-            owner = self.gradient_of.get(key, key)
-            source: tuple[Any, ...] = ("tensor", self.tensors[owner])
-            if owner in self.places:
-                source = ("argument", self.places[owner])
-            if owner != key:
-                source = ("grad", *source)
             record, common = x._record, x._storage
-            self.entered[key] = self.input(source, x._handle, ("tensor", key))
+            self.entered[key] = self.input(("tensor", key), x._handle, ("tensor", key))
             self.first[key] = self.entered[key].ref
-            grad = x._grad if record.__class__ is Leaf else None
-            if record.__class__ is Leaf and (record.hooks or record.values is not None):
+            is_leaf = record.__class__ is Leaf
+            if is_leaf and (record.hooks or record.values is not None):
                 raise TraceError(
                     "jit: a tensor has hooks, which a program does not call; remove them, or go without jit"
                 )
@@ -153,38 +145,33 @@ class Trace(Recorder):
             if record is not None:
                 x._record = leaf = Leaf(x)
                 self.leaves[id(leaf)] = key
-                x._grad = self.grads[key] = grad
+                x._grad = self.grads[key] = x._grad if is_leaf else None
         self._together = [group for group in together.values() if len(group) > 1]
         if self.table is None:
             self.table_over(default_device().kernels)
-        for owner in self.reach.changing.values():
+        for owner in self.captured.changing.values():
             self._changing.append((owner, {name: vars(owner)[name] for name in owner.changing}))
             self._lend_numbers(owner)
             for name in owner.changing:
                 if isinstance(vars(owner)[name], list):
-                    self._lent[id(owner), name] = lent = self._lend(owner, name)
-                    vars(owner)[name] = lent.copy()
+                    self._lend(owner, name)
 
     def _relate(self, origins: dict[int, Any]) -> None:
         """Make handles of tensors that share memory views of each other, as the tensors are."""
         for key, origin in origins.items():
-            steps = list[tuple[Any, dict[str, Any]]]()
+            steps, x = list[tuple[Any, dict[str, Any]]](), self.entered[key]
             while origin is not None:
                 living, op, params, before, _, _ = origin
                 steps.append((op, params))
                 base = living()
                 if base is not None and id(base) in origins:
-                    self._look(self.entered[key], self.entered[id(base)], steps[::-1])
+                    seen = self.entered[id(base)]
+                    for between, given in steps[:0:-1]:
+                        seen = seen if between is None else self.emit(between, seen, **given)
+                    if x.root is not seen.root and self.root.shares_memory(x.real, seen.real):
+                        x.look_at(seen, *steps[0])
                     break
                 origin = before if base is None else getattr(base, "_origin", None)
-
-    def _look(self, x: Traced, base: Traced, steps: list[tuple[Any, dict[str, Any]]]) -> None:
-        """Make a handle what such steps lead to from another one."""
-        for op, params in steps[:-1]:
-            base = base if op is None else self.emit(op, base, **params)
-        op, params = steps[-1]
-        if x.root is not base.root and self.root.shares_memory(x.real, base.real):
-            x.look_at(base, op, params)
 
     def refuse_overlap(self, root: Traced) -> None:
         """What lies in the same memory must be a view of something that the function reaches."""
@@ -195,58 +182,47 @@ class Trace(Recorder):
             if any(x is not root and self.root.shares_memory(x.real, root.real) for x in roots.values()):
                 raise TraceError(
                     "jit: the function writes to a tensor and uses another one that is in the same memory, but not "
-                    "the tensor of which they are views; pass that one too, and make the views of it inside" + where()
+                    "the tensor of which they are views; pass that one too, and make the views of it inside"
                 )
 
     def _look_up(self) -> None:
         """Find the tensors that are to be looked up at each call, for what holds them is bound anew; it is no other."""
         held: dict[int, list[tuple[Any, int, Place]]] = {}
-        for watch in self.reach.watches:
-            for i, x in watch.tensors():
-                place = watch.slot(i)
-                if place is not None:
-                    held.setdefault(id(x), []).append((watch, i, place))
-            bound = [place for _, place, _, now in watch.rebound() if place and isinstance(now, Tensor)]
+        for guard in self.captured.guards:
+            for i, (place, x) in enumerate(zip(guard.places, guard.values, strict=False)):
+                if isinstance(x, Tensor):
+                    held.setdefault(id(x), []).append((guard, i, place))
+            bound = [place for _, place, _, now in guard.rebound() if place and isinstance(now, Tensor)]
             self.moving |= {place.identity for place in bound}
         for key, found in held.items():
-            if len(found) == self.reach.met[key] and all(place.identity in self.moving for _, _, place in found):
+            if len(found) == self.captured.met[key] and all(place.identity in self.moving for _, _, place in found):
                 self.held[key] = found
         for number, (kind, *rest) in self.sources.items():
-            if kind in ("tensor", "grad") and isinstance(rest[-1], Tensor):
-                self.sources[number] = kind, *rest[:-1], self._place(id(rest[-1]))
-
-    def _place(self, key: int) -> Any:
-        return self.held[key][0][2] if key in self.held else self.tensors[key]
+            if kind == "tensor":
+                self.sources[number] = kind, self.owner(rest[0])
 
     def _lend_numbers(self, owner: Any) -> None:
         """Attributes that change from call to call, as numbers that are looked up at each call."""
         for name in owner.changing:
-            now = _number(vars(owner)[name])
+            now = vars(owner)[name]
+            now = now.value if now.__class__ is HostNumber else now
             if isinstance(now, (int, float)):
-                read = self.host.read((id(owner), name), partial(getattr, owner, name), now)
+                read = self.host.read((id(owner), name), Count(owner, name, [()]), now)
                 vars(owner)[name] = self._lent[id(owner), name] = read
 
-    def _lend(self, owner: Any, name: str) -> list[dict[str, Any]]:
+    def _lend(self, owner: Any, name: str) -> None:
         """What an optimiser keeps, as values of the program. Counts that are equal are one number, and stay so."""
-        states = vars(owner)[name]
-        counts: dict[tuple[Any, ...], list[Any]] = {}
-        for i, state in enumerate(states):
-            for path, x in _entries(state):
-                if x.__class__ is int:
-                    counts.setdefault((path, x), []).append((i, path))
-        lent = []
-        for i, state in enumerate(states):
-            inside: dict[str, Any] = {}
-            for path, x in _entries(state):
-                value = x
-                if x.__class__ is int:
-                    places = counts[path, x]
-                    value = self.host.read((id(owner), places[0]), Count(owner, name, places), x)
-                elif _is_handle(x):
-                    value = self.input(("kept", owner, name, i, path), x, ("kept", id(owner), i, path))
-                put(inside, path, value)
-            lent.append(inside)
-        return lent
+        entries = dict(entries_of(vars(owner)[name]))
+        counts: dict[tuple[Any, ...], Count] = {}
+        lent = self._lent[id(owner), name] = dict(entries)
+        for path, x in entries.items():
+            if x.__class__ is int:
+                same = counts.setdefault((path[1:], x), Count(owner, name, []))
+                same.paths.append(path)
+                lent[path] = self.host.read((id(owner), same.paths[0]), same, x)
+            elif hasattr(x, "shape") and hasattr(x, "dtype"):
+                lent[path] = self.input(("kept", owner, name, path), x, ("kept", id(owner), path))
+        vars(owner)[name] = pytrees.flatten(vars(owner)[name])[1](lent.values())
 
     def lists(self) -> list[tuple[Any, str]]:
         """Attributes that hold what an optimiser keeps for each parameter."""
@@ -261,9 +237,9 @@ class Trace(Recorder):
             raise
 
     def _restore(self) -> None:
-        for watch in self.reach.watches:
-            if not watch.holds():
-                watch.put(watch.values)
+        for guard in self.captured.guards:
+            if not guard.holds():
+                guard.restore()
         for owner, kept in self._changing:
             vars(owner).update(kept)
         for x, name, value in self._before:
@@ -281,7 +257,7 @@ class Trace(Recorder):
     def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[Result], Any]:
         """Call the function; what it returned."""
         ambient = default_generator()
-        if id(ambient) in self.reach.generators:
+        if id(ambient) in self.captured.generators:
             self.fixed = ambient
         else:  # another one may be the default at the next call
             self.ambient = Generator(0)
@@ -292,12 +268,12 @@ class Trace(Recorder):
             self._relate(dict(group))
         try:
             out = f(*args, **kwargs)
+        except DeviceMismatch as error:
+            if len(error.devices) > 1:
+                raise
+            raise with_line(TraceError(unseen("an operation")).with_traceback(error.__traceback__)) from None
         except (GraphError, TraceError) as error:
             raise with_line(error) from None
-        except DeviceMismatch as error:
-            if len(error.devices) == 1:
-                raise TraceError(unseen("an operation") + where()) from error
-            raise
         self._look_up()
         self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
         if self._streams.restore():
@@ -305,27 +281,26 @@ class Trace(Recorder):
                 "jit: the function draws random numbers of Python's random or of NumPy, which would be those of the "
                 "first call for ever; draw with micrograd_core.random, or pass them as a tensor"
             )
-        leaves, rebuild = trees.flatten(out)
-        return list(map(self._result, leaves)), rebuild
-
-    def _result(self, x: Any) -> Result:
-        if isinstance(x, Tensor):
-            key = id(x)
-            if key in self.entered:
-                return Result("given", self.owner(key))
-            if x._handle.__class__ is not Traced or x._handle.trace is not self:
-                raise TraceError(unseen("what the function returns"))
-            if x._record.__class__ is Leaf and x._grad is not None:
+        leaves, rebuild = pytrees.flatten(out)
+        results = [self._result(x, "what the function returns") for x in leaves]
+        for x, (kind, _) in zip(leaves, results, strict=True):
+            if kind == "tensor" and x._record.__class__ is Leaf and x._grad is not None:
                 raise TraceError("jit: the function returns a tensor that it made, with a .grad; return that beside it")
+            if kind == "constant":
+                refuse_others(x, PLAIN, "tensors")
+        return results, rebuild
+
+    def _result(self, x: Any, what: str) -> Result:
+        """What an object will be at each call."""
+        if isinstance(x, Tensor):
+            if id(x) in self.entered:
+                return Result("given", self.owner(id(x)))
+            if x._handle.__class__ is not Traced or x._handle.trace is not self:
+                raise TraceError(unseen(what))
             return Result("tensor", x)
-        if x.__class__ is HostNumber:
-            return Result("host", x.index)
-        if isinstance(x, PLAIN):
-            return Result("constant", x)
-        raise TraceError(
-            "jit: a traced function returns tensors, numbers, strings and None, and lists, tuples and dicts of them; "
-            f"what is in a {type(x).__name__} would be that of the first call for ever"
-        )
+        if x.__class__ is Traced:
+            return Result("value", x.ref)
+        return Result("host", x.index) if x.__class__ is HostNumber else Result("constant", x)
 
     # what it changed
 
@@ -344,12 +319,12 @@ class Trace(Recorder):
                     "else than before; write `with no_grad():` around it, or .detach() what is written"
                 )
             if entered.view is None and entered.writes:
-                found.append(("written", self.owner(key), entered.ref))
+                found.append(("written", self.owner(key), Result("value", entered.ref)))
             other = handles.get(id(x._handle), key)
             if other != key:
-                found.append(("shared", self.owner(key), self.owner(other)))
+                found.append(("shared", self.owner(key), Result("given", self.owner(other))))
             elif x._handle is not entered and x._handle.ref != self.first[key]:
-                found.append(("tensor", self.owner(key), x._handle.ref))
+                found.append(("tensor", self.owner(key), Result("value", x._handle.ref)))
             if now is None:
                 continue
             before = self.grads.get(key)
@@ -361,58 +336,51 @@ class Trace(Recorder):
                     )
                 if x._grad is not None and x._grad._record is not None:
                     raise TraceError("jit: .grad of a traced function (create_graph=True) leads into its graph")
-                found.append(("grad", self.owner(key), self._bound(x._grad)))
+                found.append(("grad", self.owner(key), self._result(x._grad, CHANGED)))
         for owner, kept in self._changing:
             for name in kept:
                 found += self._kept(owner, name)
-        for watch in self.reach.watches:
-            found += self._rebound(watch)
+        for guard in self.captured.guards:
+            if not guard.holds():
+                found += self._rebound(guard)
         return found
 
     def owner(self, key: int) -> Any:
         """A tensor, the position of the argument that it is, or whose gradient it is."""
         if key in self.gradient_of:
             return GradientOf(self.owner(self.gradient_of[key]))
-        return self.places[key] if key in self.places else self._place(key)
-
-    def _bound(self, x: Any) -> Result:
-        """What an attribute or the like is bound to: a tensor that is made, one from outside, or a constant."""
-        if not isinstance(x, Tensor):
-            return Result("constant", x)
-        if id(x) in self.entered:
-            return Result("given", self.owner(id(x)))
-        if x._handle.__class__ is not Traced or x._handle.trace is not self:
-            raise TraceError(unseen("what the function changes"))
-        return Result("tensor", x)
+        if key in self.places:
+            return self.places[key]
+        return self.held[key][0][2] if key in self.held else self.tensors[key]
 
     def _kept(self, owner: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
         """What is new in an attribute that changes from call to call."""
-        lent, now = self._lent[id(owner), name], vars(owner)[name]
+        lent, now, place = self._lent[id(owner), name], vars(owner)[name], Place(vars(owner), name)
         if not isinstance(now, list):
-            if not (now.__class__ is HostNumber and now.index == lent.index):
-                yield "attribute", (owner, name), _named(now)
+            found = self._result(now, CHANGED)
+            if found.kind == "value":
+                raise TraceError(f"jit: the attribute {name!r} of a {type(owner).__name__} becomes a tensor")
+            if found != self._result(lent, CHANGED):
+                yield "slot", place, found
             return
-        changed = {}
-        for i, (old, new) in enumerate(zip(lent, now, strict=True)):
-            for path, x in _entries(new):
-                if x is not (before := _entry(old, path)) and _named(x) != _named(before):
-                    changed[i, path] = _named(x)
-        if changed:
-            yield "kept", (owner, name), changed
+        results = [
+            self._result(x, CHANGED) if x is not lent.get(path, UNSET) else Result("entry", (owner, name, path))
+            for path, x in entries_of(now)
+        ]
+        if any(each.kind != "entry" for each in results):
+            yield "kept", (place, pytrees.flatten(now)[1]), results
 
-    def _rebound(self, watch: Any) -> Iterable[tuple[str, Any, Any]]:
-        if watch.holds():
-            return
-        found = watch.rebound()
+    def _rebound(self, guard: Guard) -> Iterable[tuple[str, Any, Any]]:
+        found = guard.rebound()
         if not found:
-            raise TraceError(f"jit: the function adds to {watch.what(0)}, or takes something out; {RETURN}")
-        for i, place, old, new in found:
+            raise TraceError(f"jit: the function adds to {guard.label()}, or takes something out; {RETURN}")
+        for label, place, old, new in found:
             if place is None or not isinstance(new, (Tensor, bool, str, type(None))):
                 how = "adds to" if old is UNSET else "changes"
                 raise TraceError(
-                    f"jit: the function {how} {watch.what(i)}{'' if old is UNSET else f', from {old!r}'}; {RETURN}"
+                    f"jit: the function {how} {label}{'' if old is UNSET else f', from {old!r}'}; {RETURN}"
                 )
-            yield "slot", place, self._bound(new)
+            yield "slot", place, self._result(new, CHANGED)
 
     # derivatives of what is returned
 
@@ -424,69 +392,14 @@ class Trace(Recorder):
         return g.ref, {self.leaves[id(leaf)]: d.ref for leaf, d in found if id(leaf) in self.leaves}
 
 
+CHANGED = "what the function changes"
 RETURN = "what is changed at the first call only would go unnoticed later; return it, or keep it in a tensor"
 
 
-def _number(x: Any) -> Any:
-    return x.value if x.__class__ is HostNumber else x
-
-
-def _named(x: Any) -> tuple[str, Any]:
-    """What an entry is at each call: a value of the program, a number of the host's, or always the same."""
-    if x.__class__ is Traced:
-        return "value", x.ref
-    return ("host", x.index) if x.__class__ is HostNumber else ("constant", x)
-
-
-class Count:
-    """A number that several entries of what an optimiser keeps have in common; where they differ, it is another trace.
-
-    `texts` are the entries as Python, for who prints that.
-    """
-
-    def __init__(self, owner: Any, attribute: str, places: list[tuple[int, tuple[str, ...]]]) -> None:
-        self.owner, self.attribute, self.places = owner, attribute, places
-
-    def texts(self, name: Callable[[Any], str]) -> list[str]:
-        """Each entry."""
-        return [entry_text(self.owner, self.attribute, i, path, name) for i, path in self.places]
-
-
-def entry_text(owner: Any, attribute: str, i: int, path: tuple[str, ...], name: Callable[[Any], str]) -> str:
-    """An entry of what an optimiser keeps, as Python."""
-    return f"{name(owner)}.{attribute}[{i}]" + "".join(f"[{each!r}]" for each in path)
-
-
-def _is_handle(x: Any) -> bool:
-    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, PLAIN)
-
-
-def _entries(state: dict[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
-    for name, x in state.items():
-        if isinstance(x, dict):
-            yield from _entries(x, (*path, name))
-        else:
-            yield (*path, name), x
-
-
-def paths(state: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Where the entries of a state are; some are in a dict of it."""
-    return [path for path, _ in _entries(state)]
-
-
-def put(state: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set an entry of a state; the dicts on the way are copies, for others may hold them."""
-    *outer, last = path
-    for name in outer:
-        state[name] = state = dict(state.get(name, {}))
-    state[last] = value
-
-
-def _entry(state: dict[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = state
-    for name in path:
-        found = found.get(name, UNSET) if isinstance(found, dict) else UNSET
-    return found
-
-
-__all__ = ["Count", "GradientOf", "Result", "Trace", "at", "entry_text", "paths", "put"]
+def entries_of(x: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[tuple[Any, ...], Any]]:
+    """The leaves of dicts and lists in each other, in order, with the keys that lead there."""
+    if not isinstance(x, (dict, list)):
+        yield path, x
+        return
+    for key, each in x.items() if isinstance(x, dict) else enumerate(x):
+        yield from entries_of(each, (*path, key))

@@ -8,14 +8,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import apply_single
-from micrograd_core.engine.array import wrap
 from micrograd_core.errors import ShapeError, TransformError, one_of
-from micrograd_core.ground import trees
-from micrograd_core.ground.context import depth, during, levels
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
-from micrograd_core.transforms.batching import RANDOMNESS, Batched, BatchTable, Level, materialized
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import depth, during, levels
+from micrograd_core.transforms.batching import RANDOMNESS, BatchTable, Level, inside, materialized
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,23 +70,22 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: 
         axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         if len(axes) != len(args):
             raise TypeError(f"vmap: in_axes has {len(axes)} entries, but the function was called with {len(args)}")
-        wanted = [axis for entry, arg in zip(axes, args, strict=True) for axis in trees.prefix(entry, arg, "in_axes")]
-        leaves, rebuild = trees.flatten((args, kwargs))
+        wanted = [axis for entry, arg in zip(axes, args, strict=True) for axis in pytrees.prefix(entry, arg, "in_axes")]
+        leaves, rebuild = pytrees.flatten((args, kwargs))
         wanted += [0] * (len(leaves) - len(wanted))
         leaves, level = _batch(leaves, wanted, randomness)
         deeper = depth() + 1
         with during(levels, (*levels.get(), level)):
-            args, kwargs = rebuild(_entered(leaves, wanted, level, deeper))
+            args, kwargs = rebuild(
+                x if axis is None else inside(_moved(x, axis, 0), level, BatchTable.over(x._kernels.root, deeper))
+                for x, axis in zip(leaves, wanted, strict=True)
+            )
             result = f(*args, **kwargs)
-        found, rebuild = trees.flatten(result)
-        places = trees.prefix(out_axes, result, "out_axes")
+        found, rebuild = pytrees.flatten(result)
+        places = pytrees.prefix(out_axes, result, "out_axes")
         return rebuild(_leave(x, axis, level, deeper) for x, axis in zip(found, places, strict=True))
 
     return mapped
-
-
-def _entered(leaves: list[Any], axes: list[Any], level: Level, deeper: int) -> list[Any]:
-    return [_enter(x, axis, level, deeper) for x, axis in zip(leaves, axes, strict=True)]
 
 
 def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[Any], Level]:
@@ -111,13 +109,6 @@ def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[An
     return leaves, Level(next(iter(sizes)), randomness)
 
 
-def _enter(x: Any, axis: int | None, level: Level, deeper: int) -> Any:
-    if axis is None:
-        return x
-    table = BatchTable.over(x._kernels.root, deeper)
-    return wrap(Tensor, Batched(_moved(x, resolve_axis("vmap", axis, x.ndim), 0), level), table, x.dtype, None)
-
-
 def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
     """A result, with the batch along `axis`."""
     if not isinstance(x, Tensor):
@@ -131,16 +122,14 @@ def _leave(x: Any, axis: Any, level: Level, deeper: int) -> Tensor:
             raise TransformError("vmap: the function returned a tensor of another call of vmap")
         value, batched = handle.value, handle.level is not None
     value = materialized(value, batched, level.size)
-    return _moved(value, 0, resolve_axis("vmap", axis, value.ndim))
+    return _moved(value, 0, axis)
 
 
 def _moved(x: Tensor, source: int, place: int) -> Tensor:
     """One axis in another place."""
+    source, place = resolve_axis("vmap", source, x.ndim), resolve_axis("vmap", place, x.ndim)
     if source == place:
         return x
     order = [axis for axis in range(x.ndim) if axis != source]
     order.insert(place, source)
     return apply_single(TABLE["permute_dims"], x, {"axes": tuple(order)})
-
-
-__all__ = ["vmap"]

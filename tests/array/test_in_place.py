@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core.array.methods import IN_PLACE
+from micrograd_core.array.methods import MADE
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 
 torch = pytest.importorskip("torch")
 
+WRITTEN: Final = [word.partition("=")[0] for names in MADE.values() for word in names.split()]
+IN_PLACE: Final = [name[:-1] for name in WRITTEN if name.endswith("_")]
 RNG: Final = np.random.default_rng(0)
 LOW, HIGH = RNG.uniform(0.2, 0.9, (2, 3)), RNG.uniform(1, 2, (2, 3))
 MASK, PLACES = LOW > 0.5, np.array([[0, 2], [1, 0]])

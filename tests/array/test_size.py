@@ -20,8 +20,8 @@ from micrograd_core import Tensor, Value, nn
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.cases import NAMESPACE
 from micrograd_core.errors import AxisError
-from micrograd_core.ground.size import Size
 from micrograd_core.ops import TABLE, Array, Op, Sample
+from micrograd_core.support.size import Size
 
 
 def sized(tree: Any) -> Any:

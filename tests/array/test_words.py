@@ -12,7 +12,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import random
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.elsewhere import table
+from micrograd_core.suggestions import table
 
 WORDS = table("dtype")
 

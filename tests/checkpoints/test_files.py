@@ -24,7 +24,7 @@ from micrograd_core import asarray, nn, optim
 from micrograd_core.checkpoints import Checkpoint, CheckpointError, container, load, load_model, save
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import MicrogradError, MissingExtra, ShapeError
-from micrograd_core.ground.files import CannotWrite
+from micrograd_core.support.files import CannotWrite
 from tests.interrupts import EXHAUSTIVE, ROOT
 
 
@@ -254,7 +254,7 @@ import errno, io, os, resource, signal, sys
 import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.checkpoints import load, save
-from micrograd_core.ground.files import CannotWrite
+from micrograd_core.support.files import CannotWrite
 
 folder = sys.argv[1]
 path = os.path.join(folder, "model.safetensors")

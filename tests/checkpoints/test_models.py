@@ -17,7 +17,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import asarray, nn
 from micrograd_core.checkpoints import CheckpointError, load, load_model, save
-from micrograd_core.ground import trees
+from micrograd_core.support import pytrees
 from tests.interrupts import EXHAUSTIVE
 
 # ── every layer ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,7 +148,7 @@ def result(model: nn.Module, inputs: list[Any]) -> list[str]:
     """What a model gives, with the same random numbers each time."""
     mg.random.manual_seed(5)
     with mg.no_grad():
-        leaves, _ = trees.flatten(model(*inputs))
+        leaves, _ = pytrees.flatten(model(*inputs))
     return [str(x.tolist() if isinstance(x, mg.Tensor) else x) for x in leaves]
 
 

@@ -14,11 +14,11 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.checkpoints import ExportError, export_onnx
-from micrograd_core.checkpoints.spellings import _SPELLINGS
+from micrograd_core.checkpoints import ExportError, export_onnx, exported
 from micrograd_core.errors import MissingExtra
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import Array
+from micrograd_models.spellings import _SPELLINGS
 from tests.interrupts import EXHAUSTIVE
 
 onnx = pytest.importorskip("onnx")
@@ -40,7 +40,7 @@ def rows(x: Any, count: int) -> Any:
 
 def compare(path: Path, model: nn.Module, xs: list[Any], **close: Any) -> None:
     with mg.no_grad():
-        wanted, _ = mg.ground.trees.flatten(model.eval()(*xs))
+        wanted, _ = mg.support.pytrees.flatten(model.eval()(*xs))
     for found, out in zip(run(path, xs), wanted, strict=True):
         assert (found.shape, str(found.dtype)) == (out.shape, str(out.dtype))
         np.testing.assert_allclose(found, out.numpy(), **{"rtol": 1e-4, "atol": 1e-5} | close)
@@ -233,9 +233,15 @@ def test_what_onnx_cannot_say_is_refused_with_its_place(tmp_path: Path, kind: st
 
 
 def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'micrograd-core\[onnx\]'"):
-        export_onnx(nn.Linear(2, 2), mg.ones((1, 2)), tmp_path / "a.onnx")
+    for name, module, attribute, value in (
+        ("onnx", sys.modules, "onnx", None),
+        ("micrograd-models", vars(exported), "entry_points", lambda **kwargs: ()),
+    ):
+        wanted = rf"^export_onnx needs {name}; install it with: pip install 'micrograd-core\[models\]'"
+        with monkeypatch.context() as patch:
+            patch.setitem(module, attribute, value)
+            with pytest.raises(MissingExtra, match=wanted):
+                export_onnx(nn.Linear(2, 2), mg.ones((1, 2)), tmp_path / "a.onnx")
 
 
 @pytest.mark.parametrize("device", ["rawbuffer:0", "strict:0"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import DTYPES, DType, bool_, int64
 from micrograd_core.layout import broadcast_shapes
 
@@ -26,7 +26,7 @@ SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 3.0, float("inf"), -float("inf"), float("n
 class Drawing:
     """A program that is being drawn."""
 
-    def __init__(self, rng: random.Random, types: list[Outline]) -> None:
+    def __init__(self, rng: random.Random, types: list[TensorSpec]) -> None:
         self.rng, self.types, self.steps = rng, list(types), list[Step]()
         self.inputs = len(types)
 
@@ -63,7 +63,7 @@ class Drawing:
         return Program(self.inputs, self.steps, [Ref(n) for n in chosen], self.types)
 
 
-def fits(x: Outline, y: Outline) -> bool:
+def fits(x: TensorSpec, y: TensorSpec) -> bool:
     try:
         broadcast_shapes("", x.shape, y.shape)
     except Exception:
@@ -165,7 +165,7 @@ def negative_to_unsigned(dtype: DType) -> bool:
 
 def smooth(rng: random.Random, length: int, dtype: str) -> Program:
     """Functions of one float dtype, and what normalises rows."""
-    d = Drawing(rng, [Outline(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
+    d = Drawing(rng, [TensorSpec(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
     while len(d.steps) < length:
         x = d.any()
         assert x is not None
@@ -194,7 +194,7 @@ def smooth(rng: random.Random, length: int, dtype: str) -> Program:
 
 def special(rng: random.Random, length: int, dtype: str) -> Program:
     """Elementwise arithmetic, which IEEE 754 says to the last bit, of NaN, infinities and both zeros."""
-    d = Drawing(rng, [Outline(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
+    d = Drawing(rng, [TensorSpec(x.shape, DTYPES[dtype]) for x in drawn_types(rng, (dtype,), empty=False)])
     unary = ("negative", "abs", "sqrt", "floor", "relu", "isnan", "isfinite", "isinf", "signbit", "reciprocal")
     binary = ("add", "subtract", "multiply", "divide", "less", "equal", "not_equal", "copysign", "relu_gradient")
     binary += ("floor_divide", "remainder")
@@ -212,7 +212,7 @@ def special(rng: random.Random, length: int, dtype: str) -> Program:
     return d.program()
 
 
-def drawn_types(rng: random.Random, dtypes: tuple[str, ...], empty: bool = True) -> list[Outline]:
+def drawn_types(rng: random.Random, dtypes: tuple[str, ...], empty: bool = True) -> list[TensorSpec]:
     """Inputs that broadcast with each other, most of them."""
     lengths = LENGTHS if empty and rng.random() < 0.1 else LENGTHS[1:]
     shape = tuple(rng.choice(lengths) for _ in range(rng.choice((0, 1, 2, 2, 2, 3, 3, 4))))
@@ -221,7 +221,7 @@ def drawn_types(rng: random.Random, dtypes: tuple[str, ...], empty: bool = True)
     found = []
     for _ in range(rng.choice((1, 2, 3))):
         less = tuple(1 if rng.random() < 0.3 else n for n in shape)
-        found.append(Outline(less[rng.choice((0, 0, 0, len(less) // 2)) :], DTYPES[rng.choice(dtypes)]))
+        found.append(TensorSpec(less[rng.choice((0, 0, 0, len(less) // 2)) :], DTYPES[rng.choice(dtypes)]))
     return found
 
 

@@ -15,10 +15,11 @@ import pytest
 
 from micrograd_core import Device
 from micrograd_core.compiler import fusion
+from micrograd_core.compiler.executor import straight_line
 from micrograd_core.compiler.fusion import Plan, Run, plan
 from micrograd_core.compiler.nests import Nest, size, varying
 from micrograd_core.compiler.passes import optimized, written
-from micrograd_core.compiler.program import Program, straight_line
+from micrograd_core.compiler.program import Program
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
 
@@ -234,7 +235,7 @@ def layers(k: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_code_of_several_modules_is_linked(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "PLAIN", objects.PLAIN or not known)
+    monkeypatch.setattr(objects, "PLAIN", objects.PLAIN if known else frozenset({"linker"}))
     program, found = planned(layers, (SHAPE, "float64"))
     assert len(modules(nests(found))) > 1
     x = np.random.default_rng(0).normal(size=SHAPE)

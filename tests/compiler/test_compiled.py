@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor
-from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.compiler.executor import straight_line
+from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.conformance.cases import cases
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import MicrogradError
@@ -26,8 +27,8 @@ import generated
 
 pytest.importorskip("llvmlite")
 
-from micrograd_core.ground import disk
-from micrograd_cpu import compiled, objects, scalars
+from micrograd_core.support import code_cache
+from micrograd_cpu import compiled, entries, objects, scalars, threads
 
 MANY = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
 ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -46,7 +47,7 @@ def in_a_row(program: Program, *handles: Any) -> tuple[Any, ...]:
     return straight_line(program, lambda op: getattr(kernels, op))(*handles)
 
 
-def one(op: str, *types: Outline, **params: Any) -> Program:
+def one(op: str, *types: TensorSpec, **params: Any) -> Program:
     """A program of one step."""
     refs = tuple(Ref(n) for n in range(len(types)))
     return typed(Program(len(types), (Step(op, refs, params),), (Ref(len(types)),)), types)
@@ -104,7 +105,7 @@ def test_casts_are_those_of_the_kernels(source: str) -> None:
         y = x
         if "int" in target and source.startswith("float"):  # what does not fit is nobody's promise
             y = kernels.astype(np.minimum(numbers, 100), dtype=DTYPES[source])
-        program = one("astype", Outline(y.shape, DTYPES[source]), dtype=DTYPES[target])
+        program = one("astype", TensorSpec(y.shape, DTYPES[source]), dtype=DTYPES[target])
         check(program, [y], f"{source} to {target}")
 
 
@@ -115,7 +116,7 @@ def test_each_float16_is_widened_and_narrowed(converts: bool, monkeypatch: pytes
         pytest.skip("this processor has no such instruction")
     monkeypatch.setattr(scalars, "converts_float16", lambda: converts)
     every = np.arange(1 << 16, dtype="uint16").view("float16")
-    check(one("astype", Outline(every.shape, DTYPES["float16"]), dtype=DTYPES["float32"]), [every], "wider")
+    check(one("astype", TensorSpec(every.shape, DTYPES["float16"]), dtype=DTYPES["float32"]), [every], "wider")
     finite = every[np.isfinite(every)].astype("float32")
     with np.errstate(over="ignore", invalid="ignore"):
         up = np.nextafter(every, np.float16(np.inf))[np.isfinite(every)].astype("float32")
@@ -124,7 +125,7 @@ def test_each_float16_is_widened_and_narrowed(converts: bool, monkeypatch: pytes
     special = np.array([np.inf, -np.inf, np.nan, 65504, 65520, -65520, 1e30, -1e-30, 2**-25, 0.0, -0.0], "float32")
     x = np.concatenate([finite, middle, *others, special])
     with np.errstate(over="ignore"):
-        check(one("astype", Outline(x.shape, DTYPES["float32"]), dtype=DTYPES["float16"]), [x], "narrower")
+        check(one("astype", TensorSpec(x.shape, DTYPES["float32"]), dtype=DTYPES["float16"]), [x], "narrower")
 
 
 @pytest.mark.parametrize("seed", range(400 if MANY else 25))
@@ -135,7 +136,7 @@ def test_smooth_programs_agree_as_far_as_kernels_are_right(seed: int) -> None:
     program = generated.smooth(rng, rng.randrange(1, 8), dtype)
     handles = generated.handles(rng, program, Device("cpu"), "smooth")
     found, usual = Device("cpu").kernels.compile(program)(*handles), in_a_row(program, *handles)
-    types = [Outline(x.shape, DTYPES["float64"]) for x in program.types[: program.inputs]]
+    types = [TensorSpec(x.shape, DTYPES["float64"]) for x in program.types[: program.inputs]]
     exact = in_a_row(typed(program._replace(types=()), types), *[np.asarray(x).astype("float64") for x in handles])
     for x, y, truth, ref in zip(found, usual, exact, program.outputs, strict=True):
         assert (x.dtype, x.shape) == (y.dtype, y.shape), program
@@ -153,10 +154,10 @@ def test_extrema_are_nan_where_an_element_is(dtype: str) -> None:
     x = kernels.astype(rows, dtype=DTYPES[dtype])
     for op in ("max", "min"):
         for axis in ((0,), (1,), None):
-            check(one(op, Outline((7, 37), DTYPES[dtype]), axis=axis, keepdims=False), [x], f"{op} over {axis}")
+            check(one(op, TensorSpec((7, 37), DTYPES[dtype]), axis=axis, keepdims=False), [x], f"{op} over {axis}")
     y = kernels.flip(x, axis=(0, 1))
     for op in ("maximum", "minimum"):
-        check(one(op, *[Outline((7, 37), DTYPES[dtype])] * 2), [x, y], op)
+        check(one(op, *[TensorSpec((7, 37), DTYPES[dtype])] * 2), [x, y], op)
 
 
 @pytest.mark.parametrize("shape", [(5, 130), (2, 3, 140), (600, 9), (130, 5), (1, 7), (7, 1)][: 6 if MANY else 3])
@@ -173,7 +174,7 @@ def test_rows_along_any_axis_in_any_order_of_memory(op: str, shape: tuple[int, .
         count = 1 + ("gradient" in op)
         operands = (Ref(0), Ref(1), 1.0) if count == 2 else (Ref(0),)
         program = Program(count, (Step(op, operands, params),), (Ref(count),))
-        program = typed(program, [Outline(shape, DTYPES["float32"])] * count)
+        program = typed(program, [TensorSpec(shape, DTYPES["float32"])] * count)
         x, y = (rng.normal(size=shape).astype("float32") for _ in range(2))
         for handles in ([x, y], [x.T.copy().T, y], [x[::-1], y])[: 3 if MANY else 2]:
             (found,), (expected,) = (
@@ -188,7 +189,7 @@ def compile(program: Program) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_two_byte_floats_are_rounded_after_each_primitive(dtype: str) -> None:
-    kernels, x = Device("cpu").kernels, Outline((200,), DTYPES[dtype])
+    kernels, x = Device("cpu").kernels, TensorSpec((200,), DTYPES[dtype])
     steps = (Step("multiply", (Ref(0), Ref(1)), {}), Step("add", (Ref(2), Ref(0)), {}), Step("sqrt", (Ref(3),), {}))
     program = typed(Program(2, (*steps, Step("subtract", (Ref(4), Ref(1)), {})), (Ref(5),)), [x, x])
     numbers = np.random.default_rng(0).uniform(0.5, 2, (2, 200))
@@ -199,7 +200,7 @@ def test_nan_is_equal_to_nothing() -> None:
     x = np.array([np.nan, 1.0, np.inf, -0.0])
     for op in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
         for y in (x, x[::-1]):
-            check(one(op, *[Outline((4,), DTYPES["float64"])] * 2), [x, y], op)
+            check(one(op, *[TensorSpec((4,), DTYPES["float64"])] * 2), [x, y], op)
 
 
 def test_what_a_kernel_returns_in_another_order_is_read_in_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +210,7 @@ def test_what_a_kernel_returns_in_another_order_is_read_in_ours(monkeypatch: pyt
     steps = (
         Step("sort", (Ref(0),), {"axis": 1, "descending": False, "stable": True}), Step("exp", (Ref(1),), {}),
     )  # fmt: skip
-    program = typed(Program(1, steps, (Ref(2),)), [Outline((3, 4), DTYPES["float64"])])
+    program = typed(Program(1, steps, (Ref(2),)), [TensorSpec((3, 4), DTYPES["float64"])])
     x = np.random.default_rng(0).normal(size=(3, 4))
     np.testing.assert_allclose(compiled.function(program, backend)(x)[0], np.exp(np.sort(x, axis=1)))
 
@@ -231,7 +232,7 @@ def test_every_operation_compiles_to_what_its_kernel_says() -> None:
             given = iter(range(len(arrays)))
             refs = tuple([Ref(next(given)) if isinstance(x, Tensor) else x for x in operands])
             program = Program(len(arrays), (Step(case.op.name, refs, params),), (Ref(len(arrays)),))
-            program = typed(program, [Outline(x.shape, x.dtype) for x in arrays])
+            program = typed(program, [TensorSpec(x.shape, x.dtype) for x in arrays])
         except MicrogradError:  # the dtype is not for this operation, or the shape depends on numbers
             continue
         handles = [x._handle for x in arrays]
@@ -276,7 +277,7 @@ def prepared(case: Any) -> tuple[list[Any], dict[str, Any]]:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_sums_are_right_to_a_few_roundings(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
     x = np.random.default_rng(0).uniform(0, 0.1, shape).astype(dtype)
-    program = one("sum", Outline(shape, DTYPES[dtype]), axis=axis, keepdims=False)
+    program = one("sum", TensorSpec(shape, DTYPES[dtype]), axis=axis, keepdims=False)
     (found,) = Device("cpu").kernels.compile(program)(Device("cpu").kernels.copy(x))
     expected = np.sum(x.astype("longdouble"), axis=axis)
     near = {"float32": 4e-7, "float64": 1e-14, "float16": 1e-3}[dtype]
@@ -285,7 +286,7 @@ def test_sums_are_right_to_a_few_roundings(shape: tuple[int, ...], axis: Any, dt
 
 # ── what a function of a program promises ────────────────────────────────────────────────────────────────────
 
-X = Outline((300, 500), DTYPES["float32"])
+X = TensorSpec((300, 500), DTYPES["float32"])
 SOFTMAX = one("softmax", X, axis=1)
 
 
@@ -294,19 +295,16 @@ def test_results_do_not_depend_on_how_many_threads_there_are(monkeypatch: pytest
     programs = [SOFTMAX, one("softmax", X, axis=0), one("gelu", X, approximate="none"), one("sin", X)]
     programs.append(one("sum", X, axis=(0,), keepdims=False))
     found = []
-    for threads in (1, 2, 7):
+    for count in (1, 2, 7):
         monkeypatch.setattr(compiled, "LARGE", 0)
-        monkeypatch.setattr(compiled._Threads, "count", threads)
-        monkeypatch.setattr(compiled._Threads, "pool", None)
+        monkeypatch.setattr(threads.Threads, "count", count)
         layouts = (x, x.T.copy().T)
         found.append([Device("cpu").kernels.compile(p)(each)[0].tobytes() for p in programs for each in layouts])
-        if compiled._Threads.pool is not None:
-            compiled._Threads.pool.shutdown()
     assert all(each == found[0] for each in found)
 
 
 def test_small_programs_run_on_the_thread_that_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled._Threads, "of_process", lambda: pytest.fail("threads for so little"))
+    monkeypatch.setattr(threads.Threads, "reserve", lambda count: pytest.fail("threads for so little"))
     Device("cpu").kernels.compile(one("exp", X))(np.ones(X.shape, "float32"))
 
 
@@ -338,7 +336,7 @@ def test_other_inputs_than_it_was_compiled_for_are_refused(handles: tuple[Any, .
 
 def test_layouts_beyond_the_limit_are_copied() -> None:
     shape = (2, 3, 4, 5)
-    run = Device("cpu").kernels.compile(one("exp", Outline(shape, DTYPES["float32"])))
+    run = Device("cpu").kernels.compile(one("exp", TensorSpec(shape, DTYPES["float32"])))
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     for axes in list(permutations(range(4)))[:14]:
         back = sorted(range(4), key=axes.__getitem__)
@@ -352,7 +350,7 @@ def test_layouts_beyond_the_limit_are_copied() -> None:
 
 
 def test_scalars_of_numpy_are_handles_too() -> None:
-    run = Device("cpu").kernels.compile(one("exp", Outline((), DTYPES["float32"])))
+    run = Device("cpu").kernels.compile(one("exp", TensorSpec((), DTYPES["float32"])))
     for x in (np.float32(1), np.array(1, "float32")):
         assert run(x)[0].shape == ()
         assert float(run(x)[0]) == pytest.approx(np.e)
@@ -362,12 +360,12 @@ def test_large_angles_take_the_careful_loop() -> None:
     """A few among many others, in vectors and beside them."""
     x = np.linspace(-3, 3, 1001)
     x[[3, 500, 1000]] = 1e15, -1e22, 12345678912345.0
-    run = Device("cpu").kernels.compile(one("sin", Outline((1001,), DTYPES["float64"])))
+    run = Device("cpu").kernels.compile(one("sin", TensorSpec((1001,), DTYPES["float64"])))
     np.testing.assert_allclose(run(x)[0], np.sin(x), rtol=1e-15, atol=1e-300)
 
 
 def test_without_llvmlite_the_kernels_run_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "available", lambda: False)
+    monkeypatch.setattr(entries, "compiles", lambda: False)
     x = np.random.default_rng(0).normal(size=X.shape).astype("float32")
     for program in (SOFTMAX, one("logsumexp", X, axis=(1,), keepdims=True)):  # for which there is no kernel
         run = Device("cpu").kernels.compile(program)
@@ -429,7 +427,7 @@ def test_old_object_code_goes_when_there_is_too_much(kept: Path, monkeypatch: py
     compile_and_run()
     (first,) = kept.iterdir()
     os.utime(first, (1, 1))
-    monkeypatch.setattr(disk, "LIMIT", first.stat().st_size + 100)
+    monkeypatch.setattr(code_cache, "LIMIT", first.stat().st_size + 100)
     Device("cpu").kernels.compile(one("exp", X))(np.ones(X.shape, "float32"))
     assert first not in [*kept.iterdir()]
 
@@ -439,7 +437,7 @@ def test_a_folder_that_cannot_be_made_is_no_failure(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path / "file" / "objects"))
     compile_and_run()
     monkeypatch.setenv("MICROGRAD_CACHE", "off")
-    assert disk.folder() is None
+    assert code_cache.folder() is None
     monkeypatch.delenv("MICROGRAD_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert disk.folder() == tmp_path / "micrograd"
+    assert code_cache.folder() == tmp_path / "micrograd"

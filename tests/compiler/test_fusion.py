@@ -13,20 +13,21 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device
+from micrograd_core.compiler.executor import straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Load, Nest, Number, Place, Reduce, Store
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
-from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import float32, int64
 from micrograd_core.layout import Layout
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
 
-X = Outline((8, 6), float32)
+X = TensorSpec((8, 6), float32)
 ROW = {"axis": (1,), "keepdims": True}
-Result = tuple[int, tuple[Outline, ...], dict[str, Any]]
+Result = tuple[int, tuple[TensorSpec, ...], dict[str, Any]]
 
 
 def planned(program: Program, layouts: list[Layout] | None = None) -> Plan:
@@ -35,7 +36,7 @@ def planned(program: Program, layouts: list[Layout] | None = None) -> Plan:
     return plan(program, layouts or usual, lambda name, operands: True)
 
 
-def traced(*made: Step, types: tuple[Outline, ...] = (X,), outputs: tuple[int, ...] = ()) -> Program:
+def traced(*made: Step, types: tuple[TensorSpec, ...] = (X,), outputs: tuple[int, ...] = ()) -> Program:
     chosen = outputs or (len(types) + len(made) - 1,)
     return typed(Program(len(types), made, tuple(map(Ref, chosen))), types)
 
@@ -84,8 +85,8 @@ def test_a_softmax_is_three_loops_in_a_row_and_its_exponentials_wait_in_scratch_
     )
 
 
-G = Outline((6,), float32)
-ONE_NEST: dict[str, tuple[Step, tuple[Outline, ...]]] = {
+G = TensorSpec((6,), float32)
+ONE_NEST: dict[str, tuple[Step, tuple[TensorSpec, ...]]] = {
     "softmax": (Step("softmax", (Ref(0),), {"axis": 0}), (X,)),
     "softmax_gradient": (Step("softmax_gradient", (Ref(0), Ref(1)), {"axis": 1}), (X, X)),
     "log_softmax": (Step("log_softmax", (Ref(0),), {"axis": 1}), (X,)),
@@ -101,7 +102,7 @@ ONE_NEST: dict[str, tuple[Step, tuple[Outline, ...]]] = {
     "mse_loss": (Step("mse_loss", (Ref(0), Ref(1)), {"reduction": "mean"}), (X, X)),
     "nll_loss": (
         Step("cross_entropy", (Ref(0), Ref(1), 1.0),
-             {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "none"}), (X, Outline((8,), int64)),
+             {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "none"}), (X, TensorSpec((8,), int64)),
     ),
 }  # fmt: skip
 
@@ -115,7 +116,7 @@ def test_what_goes_over_the_same_rows_is_one_nest(name: str) -> None:
 
 def test_a_mean_over_all_rows_comes_after_the_nest_of_each_and_what_it_divides_by_before() -> None:
     params = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "mean"}
-    found = planned(traced(Step("cross_entropy", (Ref(0), Ref(1), 1.0), params), types=(X, Outline((8,), int64))))
+    found = planned(traced(Step("cross_entropy", (Ref(0), Ref(1), 1.0), params), types=(X, TensorSpec((8,), int64))))
     before, rows, *after = nests(found)
     assert (rows.kept, rows.reduced) == ((8,), (6,))
     assert all(each.reduced == (8,) for each in (before, *after))
@@ -130,7 +131,7 @@ def test_a_step_joins_the_nest_that_makes_what_it_reads_however_many_steps_lie_b
         steps += [Step("matmul", (Ref(len(steps)), Ref(0)), {}), Step("abs", (Ref(len(steps) + 1),), {})]
     slope = len(steps) + 1
     steps += [Step("add", (Ref(1), Ref(2)), {}), Step("multiply", (Ref(slope), Ref(slope - 1)), {})]
-    square = Outline((6, 6), float32)
+    square = TensorSpec((6, 6), float32)
     found = planned(traced(*steps, types=(square,)))
     first = found.steps[0]
     assert isinstance(first, Run)
@@ -172,7 +173,7 @@ def test_a_mask_that_counters_decide_is_computed_where_it_is_read(name: str) -> 
     steps = (*COUNTERS, *READERS[name])
     last = len(steps)
     later = Step("matmul", (Ref(last), Ref(last)), {}), Step("where", (Ref(3), Ref(last + 1), -1.0), {})
-    program = traced(*steps, *later, types=(Outline((6, 6), float32),))
+    program = traced(*steps, *later, types=(TensorSpec((6, 6), float32),))
     found = planned(program)
     stored = [x.dtype.name for step in found.steps if isinstance(step, Run) for x in step.types]
     assert ("bool" in stored) == (name in ("in another order", "by a call")), found
@@ -184,13 +185,13 @@ def test_a_mask_that_counters_decide_is_computed_where_it_is_read(name: str) -> 
 
 def test_a_mask_that_is_wanted_itself_is_stored() -> None:
     steps = (*COUNTERS, Step("where", (Ref(3), Ref(0), 0.0), {}))
-    program = traced(*steps, types=(Outline((6, 6), float32),), outputs=(3, 4))
+    program = traced(*steps, types=(TensorSpec((6, 6), float32),), outputs=(3, 4))
     mask, chosen = run(planned(program), [np.ones((6, 6), "float32")])
     np.testing.assert_array_equal(mask, np.tri(6, dtype=bool))
     np.testing.assert_array_equal(chosen, np.tri(6, dtype="float32"))
 
 
-COLUMN = (X, Outline((8, 1), int64), Outline((), float32))
+COLUMN = (X, TensorSpec((8, 1), int64), TensorSpec((), float32))
 ONCE: dict[str, tuple[tuple[Step, ...], int]] = {
     "a column": ((Step("astype", (Ref(1),), {"dtype": float32}), Step("add", (Ref(0), Ref(3)), {})), 1),
     "two steps of it": (
@@ -299,7 +300,7 @@ def test_other_axes_are_another_nest() -> None:
 
 
 def test_transposed_values_of_a_nest_go_through_memory() -> None:
-    square = Outline((6, 6), float32)
+    square = TensorSpec((6, 6), float32)
     steps = (
         Step("exp", (Ref(0),), {}),
         Step("permute_dims", (Ref(1),), {"axes": (1, 0)}),

@@ -14,22 +14,23 @@ import pytest
 
 from micrograd_core import Device
 from micrograd_core.compiler import passes
-from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.executor import straight_line
 from micrograd_core.compiler.passes import FUSIBLE, apart, by_rows, constants, expand, optimized, simplify
-from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import DType, bool_, float32, float64, int32
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
 
-X = Outline((3, 4), float32)
+X = TensorSpec((3, 4), float32)
 
 
 def steps(program: Program) -> list[str]:
     return [str(step) for step in program.steps]
 
 
-def traced(*made: Step, types: tuple[Outline, ...] = (X,)) -> Program:
+def traced(*made: Step, types: tuple[TensorSpec, ...] = (X,)) -> Program:
     """A program that returns its last value."""
     return typed(Program(len(types), made, (Ref(len(types) + len(made) - 1),)), types)
 
@@ -52,13 +53,13 @@ def test_an_operation_becomes_the_primitives_that_it_is_composed_of() -> None:
     ("step", "type"),
     [
         (Step("sort", (Ref(0),), {"axis": 1, "descending": False, "stable": True}), X),
-        (Step("matmul", (Ref(0), Ref(0)), {}), Outline((3, 3), float32)),
+        (Step("matmul", (Ref(0), Ref(0)), {}), TensorSpec((3, 3), float32)),
         (Step("remainder", (Ref(0), Ref(0)), {}), X),
         (Step("cumulative_sum", (Ref(0),), {"axis": 1, "include_initial": False}), X),
-        (Step("exp", (Ref(0),), {}), Outline((3,), DType("complex64", "complex floating", 64, "f"))),
+        (Step("exp", (Ref(0),), {}), TensorSpec((3,), DType("complex64", "complex floating", 64, "f"))),
     ],
 )
-def test_what_nests_do_not_hold_stays_a_call(step: Step, type: Outline) -> None:
+def test_what_nests_do_not_hold_stays_a_call(step: Step, type: TensorSpec) -> None:
     program = Program(1, (step,), (Ref(1),), (type, type))
     assert expand(program).steps == program.steps
 
@@ -69,7 +70,7 @@ def test_a_primitive_that_a_device_does_not_cover_keeps_what_is_composed_of_it_w
 
 
 def test_two_byte_floats_are_rounded_once() -> None:
-    program = expand(traced(Step("sigmoid", (Ref(0),), {}), types=(Outline((3,), DTYPE["float16"]),)))
+    program = expand(traced(Step("sigmoid", (Ref(0),), {}), types=(TensorSpec((3,), DTYPE["float16"]),)))
     assert [x.dtype.name for x in program.types].count("float16") == 2  # the input, and the output
     assert "sigmoid" not in {step.op for step in program.steps}
 
@@ -79,7 +80,7 @@ DTYPE = {name: generated.DTYPES[name] for name in ("float16",)}
 
 def test_a_layer_is_apart_from_its_bias() -> None:
     program = traced(
-        Step("linear", (Ref(0), Ref(1), Ref(2)), {}), types=(X, Outline((5, 4), float32), Outline((5,), float32))
+        Step("linear", (Ref(0), Ref(1), Ref(2)), {}), types=(X, TensorSpec((5, 4), float32), TensorSpec((5,), float32))
     )
     assert [step.op for step in expand(program).steps] == ["permute_dims", "matmul", "add"]
 
@@ -106,11 +107,11 @@ def test_a_layer_is_apart_from_its_bias() -> None:
     ],
 )
 def test_a_step_that_changes_nothing_goes(step: Step, dtype: DType, same: bool) -> None:
-    program = simplify(traced(step, types=(Outline((11,), dtype),)))
+    program = simplify(traced(step, types=(TensorSpec((11,), dtype),)))
     assert (program.outputs == (Ref(0),)) is same
     numbers = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3.4e38, 0.5, -2.0]
     x = np.array(numbers).astype(dtype.name) if dtype is float32 else np.arange(11, dtype=dtype.name)
-    (found,), (expected,) = run(program, x), run(traced(step, types=(Outline((11,), dtype),)), x)
+    (found,), (expected,) = run(program, x), run(traced(step, types=(TensorSpec((11,), dtype),)), x)
     np.testing.assert_array_equal(found, expected)
     if dtype.is_floating:
         np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
@@ -126,7 +127,7 @@ def test_a_write_at_one_place_is_a_choice(repeated: bool, key: Any, dtype: DType
     x = np.arange(12).reshape(3, 4).astype(dtype.name)
     values = np.asarray(x[key] + np.ones((), dtype.name), order="C")
     values = values.reshape(-1)[:1].reshape(()) if repeated else values
-    types = Outline((3, 4), dtype), Outline(values.shape, dtype)
+    types = TensorSpec((3, 4), dtype), TensorSpec(values.shape, dtype)
     program = traced(Step("scatter", (Ref(0), Ref(1)), {"key": key}), types=types)
     found = expand(program)
     whole = all(isinstance(each, slice) for each in key)
@@ -158,7 +159,7 @@ def test_a_tensor_of_one_value_is_a_number() -> None:
     both = traced(full, Step("multiply", (Ref(1), Ref(1)), {}))
     assert len(constants(both).steps) == 2  # and the dtype
     no = Step("full", (), {"shape": (), "fill_value": 0, "dtype": bool_})
-    program = traced(no, Step("bitwise_or", (Ref(0), Ref(1)), {}), types=(Outline((3,), bool_),))
+    program = traced(no, Step("bitwise_or", (Ref(0), Ref(1)), {}), types=(TensorSpec((3,), bool_),))
     assert steps(constants(program)) == ["bitwise_or(%0, False)"]
 
 
@@ -172,7 +173,7 @@ def test_a_reduction_of_everything_goes_by_rows(
 ) -> None:
     monkeypatch.setattr(passes, "LARGE", 60)
     monkeypatch.setattr(passes, "ROWS", 3)
-    program = traced(Step(op, (Ref(0),), {"axis": axis, "keepdims": keepdims}), types=(Outline(shape, float32),))
+    program = traced(Step(op, (Ref(0),), {"axis": axis, "keepdims": keepdims}), types=(TensorSpec(shape, float32),))
     found = by_rows(program)
     assert len(found.steps) == (2 if rows else 1)
     if rows:

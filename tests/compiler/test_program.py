@@ -14,15 +14,15 @@ import pytest
 from micrograd_core import Device, Tensor, Value, asarray, float32, float64, int32, jit
 from micrograd_core.compiler import python
 from micrograd_core.compiler.builder import INPUT, Builder
-from micrograd_core.compiler.outlines import Outline
-from micrograd_core.compiler.program import Program, Ref, Step, straight_line, typed
+from micrograd_core.compiler.executor import straight_line
+from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.conformance import levels
 from micrograd_core.conformance.cases import Case, cases
 from micrograd_core.errors import MicrogradError, ProgramError, ShapeError
-from micrograd_core.scalar.results import CONSTANTS, FAST
-from micrograd_core.tables.floats import EXACT, Floats
+from micrograd_core.interpreters.floats import EXACT, Floats
 
-X = Outline((3, 4), float32)
+X = TensorSpec((3, 4), float32)
 SUM = Step("sum", (Ref(1),), {"axis": (0,), "keepdims": False})
 DOUBLED = Program(1, (Step("multiply", (Ref(0), 2.0), {}), SUM), (Ref(2), Ref(1)))
 
@@ -38,7 +38,8 @@ def test_a_program_reads_a_line_for_each_step() -> None:
         "    return %2, %1"
     )  # fmt: skip
     cast = Step("astype", (Ref(1),), {"dtype": int32})
-    assert str(typed(Program(2, (Step("add", (Ref(0), Ref(1)), {}), cast), (Ref(3),)), [X, Outline((), float32)])) == (
+    program = Program(2, (Step("add", (Ref(0), Ref(1)), {}), cast), (Ref(3),))
+    assert str(typed(program, [X, TensorSpec((), float32)])) == (
         "program(%0: float32[3, 4], %1: float32[])\n"
         "    %2: float32[3, 4] = add(%0, %1)\n"
         "    %3: int32[] = astype(%1, dtype=int32)\n"
@@ -149,12 +150,12 @@ def test_types_are_those_that_kernels_return() -> None:
         given = iter(range(len(arrays)))
         refs = tuple(Ref(next(given)) if isinstance(x, Tensor) else x for x in operands)
         program = Program(len(arrays), (Step(case.op.name, refs, params),), (Ref(len(arrays)),))
-        program = typed(program, [Outline(x.shape, x.dtype) for x in arrays])
+        program = typed(program, [TensorSpec(x.shape, x.dtype) for x in arrays])
         run = straight_line(program, lambda op: getattr(kernels, op))
         with np.errstate(all="ignore"):
             (found,) = run(*(x._handle for x in arrays))
             expected = case.call(case.tensors(Device("cpu")))
-        assert kernels.outline(found) == program.types[-1], case.id
+        assert kernels.spec(found) == program.types[-1], case.id
         np.testing.assert_array_equal(found, expected._handle, err_msg=case.id)
         seen.add(case.op.name)
     assert len(seen) > 150
@@ -167,14 +168,14 @@ def test_dtypes_are_the_cores_until_a_kernel_gets_them() -> None:
         Step("full", (), {"shape": (2,), "fill_value": 3, "dtype": int32}),
         Step("add", (Ref(1), Ref(2)), {}),
     )
-    program = typed(Program(1, steps, (Ref(3),)), [Outline((2,), float32)])
+    program = typed(Program(1, steps, (Ref(3),)), [TensorSpec((2,), float32)])
     for native in (
         program,
         program._replace(steps=(steps[0]._replace(params={"dtype": np.dtype("int32")}), *steps[1:])),
     ):
         (out,) = device.kernels.compile(native)(asarray([1.9, -1.9], dtype="float32")._handle)
         assert (out.dtype, out.tolist()) == (np.dtype("int32"), [4, 2])
-    assert program.types[-1] == Outline((2,), int32)
+    assert program.types[-1] == TensorSpec((2,), int32)
 
 
 @pytest.mark.parametrize("device", ["cpu", "rawbuffer"])
@@ -216,14 +217,14 @@ def drawn(rng: random.Random, length: int) -> Program:
         operands: list[Any] = [rng.choice(NUMBERS) if rng.random() < 0.2 else Ref(rng.randrange(number)) for _ in "ab"]
         operands[0] = Ref(rng.randrange(number))
         steps.append(Step(op, tuple(operands[:count]), {}))
-    return typed(Program(2, steps, [Ref(n) for n in range(2 + length)]), [Outline((), float64)] * 2)
+    return typed(Program(2, steps, [Ref(n) for n in range(2 + length)]), [TensorSpec((), float64)] * 2)
 
 
 def printed(program: Program) -> Callable[[Sequence[float]], tuple[float, ...]]:
-    scope = {**CONSTANTS, **FAST, **EXACT}
-    reads = [f"{python.name(n)} = flat[{n}]" for n in range(program.inputs)]
-    exec(python.source(program, reads, lambda texts: [], len(program.outputs), EXACT), scope)
-    return scope["run"]  # type: ignore[no-any-return]
+    scope = {**python.CONSTANTS, **python.FUNCTIONS, **EXACT}
+    reads = [(n, None) for n in range(program.inputs)]
+    exec(python.source(program, reads, [len(program.outputs)], EXACT), scope)
+    return lambda numbers: scope["run"](*numbers)[0]  # type: ignore[no-any-return]
 
 
 def test_printed_programs_and_kernels_in_a_row_have_the_same_numbers() -> None:
@@ -293,9 +294,9 @@ def test_a_program_has_what_leads_from_what_is_given_to_what_is_wanted() -> None
 
 def test_parts_that_nobody_wants_are_there_too() -> None:
     k = Builder()
-    x = k.emit(Step(INPUT, ("x",), {}), Outline((2, 2), float32))
-    sign, log = k.emit_parts(Step("slogdet", (x,), {}), [Outline((), float32)] * 2)
-    assert (sign, log) == k.emit_parts(Step("slogdet", (x,), {}), [Outline((), float32)] * 2)
-    twice = k.emit(Step("multiply", (log, 2.0), {}), Outline((), float32))
+    x = k.emit(Step(INPUT, ("x",), {}), TensorSpec((2, 2), float32))
+    sign, log = k.emit_parts(Step("slogdet", (x,), {}), [TensorSpec((), float32)] * 2)
+    assert (sign, log) == k.emit_parts(Step("slogdet", (x,), {}), [TensorSpec((), float32)] * 2)
+    twice = k.emit(Step("multiply", (log, 2.0), {}), TensorSpec((), float32))
     program, _ = k.program([twice], read(k))
     assert "%1: float32[], %2: float32[] = slogdet(%0)\n    %3: float32[] = multiply(%2, 2.0)" in str(program)

@@ -18,7 +18,7 @@ from micrograd_core.ops.standard.random import place_of, start_at
 
 pytest.importorskip("llvmlite")
 
-from micrograd_cpu import compiled, eager, llvm
+from micrograd_cpu import compiled, eager, entries, llvm, threads
 from micrograd_cpu.kernels import KERNELS
 
 SHAPES: tuple[tuple[int, ...], ...] = (
@@ -99,18 +99,15 @@ def test_every_place_of_the_stream(monkeypatch: pytest.MonkeyPatch, inner: str) 
         assert np.array_equal(found, by_numpy(shape, dtype, key, block)), (key, block, shape, dtype)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    monkeypatch.setattr(compiled._Threads, "count", threads)
-    monkeypatch.setattr(compiled._Threads, "pool", None)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(threads.Threads, "count", count)
     monkeypatch.setattr(compiled, "LARGE", 1)
     for shape in ((100_003,), (301, 333)):
         step = jit(lambda x: mg.dropout(x, 0.5) * 2)
         random.manual_seed(3)
         found = step(asarray(np.ones(shape, "float32"))).numpy()
         assert np.array_equal(found, np.where(by_numpy(shape, "float32", 3, 1) < 0.5, 0, 4).astype("float32"))
-    if compiled._Threads.pool is not None:
-        compiled._Threads.pool.shutdown()
 
 
 def test_large_arrays_are_dropped_by_a_loop_without_jit() -> None:
@@ -161,7 +158,7 @@ def test_numbers_are_drawn_in_the_loop_that_uses_them() -> None:
 
 
 def test_without_a_compiler_a_program_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "available", lambda: False)
+    monkeypatch.setattr(entries, "compiles", lambda: False)
     x = asarray(np.ones((30, 41), "float32"))
     random.manual_seed(5)
     expected = [mg.dropout(x, 0.5).numpy() for _ in range(2)]

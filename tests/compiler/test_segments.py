@@ -15,14 +15,14 @@ import pytest
 
 from micrograd_core import Device
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, Step, typed
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
-from micrograd_cpu import blas, compiled, entries, products
+from micrograd_cpu import blas, compiled, entries, products, threads
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, makes, reads, segments
 
@@ -45,7 +45,7 @@ def multiply_add(shapes: list[tuple[int, ...]], dtype: str = "float32", transpos
         Step("relu", (Ref(at + 2),), {}),
         Step("matmul", (Ref(at + 3), names["w"]), {}),
     ]
-    return typed(Program(4, steps, (Ref(at + 4),)), [Outline(shape, DTYPES[dtype]) for shape in shapes])
+    return typed(Program(4, steps, (Ref(at + 4),)), [TensorSpec(shape, DTYPES[dtype]) for shape in shapes])
 
 
 def lying(x: Any, way: str) -> Any:
@@ -114,7 +114,9 @@ def test_values_in_an_arena_do_not_overlap_while_they_are_needed() -> None:
         for i in range(int(rng.integers(5, 25))):
             a, b = (Ref(int(n)) for n in rng.integers(max(0, i - 4), 2 + i, 2))
             steps.append(Step("matmul" if rng.random() < 0.6 else "add", (a, b), {}))
-        program = typed(Program(2, steps, (Ref(len(steps) + 1), Ref(len(steps) // 2 + 2))), [Outline((6, 6), F32)] * 2)
+        program = typed(
+            Program(2, steps, (Ref(len(steps) + 1), Ref(len(steps) // 2 + 2))), [TensorSpec((6, 6), F32)] * 2
+        )
         for segment in planned(program)[1]:
             assert isinstance(segment, Segment)
             last = {n: i for i, step in enumerate(segment.steps) for n in (*makes(step), *reads(step))}
@@ -151,7 +153,7 @@ def viewed(rng: np.random.Generator, steps: list[Step], number: int, shape: tupl
 def of_stacks(rng: np.random.Generator, dtype: str, count: int) -> Program:
     """Some ``x @ y + 1`` of stacks of matrices that broadcast, each perhaps through a view."""
     steps: list[Step] = []
-    types: list[Outline] = []
+    types: list[TensorSpec] = []
     results: list[Ref] = []
     for _ in range(count):
         m, k, n = map(int, rng.choice([1, 2, 3, 5, 9, 17], 3))
@@ -161,7 +163,7 @@ def of_stacks(rng: np.random.Generator, dtype: str, count: int) -> Program:
         operands = []
         for shape in ((*stacks[0], m, k), (*stacks[1], k, n)):
             before = len(steps)
-            types.append(Outline(viewed(rng, steps, len(types), shape), DTYPES[dtype]))
+            types.append(TensorSpec(viewed(rng, steps, len(types), shape), DTYPES[dtype]))
             operands.append(Ref(2 * count + before if len(steps) > before else len(types) - 1))
         steps += [Step("matmul", tuple(operands), {}), Step("add", (Ref(2 * count + len(steps)), 1.0), {})]
         results.append(Ref(2 * count + len(steps) - 1))
@@ -181,13 +183,13 @@ def computed(program: Program, arrays: list[Any]) -> list[Any]:
     return [values[x.number] for x in program.outputs]
 
 
-@pytest.mark.parametrize("threads", [0, 3])
-def test_stacks_of_products_are_those_of_numpy(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if threads:  # all that can be shared is
-        monkeypatch.setattr(compiled._Threads, "count", threads)
+@pytest.mark.parametrize("count", [0, 3])
+def test_stacks_of_products_are_those_of_numpy(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if count:  # all that can be shared is
+        monkeypatch.setattr(threads.Threads, "count", count)
         monkeypatch.setattr(compiled, "ALONE", (0, 0))
         monkeypatch.setattr(compiled, "LARGE", 1)
-    rng = np.random.default_rng(threads)
+    rng = np.random.default_rng(count)
     kinds = dict.fromkeys(("stack", "call"), 0)
     for dtype in ("float32", "float64") * (20 if EXHAUSTIVE else 1):
         program = of_stacks(rng, dtype, 25)
@@ -208,22 +210,22 @@ def test_stacks_of_products_are_those_of_numpy(threads: int, monkeypatch: pytest
 
 
 @pytest.mark.skipif(not blas.product("float32") or products.alone() is None, reason="NumPy has another BLAS here")
-@pytest.mark.parametrize(("length", "told", "threads"), [(64, 2, 2), (64, 1, 1), (2, 2, None)])
+@pytest.mark.parametrize(("length", "told", "expected"), [(64, 2, 2), (64, 1, 1), (2, 2, None)])
 def test_no_more_threads_share_a_stack_than_openblas_is_told_to_use(
-    length: int, told: int, threads: int | None, monkeypatch: pytest.MonkeyPatch
+    length: int, told: int, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled._Threads, "count", 2)
-    single, divided, found = products.alone(), compiled._divided, []
+    monkeypatch.setattr(threads.Threads, "count", 2)
+    single, divided, found = products.alone(), threads.together, []
     assert single is not None
 
-    def noted(share: Any, count: int, ranges: int, most: int, arrays: Any) -> None:
+    def noted(share: Any, count: int, ranges: int, *arrays: Any, most: int) -> None:
         found.append((most, single.told()))
-        divided(share, count, ranges, most, arrays)
+        divided(share, count, ranges, *arrays, most=most)
 
-    monkeypatch.setattr(compiled, "_divided", noted)
+    monkeypatch.setattr(threads, "together", noted)
     x, y = np.ones((16, length, 64), "float32"), np.ones((16, 64, 64), "float32")
     program = typed(
-        Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), [Outline(z.shape, F32) for z in (x, y)]
+        Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), [TensorSpec(z.shape, F32) for z in (x, y)]
     )
     before = single.told()
     try:
@@ -232,12 +234,12 @@ def test_no_more_threads_share_a_stack_than_openblas_is_told_to_use(
         assert single.told() == told
     finally:
         single.tell(before)
-    assert found == ([(threads, 1)] if threads else [])
+    assert found == ([(expected, 1)] if expected else [])
 
 
 @pytest.mark.skipif(not blas.product("float32"), reason="NumPy has another BLAS here")
 def test_many_matrices_times_one_are_one_product() -> None:
-    types = [Outline((2, 3, 4), F32), Outline((4, 5), F32)]
+    types = [TensorSpec((2, 3, 4), F32), TensorSpec((4, 5), F32)]
     (segment,) = planned(typed(Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), types))[1]
     assert isinstance(segment, Segment)
     (found,) = segment.steps
@@ -251,7 +253,7 @@ def test_a_copy_that_a_product_reads_is_in_order() -> None:
         Step("reshape", (Ref(2),), {"shape": (3, 8)}),
         Step("matmul", (Ref(3), Ref(1)), {}),
     )
-    program = typed(Program(2, steps, (Ref(4),)), [Outline((2, 3, 4), F32), Outline((8, 5), F32)])
+    program = typed(Program(2, steps, (Ref(4),)), [TensorSpec((2, 3, 4), F32), TensorSpec((8, 5), F32)])
     x, y = np.arange(24, dtype="float32").reshape(2, 3, 4), np.arange(40, dtype="float32").reshape(8, 5)
     np.testing.assert_array_equal(Device("cpu").kernels.compile(program)(x, y)[0], computed(program, [x, y])[0])
     calls = [step.op for step in planned(program)[1] if isinstance(step, Call)]
@@ -305,7 +307,7 @@ def test_calls_of_compiled_code_keep_no_references_and_are_freed() -> None:
 
 
 def test_what_looks_otherwise_is_not_taken_for_what_it_was_compiled_for() -> None:
-    program = typed(Program(1, (Step("exp", (Ref(0),), {}),), (Ref(1),)), [Outline((2, 3), F32)])
+    program = typed(Program(1, (Step("exp", (Ref(0),), {}),), (Ref(1),)), [TensorSpec((2, 3), F32)])
     run = Device("cpu").kernels.compile(program)
     x = np.arange(6, dtype="float32").reshape(2, 3)
 

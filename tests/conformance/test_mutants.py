@@ -55,7 +55,7 @@ def test_a_fault_in_one_form_alone_is_noticed(
 
     def judged() -> int:
         wrong = 0
-        for case in kernels._contiguous(TABLE[name], "float32", device):
+        for case in kernels.contiguous(TABLE[name], "float32", device):
             with np.errstate(all="ignore"):
                 try:
                     kernels._check(case._replace(form=form), device)
@@ -64,7 +64,7 @@ def test_a_fault_in_one_form_alone_is_noticed(
         return wrong
 
     if name in ("fft", "hfft", "ifftn", "irfft"):
-        monkeypatch.setattr(kernels, "_contiguous", partial(of_complex, kernels._contiguous))
+        monkeypatch.setattr(kernels, "contiguous", partial(of_complex, kernels.contiguous))
     assert name not in OPEN[form]
     assert judged() == 0
     monkeypatch.setattr(device.kernels, name, faulty)

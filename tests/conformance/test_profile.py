@@ -24,11 +24,11 @@ BOUNDS = {"mlp": 138, "cnn": 297, "transformer": 541}
 def adam_step(params: Any, grads: Any, *moments: Any, **hyper: Any) -> Any:
     """The optimiser's kernel, as the optimiser does without it."""
     rule = AdamW.__new__(AdamW)
-    vars(rule).update(betas=hyper["betas"], weight_decay=0.0, decay=0.0)
+    vars(rule).update(betas=hyper["betas"], amsgrad=False)
     rule.corrected = lambda t: (hyper["step"], hyper["eps"])  # type: ignore[method-assign]
     table, found = Device("called").kernels, []
     for p, g, m, v in zip(params, grads, *moments, strict=True):
-        state = {} if m is None else {"step": 1, "m": m, "v": v}
+        state = {"step": 1} if m is None else {"step": 2, "m": m, "v": v}
         moved = rule.update(table, table.multiply(p, hyper["shrink"]), g, state)
         found.append((moved, state["m"], state["v"]))
     return zip(*found, strict=True)

@@ -17,8 +17,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import micrograd_core as mg
-from micrograd_core.data import DataError, DataWarning
+from micrograd_core.data import DataError
 from micrograd_train import Preparation, read, sets
+from micrograd_train.notices import DataWarning
 
 pa = pytest.importorskip("pyarrow")
 fit = Preparation.fit

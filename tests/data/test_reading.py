@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core.data import DataError, DataWarning
+from micrograd_core.data import DataError
 from micrograd_core.engine.ingest import memory as engine_memory
 from micrograd_core.errors import MissingExtra
 from micrograd_train import Preparation, read, sets
+from micrograd_train.notices import DataWarning
 from micrograd_train.tables import memory
 
 pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 COLUMNS: dict[str, list[Any]] = {
     "n": [1, 2, None], "x": [0.5, None, 2.5], "t": [True, False, None], "s": ["a", None, "ö, \"b\""],
@@ -37,9 +39,7 @@ def write(folder: Path, name: str) -> Path:
     elif kind == "tsv":
         path.write_text('n\tx\tt\ts\n1\t0.5\ttrue\ta\n2\t\tfalse\t\n\t2.5\t\t"ö, ""b"""\n')
     elif kind == "parquet":
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(table, path)
+        pq.write_table(table, path)
     elif kind == "feather":
         import pyarrow.feather
 
@@ -216,8 +216,10 @@ import sys
 for name in ("pyarrow", "numpy", "sklearn", "PIL", "pandas"):
     sys.modules[name] = None
 from micrograd_core import asarray, data
+class Foreign(list):
+    __array_interface__ = {}
 try:
-    data.split(3)
+    data.batches({"a": Foreign()}, 3)
 except ImportError as error:
     print(type(error).__name__, error)
 with __import__("micrograd_core").use_device("rawbuffer"):
@@ -227,7 +229,7 @@ with __import__("micrograd_core").use_device("rawbuffer"):
 """
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed == (
-        "MissingExtra data.split needs numpy; install it with: pip install 'micrograd-core[cpu]'\n"
+        "MissingExtra an array needs numpy; install it with: pip install 'micrograd-core[cpu]'\n"
         "[[1.0], [2.0]] [3, 4]\n[[1.0]]\n"
     )
     assert issubclass(MissingExtra, ImportError)
@@ -237,22 +239,20 @@ with __import__("micrograd_core").use_device("rawbuffer"):
 
 
 def bomb(name: str, place: Path) -> Path:
-    """A small file of 8 MB: of zeros."""
+    """A small file of 8 MB: zeros, or one text again and again."""
     zeros = np.zeros(1_000_000)
     if name == "x.npz":
         np.savez_compressed(place / name, x=zeros)
-    elif name == "x.parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table({"x": zeros}), place / name)
+    elif name.endswith(".parquet"):
+        columns = {"x": zeros} if name == "x.parquet" else {"x": ["eight ch"] * 1_000_000}
+        pq.write_table(pa.table(columns), place / name)
     else:
         (place / name).write_bytes(gzip.compress(b"x\n" + b"0.00000\n" * 1_000_000))
     assert (place / name).stat().st_size < 100_000
     return place / name
 
 
-@pytest.mark.parametrize("name", ["x.npz", "x.parquet", "x.csv.gz"])
+@pytest.mark.parametrize("name", ["x.npz", "x.parquet", "texts.parquet", "x.csv.gz"])
 def test_what_unpacks_to_more_than_the_memory_is_refused_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

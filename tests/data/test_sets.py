@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core.data import DataError, Dataset, split
-from micrograd_train import images, sets
+from micrograd_core.data import DataError
+from micrograd_train import images, sets, split
+from micrograd_train.dataset import Dataset
 
 # ── sets ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

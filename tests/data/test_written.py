@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micrograd_core.data import DataError, DataWarning
+from micrograd_core.data import DataError
 from micrograd_train import Preparation
+from micrograd_train.notices import DataWarning
 from micrograd_train.tables import preparation
 from micrograd_train.tables.written import Written, best
 

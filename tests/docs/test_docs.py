@@ -21,10 +21,10 @@ from micrograd_core import Device, plugins
 from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.array.functions import FUNCTIONS, kernel_signature
 from micrograd_core.conformance.cases import cases, is_differentiable
-from micrograd_core.elsewhere import tables
 from micrograd_core.nn import functional
 from micrograd_core.ops import CORE_KERNELS, TABLE, Array
 from micrograd_core.plugins import hookimpl
+from micrograd_core.suggestions import tables
 from micrograd_core.tools import doctor
 from micrograd_cpu.storage import CPUBackend
 
@@ -115,7 +115,9 @@ def test_passages_stand_in_the_source_they_name() -> None:
 
 def test_the_page_shows_the_templates_test() -> None:
     shown = {block.target: block.text for block in walk.blocks((ROOT / "docs/backends.md").read_text())}
-    template = (ROOT / "micrograd_core/tools/template/test.py.txt").read_text().replace("NAME", "example")
+    template = (
+        (ROOT / "micrograd_core/tools/template/tests/test_conformance.py.txt").read_text().replace("NAME", "example")
+    )
     assert shown["micrograd-example/tests/test_conformance.py"] == template
 
 

@@ -18,9 +18,9 @@ import pytest
 
 from micrograd_core import Device, Tensor, Value, random
 from micrograd_core.engine import backward
-from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.support.open_devices import OPENING
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),

@@ -33,10 +33,10 @@ from micrograd_core import (
 from micrograd_core.engine import autocast as casting
 from micrograd_core.engine import backward, sweep
 from micrograd_core.engine import modes as grad_modes
-from micrograd_core.ground import context
-from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.support import context
+from micrograd_core.support.open_devices import OPENING
 from tests.interrupts import EXHAUSTIVE, each_line
 
 HOME = str(Path(mg.__file__).parent)
@@ -110,7 +110,7 @@ def everything() -> dict[str, Any]:
     return {
         **{name: each.get(None) for name, each in vars(context).items() if isinstance(each, ContextVar)},
         "profiler": sys.getprofile(),
-        "underway": (list(scalar_sweep.underway), list(scalar_sweep._roots)),
+        "underway": list(scalar_sweep.underway),
         "locked": [
             each for each in (random._lock, backward._deposit, scalar_sweep.sweeping, OPENING) if each._is_owned()
         ],

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, asarray, jit
 from micrograd_core.engine import backward
-from micrograd_core.ground.opened import OPENING
 from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.support.open_devices import OPENING
 from micrograd_core.transforms import jit as jit_module
-from micrograd_cpu import products, team
+from micrograd_cpu import entries, products, threads
 from micrograd_cpu.objects import COMPILING, PLANNING, library
 from tests.engine.test_fork import all_of_it, in_child
 from tests.interrupts import lines
@@ -36,7 +37,6 @@ LOCKS: dict[str, Any] = {
     "tracing": jit_module._tracing,
     "compiling": COMPILING,
     "planning": PLANNING,
-    "team": team._OfProcess.free,
 }
 
 
@@ -82,9 +82,9 @@ def test_these_are_all_locks() -> None:
     ]
     homes = {each.partition(":")[0] for each in made}
     assert homes == {
-        "micrograd_core/ground/locks.py", "micrograd_core/ground/opened.py", "micrograd_core/random.py",
+        "micrograd_core/support/locks.py", "micrograd_core/support/open_devices.py", "micrograd_core/random.py",
         "micrograd_core/engine/backward.py", "micrograd_core/scalar/sweep.py", "micrograd_core/transforms/jit.py",
-        "backends/cpu/micrograd_cpu/objects.py", "backends/cpu/micrograd_cpu/team.py",
+        "backends/cpu/micrograd_cpu/objects.py",
     }, made  # fmt: skip
 
 
@@ -206,50 +206,64 @@ def test_interrupts_leave_openblas_the_threads_that_it_had() -> None:
         check(stop)
 
 
-def test_interrupts_leave_the_team_to_whoever_comes_next() -> None:
-    layout = Struct("7q")
-    leads: list[int] = []
+def test_interrupts_leave_the_helpers_to_whoever_comes_next() -> None:
+    def job() -> None:
+        left = deque(range(5))
 
-    class Helpers:
-        helpers, known, job, desk = 3, 0, 0, bytearray(256)
+        def take() -> None:
+            with suppress(IndexError):
+                while True:
+                    found.append(left.popleft())
 
-        def lead(self, known: int, count: int, job: int) -> None:
-            leads.append(count)
+        threads.by_threads(take, 3)
 
-    before = team._OfProcess.team
-    team._OfProcess.team = Helpers()  # type: ignore[assignment]
-    try:
-        other: list[bool] = []
+    def check(stop: int) -> None:
+        found.clear()
+        job()
+        assert sorted(found) == [*range(5)], stop
 
-        def check(stop: int) -> None:
-            thread = threading.Thread(target=lambda: other.append(team.do(4, layout, *range(7))))
-            thread.start()
-            thread.join()
-            assert other.pop(), stop
-            assert team.do(4, layout, *range(7)), stop
-
-        assert after_interrupts(lambda: team.do(4, layout, *range(7)), check) > 8
-    finally:
-        team._OfProcess.team = before
+    found: list[int] = []
+    assert after_interrupts(job, check) > 8
 
 
-def test_a_job_inside_a_job_of_the_same_thread_is_done_alone() -> None:
-    found: list[bool] = []
-    layout = Struct("7q")
+ONES = """
+define void @ones(i64 %begin, i64 %end, ptr %x) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ %begin, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %body, label %done
+body:
+  %at = getelementptr double, ptr %x, i64 %i
+  %before = load double, ptr %at
+  %after = fadd double %before, 1.0
+  store double %after, ptr %at
+  %next = add i64 %i, 1
+  br label %head
+done:
+  ret void
+}
+"""
 
-    class Helpers:
-        helpers, known, job, desk = 3, 0, 0, bytearray(256)
 
-        def lead(self, known: int, count: int, job: int) -> None:
-            found.append(team.do(4, layout, *range(7)))
+def test_interrupts_leave_loops_of_machine_code_to_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads.Threads, "count", 2)
+    share = entries.function_of_share(library(entries.share("share", "ones", 1) + ONES, ["share"]), "share")
+    x = np.zeros(1000)
 
-    before = team._OfProcess.team
-    team._OfProcess.team = Helpers()  # type: ignore[assignment]
-    try:
-        assert team.do(4, layout, *range(7))
-        assert found == [False]
-    finally:
-        team._OfProcess.team = before
+    def job() -> None:
+        threads.together(share, 1000, 4, x)
+
+    stops = range(len(lines(job)))
+    assert len(stops) > 8
+    for stop in stops:
+        with suppress(KeyboardInterrupt):  # a helper that looks needs a line less than one that sleeps
+            lines(job, stop, KeyboardInterrupt)
+        time.sleep(0.001)  # the plain way's helpers may go on meanwhile
+        x[...] = 0
+        job()
+        assert x.sum() == 1000, stop
 
 
 # ── the end of Python ───────────────────────────────────────────────────────────────────────────────────────────

@@ -19,9 +19,8 @@ from micrograd_core import Device, Tensor, Value, jit, nn, no_grad
 from micrograd_core.engine import write
 from micrograd_core.engine.array import shared_beyond
 from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.ground import owners
-from micrograd_core.scalar import packing, parameters
-from micrograd_core.scalar.sweep import reachable
+from micrograd_core.scalar import parameters
+from micrograd_core.support import ownership
 
 ROOT = Path(mg.__file__).parents[1]
 COUNTS = {
@@ -239,8 +238,7 @@ def test_after_a_write_that_failed_the_next_one_spares_what_was_recorded(device:
 def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a free-threaded Python says, and the counts that it has not."""
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    for module in (packing, parameters):
-        monkeypatch.setattr(module, "references", owners.counter())
+    monkeypatch.setattr(parameters, "references", ownership.counter())
 
 
 def test_what_dies_later_hinders_no_write(device: Device, without_gil: None) -> None:
@@ -259,13 +257,6 @@ def test_living_views_still_do(device: Device, without_gil: None) -> None:
     with pytest.raises(GraphError):
         y[0] = 5.0
     assert view.tolist() == [4.0, 6.0]
-
-
-def test_nothing_is_packed(without_gil: None) -> None:
-    y = Value(1.0)
-    for _ in range(600):
-        y = y * 1.0
-    assert not any(type(node) is packing.Run for node in reachable(y))
 
 
 def test_parameters_are_copied_when_written(without_gil: None) -> None:

@@ -128,3 +128,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_errors_say_what_to_type(call: Callable[[], Any], kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         call()
+
+
+@pytest.mark.parametrize("word", ["size_average", "reduce"])
+def test_what_torch_no_longer_recommends_says_what_to_write(word: str) -> None:
+    x = mg.asarray([1.0])
+    for function in (F.mse_loss, lambda x, y, **given: mg.nn.MSELoss(**given), mg.nn.mse_loss):
+        with pytest.raises(TypeError, match=f"instead of {word}=: write reduction='mean', 'sum' or 'none'"):
+            function(x, x, **{word: False})

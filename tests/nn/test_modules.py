@@ -275,3 +275,14 @@ def test_other_words_are_still_unknown_devices() -> None:
     with pytest.raises(TypeError, match="a device is a name such as"):
         Device(3)  # type: ignore[arg-type]
     assert not Device.is_available("float64")
+
+
+def test_a_subclass_of_a_padding_pads_as_that_does() -> None:
+    class Mirrored(nn.ReflectionPad1d): ...
+
+    assert Mirrored(1)(mg.asarray([[[1.0, 2.0, 3.0]]])).tolist() == [[[2.0, 1.0, 2.0, 3.0, 2.0]]]
+
+
+def test_a_layer_refuses_names_that_no_constructor_has() -> None:
+    with pytest.raises(TypeError, match=r"__init__\(\) got an unexpected keyword argument 'devise'"):
+        nn.LSTM(2, 3, devise="cpu")  # type: ignore[call-arg]

@@ -108,25 +108,6 @@ def test_without_strict_what_both_have_is_loaded_and_the_rest_is_told_as_torch_d
         ours.load_state_dict({**ours.state_dict(), "x": np.ones(1)})
 
 
-def test_names_from_before_layers_were_numbered_load() -> None:
-    def old(name: str) -> str:
-        return {"body.0.weight": "body.layers.0.weight", "body.0.bias": "body.layers.0.bias"}.get(name, name)
-
-    model, again = Tied(), Tied()
-    state = {old(name): x for name, x in model.state_dict().items() if name != "head.weight"}
-    assert again.load_state_dict(state) == ([], [])
-    assert again.body[0].state_dict()["weight"].tolist() == model.body[0].state_dict()["weight"].tolist()
-    nested = networks(nn)["nested"]
-    former = {
-        f"layers.{name.replace('0.1.0', '0.layers.1.layers.0').replace('0.0.', '0.layers.0.')}": x
-        for name, x in nested.state_dict().items()
-    }
-    assert "layers.0.layers.1.layers.0.bias" in former
-    assert networks(nn)["nested"].load_state_dict(former) == ([], [])
-    with pytest.raises(ShapeError, match="'0.0.weight' is missing.*'layers.7.weight' is not a parameter"):
-        nested.load_state_dict({"layers.7.weight": np.ones(1)})
-
-
 def test_a_slice_of_a_sequential_is_one_and_shares_its_layers() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     body = model[:-1]

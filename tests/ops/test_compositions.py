@@ -14,7 +14,8 @@ import micrograd_core as mg
 from micrograd_core import Tensor, asarray, nn, optim
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.profile import counted_device
-from micrograd_core.ops import TABLE, sorting
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.standard import sorting
 
 
 def ones(*shape: int) -> Tensor:

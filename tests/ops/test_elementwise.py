@@ -11,8 +11,8 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, gradcheck
 from micrograd_core.array import functions
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.ops import CORE_KERNELS, TABLE
-from micrograd_core.tables.raw import Kernels
 from micrograd_cpu.storage import CPUBackend
 
 F = functions.FUNCTIONS

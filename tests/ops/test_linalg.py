@@ -218,8 +218,8 @@ def test_a_device_may_have_linear_algebra_without_eig() -> None:
     import array_api_compat.numpy as xp
 
     from micrograd_core.adapters.array_api import ArrayAPIBackend
+    from micrograd_core.interpreters.raw import Kernels
     from micrograd_core.ops import TABLE
-    from micrograd_core.tables.raw import Kernels
 
     class Older(ArrayAPIBackend):
         capabilities = frozenset({"complex", "linalg"})
@@ -341,6 +341,13 @@ def test_numbers_without_an_answer_get_a_sentence(call: Any, words: str) -> None
 def test_mistakes_get_a_sentence(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(asarray(np.arange(6.0).reshape(2, 3)))
+
+
+def test_lengths_without_axes_are_those_of_the_last_ones() -> None:
+    x = asarray(np.arange(24.0).reshape(2, 3, 4))
+    for name in ("fftn", "ifftn", "rfftn", "irfftn"):
+        function = getattr(fft, name)
+        np.testing.assert_array_equal(function(x, s=(4, 6)).numpy(), function(x, s=(4, 6), axes=(1, 2)).numpy())
 
 
 # ── against torch ────────────────────────────────────────────────────────────────────────────────────────────

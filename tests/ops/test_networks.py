@@ -122,6 +122,15 @@ def test_values_and_gradients_equal_torch(name: str) -> None:
         np.testing.assert_allclose(values(x.grad), y.grad.numpy(), rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize("loss", [mg.mse_loss, mg.kl_div])
+def test_a_loss_of_one_target_for_all_has_the_gradient_of_all(loss: Callable[..., Tensor]) -> None:
+    x, y = Tensor([[0.1, 0.2, 0.3]], requires_grad=True), Tensor(0.5, requires_grad=True)
+    assert gradcheck(loss, [x.astype("float64"), y.astype("float64")])
+    loss(x, y).backward()
+    assert x.grad is not None
+    assert x.grad.shape == (1, 3)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("kind", ["indices", "probabilities"])

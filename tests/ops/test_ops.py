@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck, shares_memory
-from micrograd_core.array import functions
+from micrograd_core.array import documentation, functions
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.conformance.cases import NAMESPACE, symmetric
 from micrograd_core.dtypes import complex128, float32, float64
@@ -272,4 +272,4 @@ def test_a_docstring_tells_what_is_returned(name: str, words: str) -> None:
 
 def test_the_dtype_of_every_result_has_words() -> None:
     told = {op.name: op.result if isinstance(op.result, tuple) else (op.result,) for op in TABLE.values()}
-    assert [name for name, each in told.items() if not functions.RESULTS.keys() >= {*each}] == ["trace"]
+    assert [name for name, each in told.items() if not documentation.RESULTS.keys() >= {*each}] == ["trace"]

@@ -299,8 +299,6 @@ def test_what_a_trace_cannot_hold_is_refused() -> None:
         jit(lambda a, b: a * b)(Value(1.0), x)
     with pytest.raises(TypeError, match="got a DeviceValue on rawbuffer:0"):
         jit(lambda a: a)(Value(1.0, "rawbuffer:0"))
-    with pytest.raises(TypeError, match="or hashable; got dict"):
-        jit(lambda a, b: a)(Value(1.0), {})
     with pytest.raises(TypeError, match="jit takes a function; got int 3"):
         jit(3)  # type: ignore[arg-type]
     assert w.data == 2.0
@@ -329,7 +327,7 @@ def test_floats_of_numpy_are_floats() -> None:
         out.backward()
         assert (out.data, a.grad) == (10 + 2 * b, b)
         assert type(out.data) is float
-    assert len(f._compiled) == 1  # type: ignore[attr-defined]
+    assert len(f._programs) == 1  # type: ignore[attr-defined]
 
 
 def test_what_is_assigned_to_has_one_name() -> None:

@@ -16,9 +16,9 @@ import pytest
 
 import micrograd_core
 from micrograd_core import Value, is_grad_enabled, jit
-from micrograd_core.ground.trees import flatten
 from micrograd_core.scalar.sweep import reachable, sweeping, underway
 from micrograd_core.scalar.value import tracing
+from micrograd_core.support.pytrees import flatten
 from tests.interrupts import EXHAUSTIVE, each_line
 
 HERE = str(Path(micrograd_core.__file__).parent)
@@ -76,7 +76,7 @@ class Scene:
 
     def long(self, a: Any, b: Any) -> Any:
         y = a
-        for _ in range(300):  # long enough to be packed
+        for _ in range(300):
             y = y * b + a
         return y, y * self.w
 
@@ -155,43 +155,3 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(name: str, what: str, er
         assert scene.numbers() == wanted, interrupt.where
         if nodes:  # what was there before can be swept too
             assert scene.swept(nodes) == wanted[3:], interrupt.where
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("built_before", [True, False])
-def test_a_packed_chain_is_unpacked_wholly_or_not_at_all(built_before: bool, error: type[BaseException]) -> None:
-    def build(made: list[Any]) -> None:
-        a = y = Value(0.5)
-        for i in range(300):
-            y = y * 0.99 + a if i % 3 else y.relu() + 1
-        y.backward()
-        made += [a, y]
-
-    def operands(y: Any) -> list[tuple[Any, ...]]:
-        found = []
-        while y._prev:
-            found.append((y.data, y.grad, y._op))
-            y = y._a
-        return found
-
-    def scene() -> tuple[list[Any], Action]:
-        made: list[Any] = []
-        if built_before:
-            build(made)
-            return made, lambda: operands(made[1])
-        return made, lambda: build(made) or operands(made[1])
-
-    build(first := [])
-    grad, wanted = first[0].grad, operands(first[1])
-    count = Interrupt()
-    assert not count.run(scene()[1])
-    for at in count.choose(1 if built_before else 8):
-        made, action = scene()
-        interrupt = Interrupt(at, error)
-        assert interrupt.run(action)
-        assert underway == []
-        if made:
-            a, y = made
-            y.backward()
-            assert a.grad == 2 * grad, interrupt.where
-            assert operands(y) == wanted, interrupt.where

@@ -17,6 +17,7 @@ from micrograd_core.tools import arguments, cli
 from micrograd_core.tools.cli import main
 from micrograd_train.learning import commands as training
 from micrograd_train.learning.settings import Settings
+from micrograd_train.options import as_toml
 from tests.tools.flowers import QUICK, table
 
 COMMANDS: dict[str, Any] = cli._parser()[1].choices
@@ -95,7 +96,7 @@ def test_what_a_file_gets_wrong_is_said(
 @pytest.mark.parametrize("name", [None, "plain", 'a "quoted" \\ name', "ünï\n\tcode", "\x7f"])
 def test_settings_are_written_as_they_are_read(name: str | None) -> None:
     settings = Settings("d.csv", target=name, hidden=(3, 4), lr=1e-5, seed=2**40)
-    found = tomllib.loads(arguments.as_toml(settings.as_config(), "comment"))
+    found = tomllib.loads(as_toml(settings.as_config(), "comment"))
     for key, value in settings.as_config().items():
         assert found.get(key.replace("_", "-")) == (list(value) if isinstance(value, tuple) else value)
 

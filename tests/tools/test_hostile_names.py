@@ -15,9 +15,10 @@ import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.checkpoints import load, load_model, save
 from micrograd_core.data import DataError
-from micrograd_core.tools.arguments import aligned, as_options
+from micrograd_core.tools.arguments import aligned
 from micrograd_core.tools.cli import main
 from micrograd_train import load_predictor, read
+from micrograd_train.options import as_options
 
 EVIL = "a\x1b]2owned\x07\x7f\x9b31m\u202eb"
 """Sets a terminal's title, its colour, and the direction of text."""

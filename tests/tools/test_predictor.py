@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from micrograd_core.checkpoints import CheckpointError
-from micrograd_core.data import DataError, DataWarning
+from micrograd_core.data import DataError
 from micrograd_core.tools.cli import main
 from micrograd_train import load_predictor, read
+from micrograd_train.notices import DataWarning
 from tests.tools.flowers import rows, table
 from tests.tools.houses import HEAD, houses
 

@@ -14,7 +14,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, jit, nn, no_grad, optim, random
 from micrograd_core.nn import functional as F  # noqa: N812
-from micrograd_core.transforms import classes
+from micrograd_core.transforms import guards
 
 pytestmark = pytest.mark.filterwarnings("ignore:jit")
 
@@ -163,7 +163,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(sys.modules, "own_helpers", HELPERS)
     monkeypatch.setitem(sys.modules, "installed_helpers", INSTALLED)
     if request.param != "versions of classes":
-        monkeypatch.setattr(classes, "_are_known", lambda: False)
+        monkeypatch.setattr(guards, "_are_known", lambda: False)
     return str(request.param)
 
 
@@ -198,4 +198,4 @@ def test_what_matters_to_nobody_makes_no_new_trace(way: str) -> None:
 def test_versions_of_classes_are_known_here() -> None:
     """Where they are not, all is right, and calls take longer."""
     expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
-    assert not expected or classes._are_known()
+    assert not expected or guards._are_known()

@@ -24,7 +24,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, jit, nn, no_grad, optim, random
 from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.transforms.closures import Reach
+from micrograd_core.transforms.captured import Captured
 from tests.engine.test_interrupts import at_line
 from tests.interrupts import EXHAUSTIVE, each_line
 from tests.near import Near
@@ -216,10 +216,10 @@ def test_what_a_function_counts_is_refused_and_put_back(name: str) -> None:
 
 def test_functions_of_this_package_are_looked_into_where_they_hold_what_is_the_users() -> None:
     """A call has nothing to look at for the sake of what functions of the op table close over."""
-    assert Reach([mg.gelu, mg.Tensor.sum, mg.layer_norm]).watches == []
+    assert Captured([mg.gelu, mg.Tensor.sum, mg.layer_norm]).guards == []
     scale = Tensor([2.0])
     for wrapper in (mg.grad, no_grad(), jit, mg.vmap, mg.amp.autocast("float16"), mg.custom_gradient):
-        (found,) = Reach([wrapper(lambda x: (x * scale).sum())]).tensors.values()
+        (found,) = Captured([wrapper(lambda x: (x * scale).sum())]).tensors.values()
         assert found is scale
 
 
@@ -765,4 +765,4 @@ def test_what_a_compiled_function_keeps_is_not_copied_to_what_is_made_of_it() ->
     outer = jit(lambda x: mg.vmap(inner)(x).sum())
     outer(fixed(1.0, 2.0))
     (replay,) = outer._recent
-    assert len(replay.guards.watches) < 20
+    assert len(replay.guards) < 20

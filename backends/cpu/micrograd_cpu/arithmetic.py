@@ -52,7 +52,7 @@ def arithmetic(
     -------
     function
         Of these arguments; what it returns is a list of such handles, the first one's elements as a list. ``None``
-        where an argument is not what was said.
+        where an argument is not what was said. Its ``source()`` is LLVM IR.
     """
     if not entries.compiles():
         return None
@@ -83,7 +83,8 @@ def arithmetic(
         pointer = entry.elements(i)
         for element in range(int(np.prod(shape))):
             entry.do(f"  store double {text(next(outputs))}, ptr {entry.moved(pointer, 8 * element)}")
-    held = library(entry.whole(), ["scalars"], quickly=True)
+    llvm = entry.whole()
+    held = library(llvm, ["scalars"], quickly=True)
     types = [(float, None) if shape is None else (np.ndarray, _FLOAT64) for shape in given]
     machine = entries.function(held, "scalars", types, [Layout.contiguous(shape or ()) for shape in given])
 
@@ -94,4 +95,5 @@ def arithmetic(
         made[0] = made[0].tolist()
         return made
 
+    call.source = lambda: llvm  # type: ignore[attr-defined]
     return call

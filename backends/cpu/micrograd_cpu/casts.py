@@ -11,47 +11,30 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from numpy._core import umath
 
 from micrograd_core.dtypes import DTYPES
 from micrograd_cpu import eager
+from micrograd_cpu.eager import declines
 from micrograd_cpu.half import Half, as_half, wide
 
-# A fifth of what `np.errstate` takes, which is more than a small conversion.
-_state: Any = getattr(umath, "_extobj_contextvar", None)
-
-with np.errstate(all="ignore", invalid="raise"):
-    _RAISING: Final = _state.get() if _state is not None else None
 _INT32, _INT64 = np.dtype("int32"), np.dtype("int64")
 
 
-def _plainly(function: Callable[..., Any], *args: Any) -> Any:
+def checked(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function of NumPy, and raises FloatingPointError where a result is not defined."""
     with np.errstate(invalid="raise"):
         return function(*args)
 
 
-def _quickly(function: Callable[..., Any], *args: Any) -> Any:
-    before = _state.get()
-    try:  # from here on, or an interrupt could leave NumPy raising
-        _state.set(_RAISING)
-        return function(*args)
-    finally:
-        _state.set(before)
-
-
-def _raises(checked: Callable[..., Any]) -> bool:
+def _tells() -> bool:
     try:
         checked(np.array([np.nan, 1.0], "float32").astype, _INT32)
     except FloatingPointError:
         return True
-    except Exception:  # another NumPy, with another inside
-        return False
     return False
 
 
-checked: Final[Callable[..., Any]] = _quickly if _raises(_quickly) else _plainly
-"""Calls a function of NumPy, and raises FloatingPointError where a result is not defined."""
-_TELLS: Final = _raises(checked)
+_TELLS: Final = _tells()
 """Whether processor and NumPy note what goes wrong in a conversion; else each number is looked at."""
 
 
@@ -59,11 +42,7 @@ def _composed(k: Any, x: Any, *, dtype: Any) -> Any:
     return k.astype(x, dtype=DTYPES[dtype.name])
 
 
-def _declines(x: Any, *, dtype: Any) -> Any:
-    return NotImplemented
-
-
-_large: Final = eager.compiled(_composed, _declines)
+_large: Final = eager.compiled(_composed, declines, _composed)
 
 
 def saturated(x: Any, dtype: Any) -> Any:
@@ -103,21 +82,6 @@ def to_integers(x: Any, dtype: Any) -> Any:
 def astype(x: Any, *, dtype: Any) -> Any:
     """Always fresh."""
     if dtype.kind in "iu" and x.dtype.kind not in "iub":
-        return _usual(x, dtype) if dtype.itemsize > 2 and dtype.kind == "i" else to_integers(x, dtype)
+        return to_integers(x, dtype)
     result = x.astype(dtype)
     return result if dtype.itemsize != 2 else as_half(result)
-
-
-def _usual(x: Any, dtype: Any) -> Any:
-    """`to_integers` of the usual dtypes, without the calls on the way."""
-    if checked is not _quickly or not _TELLS or x.__class__ is Half:
-        return to_integers(x, dtype)
-    before = _state.get()
-    try:
-        _state.set(_RAISING)
-        return x.astype(dtype)
-    except FloatingPointError:
-        pass
-    finally:
-        _state.set(before)
-    return saturated(x, dtype)

@@ -1,4 +1,4 @@
-"""Kernels of convolutions: compiled loops (`correlation`) where llvmlite is there, and products of matrices elsewhere.
+"""Kernels of convolutions: compiled loops (`correlation`) where llvmlite is there. Elsewhere the core composes them.
 
 All three members of the family are one of two loops. A convolution correlates an image with the weight. Its transpose
 correlates each of the `stride` phases of its result's positions with the elements of the kernel that reach them. The
@@ -7,7 +7,6 @@ gradient by the weight adds up products of cotangents and images. With one spati
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import product
@@ -15,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from micrograd_cpu.patches import patches_gradient, windows
-
-Shape = tuple[int, ...]
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.convolution import transposed_size
+from micrograd_core.ops.network.patches import lengths_of
 
 NEAR: Final = 1 << 18
 """Bytes of images and cotangents that are added up together: what the second cache holds."""
@@ -131,21 +130,31 @@ class Loops(NamedTuple):
     width: int
 
 
+def functions_of_range(
+    dtype: Any, text: Callable[[str], str], pointers: dict[str, int]
+) -> list[Callable[..., None]] | None:
+    """Functions of a range and of so many pointers, from IR for a type; None where nothing can be compiled."""
+    from micrograd_cpu.entries import compiles, function_of_range  # which the first tensor need not wait for
+
+    if dtype not in TYPES or not compiles():
+        return None
+    from micrograd_cpu.objects import library
+
+    held = library(text(TYPES[dtype]), [*pointers])
+    return [function_of_range(held, name, count) for name, count in pointers.items()]
+
+
 @cache
 def _loops(dtype: Any) -> Loops | None:
-    """None where nothing can be compiled."""
-    from micrograd_cpu import compiled  # which the first tensor need not wait for
-
-    if dtype not in TYPES or not compiled.available():
-        return None
     from micrograd_cpu.correlation import module
-    from micrograd_cpu.entries import function_of_range
-    from micrograd_cpu.objects import library
     from micrograd_cpu.target import vector_bytes
 
-    held = library(module(TYPES[dtype], vector_bytes()), ["correlate_arrays", "weigh_arrays"])
-    functions = function_of_range(held, "correlate_arrays", 6), function_of_range(held, "weigh_arrays", 5)
-    return Loops(*functions, vector_bytes() // dtype.itemsize)
+    pointers = {"correlate_arrays": 6, "weigh_arrays": 5}
+    found = functions_of_range(dtype, lambda type: module(type, vector_bytes()), pointers)
+    if found is None:
+        return None
+    correlate, weigh = found
+    return Loops(correlate, weigh, vector_bytes() // dtype.itemsize)
 
 
 def divided(some: Callable[[int, int], None], count: int, large: bool) -> None:
@@ -153,7 +162,7 @@ def divided(some: Callable[[int, int], None], count: int, large: bool) -> None:
     if not large:
         some(0, count)
     else:
-        from micrograd_cpu.compiled import shared
+        from micrograd_cpu.threads import shared
 
         shared(some, count)
 
@@ -181,16 +190,7 @@ def dense(x: Any) -> Any:
 
 def _biases(bias: Any, count: int, dtype: Any) -> Any:
     """One for each channel."""
-    if np.ndim(bias):
-        return dense(np.asarray(bias))
-    return np.full(count, bias, dtype) if not isinstance(bias, float) or bias else np.zeros(count, dtype)
-
-
-def _positions(size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Shape:
-    return tuple(
-        (n + 2 * p - d * (m - 1) - 1) // s + 1
-        for n, m, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-    )
+    return dense(np.asarray(bias)) if np.ndim(bias) else np.full(count, bias, dtype)
 
 
 def _axes(
@@ -214,21 +214,14 @@ def _plain(channels: int, size: Shape) -> Target:
 def convolution(x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int) -> Any:
     """`conv1d` and `conv2d`."""
     loops, kernel = _loops(x.dtype), weight.shape[2:]
-    positions = _positions(x.shape[2:], kernel, stride, padding, dilation)
-    out = np.empty((x.shape[0], weight.shape[0], *positions), x.dtype)
-    biases = _biases(bias, weight.shape[0], x.dtype)
-    if not (x.size and weight.size):
-        out[...] = biases.reshape(-1, *(1,) * len(kernel))
-    elif loops is None:
-        columns = _columns(x, groups, kernel, stride, padding, dilation)
-        by_group = (groups, -1, columns.shape[1])
-        products = np.matmul(weight.reshape(by_group), columns).reshape(weight.shape[0], x.shape[0], *positions)
-        np.add(products.swapaxes(0, 1), biases.reshape(-1, *(1,) * len(kernel)), out=out)
-    else:
-        axes = _axes(x.shape[2:], kernel, stride, padding, dilation, positions)
-        by_group = (groups, weight.shape[0] // groups, *weight.shape[1:])
-        target = _plain(by_group[1], positions)
-        _correlate(loops, out, dense(x), dense(weight).reshape(by_group), biases, groups, axes, target)
+    if loops is None or not (x.size and weight.size):
+        return NotImplemented
+    lengths = lengths_of("convolution", x.shape[2:], kernel, stride, padding, dilation)
+    out = np.empty((x.shape[0], weight.shape[0], *lengths), x.dtype)
+    axes = _axes(x.shape[2:], kernel, stride, padding, dilation, lengths)
+    by_group = (groups, weight.shape[0] // groups, *weight.shape[1:])
+    biases, target = _biases(bias, weight.shape[0], x.dtype), _plain(by_group[1], lengths)
+    _correlate(loops, out, dense(x), dense(weight).reshape(by_group), biases, groups, axes, target)
     return out
 
 
@@ -256,33 +249,21 @@ def transpose(
     weight: Any,
     bias: Any,
     *,
+    groups: int,
+    output_padding: Shape,
     stride: Shape,
     padding: Shape,
-    output_padding: Shape,
     dilation: Shape,
-    groups: int,
 ) -> Any:
     """`conv_transpose1d` and `conv_transpose2d`."""
     loops, kernel = _loops(x.dtype), weight.shape[2:]
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (m - 1) + 1 + more
-        for n, m, s, p, more, d in zip(x.shape[2:], kernel, stride, padding, output_padding, dilation, strict=True)
-    )
+    # Where only zeros around it reach, a weight that is not finite would make NaN of them.
+    if loops is None or not (x.size and weight.size) or not np.isfinite(weight).all():
+        return NotImplemented
+    size = transposed_size(x.shape[2:], kernel, stride, padding, output_padding, dilation)
     inputs, outputs = weight.shape[0] // groups, weight.shape[1]
     biases = _biases(bias, outputs * groups, x.dtype)
-    by_channel = biases.reshape(-1, *(1,) * len(kernel))
     shape = (x.shape[0], outputs * groups, *size)
-    if not (x.size and weight.size):
-        return np.array(np.broadcast_to(by_channel, shape))
-    if loops is None or not np.isfinite(weight).all():  # 0 times that would be NaN where only zeros around reach
-        rows = np.moveaxis(weight.reshape(groups, inputs, -1), 1, 2)
-        columns = np.matmul(rows, _by_channel(x, groups)).reshape(outputs * groups, *kernel, x.shape[0], *x.shape[2:])
-        columns = np.moveaxis(columns, 1 + len(kernel), 0)
-        out = patches_gradient(
-            columns, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation
-        )
-        out += by_channel
-        return out
     out = np.empty(shape, x.dtype)
     (h, w), (rows, columns) = pair(x.shape[2:], 1), pair(size, 1)
     (kh, kw), (sy, sx), (py, px), (dy, dx) = pair(kernel, 1), pair(stride, 1), pair(padding, 0), pair(dilation, 1)
@@ -305,39 +286,23 @@ def weight_gradient(
 ) -> Any:
     """`conv1d_weight_gradient` and `conv2d_weight_gradient`."""
     loops, count = _loops(x.dtype), x.shape[0]
+    if loops is None or not (x.size and g.size):
+        return NotImplemented
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
-    shape = (g.shape[1], channels, *kernel_size)
-    if not (x.size and g.size):
-        return np.zeros(shape, x.dtype)
-    if loops is not None:
-        axes = _axes(x.shape[2:], kernel_size, stride, padding, dilation, g.shape[2:])
-        sizes = _sizes(channels, outputs, groups, axes, _plain(outputs, g.shape[2:]), loops.width)
-        work = sizes.work * groups * count
-        bounds = [0, count // 2, count] if work >= SHARED and count > 1 else [0, count]
-        parts = np.zeros((len(bounds) - 1, *shape), x.dtype)
-        x, g = dense(x), dense(g)
+    axes = _axes(x.shape[2:], kernel_size, stride, padding, dilation, g.shape[2:])
+    sizes = _sizes(channels, outputs, groups, axes, _plain(outputs, g.shape[2:]), loops.width)
+    work = sizes.work * groups * count
+    bounds = [0, count // 2, count] if work >= SHARED and count > 1 else [0, count]
+    parts = np.zeros((len(bounds) - 1, g.shape[1], channels, *kernel_size), x.dtype)
+    x, g = dense(x), dense(g)
 
-        def some(first: int, last: int) -> None:
-            for i in range(first, last):
-                loops.weigh(bounds[i], bounds[i + 1], sizes.numbers, parts[i], x, g, np.zeros(sizes.together, x.dtype))
+    def some(first: int, last: int) -> None:
+        for i in range(first, last):
+            loops.weigh(bounds[i], bounds[i + 1], sizes.numbers, parts[i], x, g, np.zeros(sizes.together, x.dtype))
 
-        divided(some, len(parts), len(parts) > 1)
-        out = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        if np.isfinite(out).all():  # else it may be 0 times what no position sees
-            return out
-    columns = _columns(x, groups, kernel_size, stride, padding, dilation)
-    return np.matmul(_by_channel(g, groups), columns.swapaxes(1, 2)).reshape(shape)
-
-
-def _columns(x: Any, groups: int, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
-    """What the elements of the kernel see at all positions of all images: (groups, elements, positions)."""
-    seen = np.moveaxis(windows(x, kernel, stride, padding, dilation, 0.0), 0, 1 + len(kernel))
-    return np.array(seen, order="C").reshape(groups, x.shape[1] // groups * math.prod(kernel), -1)
-
-
-def _by_channel(x: Any, groups: int) -> Any:
-    """(groups, channels of a group, positions of all images)."""
-    return np.array(np.swapaxes(x, 0, 1), order="C").reshape(groups, x.shape[1] // groups, -1)
+    divided(some, len(parts), len(parts) > 1)
+    out = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return out if np.isfinite(out).all() else NotImplemented  # which may be 0 times what no position sees
 
 
 CONVOLUTIONS: Final[dict[str, Callable[..., Any]]] = {

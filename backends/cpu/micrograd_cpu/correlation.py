@@ -122,13 +122,13 @@ class Code(Loops):
             self.do("br label %done")
         self.label("done")
 
+    def integer(self, base: str, index: str | int) -> str:
+        """One of the sizes or offsets at an address."""
+        return self.read(self.emit(f"getelementptr i64, ptr {base}, i64 {index}"), "i64")
+
     def fields(self, names: str) -> list[str]:
         """Some of `FIELDS`."""
-        found = []
-        for name in names.split():
-            pointer = self.emit(f"getelementptr i64, ptr %sizes, i64 {FIELDS.index(name)}")
-            found.append(self.read(pointer, "i64"))
-        return found
+        return [self.integer("%sizes", FIELDS.index(name)) for name in names.split()]
 
 
 def _copy(c: Code) -> str:
@@ -169,8 +169,7 @@ def _products(c: Code) -> str:
         totals = [[c.variable("zeroinitializer") for _ in range(wide)] for _ in range(channels)]
 
         def element(k: str) -> None:
-            offset = c.read(c.emit(f"getelementptr i64, ptr %offsets, i64 {k}"), "i64")
-            here = c.place("%image", offset)
+            here = c.place("%image", c.integer("%offsets", k))
             vectors = [c.read(c.place(here, str(j * c.width)), c.vector) for j in range(wide)]
             for i in range(channels):
                 factor = c.splat(c.read(c.place(rows[i], k)))
@@ -196,7 +195,7 @@ def _sums(c: Code) -> str:
     def tile(channels: int, wide: int) -> None:
         zero = "zeroinitializer"
         totals = [[c.variable(zero) for _ in range(wide)] for _ in range(channels)]
-        offsets = [c.read(c.emit(f"getelementptr i64, ptr %offsets, i64 {j}"), "i64") for j in range(wide)]
+        offsets = [c.integer("%offsets", j) for j in range(wide)]
 
         def image(n: str) -> None:
             seen = [c.place("%image", c.times(n, "%image_size"), each) for each in offsets]
@@ -243,7 +242,7 @@ def _phases(c: Code, image: str, target: str) -> None:
 
     def phase(n: str) -> None:
         at = c.add(c.times(n, len(PHASE)), len(FIELDS))
-        facts = [c.read(c.emit(f"getelementptr i64, ptr %sizes, i64 {c.add(at, i)}"), "i64") for i in range(len(PHASE))]
+        facts = [c.integer("%sizes", c.add(at, i)) for i in range(len(PHASE))]
         to = c.place(target, c.times(n, plane), facts[1])
         strides = [between, plane_row, "1", source_channel, source_row, source_step]
         _call(c, "copy", [to, c.place(image, facts[0])], [*strides, channels, *facts[2:]])
@@ -307,14 +306,10 @@ def _weigh(c: Code) -> str:
             def image(i: str) -> None:
                 unit = c.add(c.times(c.add(first, i), groups), n)
                 _phases(c, c.place("%image", c.times(unit, source)), c.place("%scratch", c.times(i, image_size)))
-                to, found = (
-                    c.place(cotangents, c.times(i, cotangent_size)),
-                    c.place("%cotangent", c.times(unit, target)),
-                )
-                _call(
-                    c, "copy", [to, found],
-                    [length, plane_row, "1", target_channel, target_row, "1", outputs, rows, columns],
-                )  # fmt: skip
+                to = c.place(cotangents, c.times(i, cotangent_size))
+                found = c.place("%cotangent", c.times(unit, target))
+                strides = [length, plane_row, "1", target_channel, target_row, "1"]
+                _call(c, "copy", [to, found], [*strides, outputs, rows, columns])
 
             def tile(starts: list[str], counts: list[str]) -> None:
                 o, k = starts

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from micrograd_core.compiler.nests import in_turn
 from micrograd_core.compiler.program import operation as record_of
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import ShapeError
@@ -56,13 +57,12 @@ def operation(name: str) -> Compose:
 
 
 OPERATIONS: Final = (
-    "batch_norm", "batch_norm_gradient", "batch_norm_weight_gradient", "celu", "erf", "erfc", "gelu", "gelu_gradient",
-    "hardshrink", "hardsigmoid", "hardswish", "layer_norm", "layer_norm_weight_gradient", "log_sigmoid", "log_softmax",
-    "log_softmax_gradient", "logit", "logsumexp", "mish", "prelu", "relu6", "rms_norm", "rms_norm_gradient",
-    "rms_norm_weight_gradient", "scaled_softplus", "selu", "sigmoid", "silu", "silu_gradient", "softmax",
-    "softmax_gradient", "softplus", "softshrink", "square_gradient", "standardize", "standardize_gradient", "tanh",
-    "tanh_gradient", "tanhshrink", "threshold", "times_normal",
-)  # fmt: skip
+    "batch_norm batch_norm_gradient batch_norm_gradients batch_norm_weight_gradient celu erf erfc gelu gelu_gradient "
+    "hardshrink hardsigmoid hardswish layer_norm layer_norm_weight_gradient log_sigmoid log_softmax "
+    "log_softmax_gradient logit logsumexp mish prelu relu6 rms_norm rms_norm_gradient rms_norm_weight_gradient "
+    "scaled_softplus selu sigmoid silu silu_gradient softmax softmax_gradient softplus softshrink square_gradient "
+    "standardize standardize_gradient tanh tanh_gradient tanhshrink threshold times_normal"
+).split()
 """Those whose composition is a nest or two, and which take NumPy several passes."""
 
 
@@ -137,14 +137,8 @@ def _within(function: Any) -> Any:
 def merged(shape: tuple[int, ...], axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Any, Any, Any]:
     """A reduction of memory that lies in order with the fewest axes, in turn kept and reduced; the result's shape."""
     reduced = range(len(shape)) if axis is None else axis
-    lengths: list[int] = []
-    kinds: list[bool] = []
-    for i, n in enumerate(shape):
-        if kinds and (n == 1 or kinds[-1] == (i in reduced)):
-            lengths[-1] *= n
-        elif n > 1:
-            lengths.append(n)
-            kinds.append(i in reduced)
+    turns = in_turn(shape, reduced)
+    kinds, lengths = [kind for kind, _ in turns], [length for _, length in turns]
     if kinds == [True] and math.prod(shape) >= ROWS_FROM:
         splits = [(rows, lengths[0] // rows) for rows in map(math.prod, _beginnings(shape))]
         found = next((each for each in splits if each[0] >= ROWS and each[1] >= ROW), None)
@@ -197,33 +191,6 @@ def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdi
     return run if run is None or result == natural else lambda x: run(x).reshape(result)
 
 
-def batch_norm_gradients(otherwise: Kernel) -> Kernel:
-    """One nest: what weight and bias get are sums that the input's gradient needs anyway."""
-
-    def compose(k: Any, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
-        axes, by_channel = (0, *range(2, len(x.shape))), (1, x.shape[1], *(1,) * (len(x.shape) - 2))
-        centred = k.subtract(x, k.mean(x, axis=axes, keepdims=True))
-        scale = _per_root_mean_square(k, centred, axes, eps)
-        product = k.multiply(g, centred)
-        slope = k.multiply(k.mean(product, axis=axes, keepdims=True), k.multiply(scale, scale))
-        free = k.subtract(k.subtract(g, k.mean(g, axis=axes, keepdims=True)), k.multiply(centred, slope))
-        by_x = k.multiply(free, k.multiply(scale, k.reshape(weight, shape=by_channel)))
-        by_weight = k.multiply(k.sum(product, axis=axes, keepdims=True), scale)
-        return by_x, by_weight, k.sum(g, axis=axes, keepdims=False)
-
-    large = _runs(compose, declines)
-
-    def kernel(g: Any, x: Any, weight: Any, *, eps: float) -> Any:
-        if x.__class__ is np.ndarray and x.size >= SMALL:
-            found = large((g, x, weight), {"eps": eps})
-            if found is not NotImplemented:
-                by_x, by_weight, by_bias = found
-                return by_x, by_weight.reshape(by_bias.shape), by_bias
-        return otherwise(g, x, weight, eps=eps)
-
-    return kernel if COMPILES else otherwise
-
-
 def layer_norm_gradients(otherwise: Kernel) -> Kernel:
     """A nest by rows for the input, which keeps their means and scales, and one by columns for weight and bias.
 
@@ -262,8 +229,8 @@ def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> 
     return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
-GRADIENTS: Final = {"batch_norm_gradients": batch_norm_gradients, "layer_norm_gradients": layer_norm_gradients}
-"""Operations with parts, of which each is a nest or two."""
+GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
+"""Those with a program of their own."""
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
@@ -304,12 +271,12 @@ _MADE: Final[dict[Any, Made | None]] = {}
 
 def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
     """The function for arrays of these shapes, dtypes and layouts, if nests compute it."""
-    from micrograd_cpu.compiled import available
+    from micrograd_cpu.entries import compiles
 
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
     plain = all(type(x) in (np.ndarray, bool, int, float) for x in operands)
     lengths = sorted({n for x in arrays for n in x.shape} - {1})
-    if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, *OTHERS) for x in arrays) or not available():
+    if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, *OTHERS) for x in arrays) or not compiles():
         return None
     chosen = list(_primes(lengths))
     if not chosen:
@@ -419,12 +386,9 @@ def _functions(made: Made) -> list[Any]:
     from micrograd_cpu.objects import library
 
     names = [f"share{i}" for i in range(len(made.plan.steps))]
-    held = library(made.text, [*names, *(f"{name}.{each}" for name in names for each in ("part", "job"))])
+    held = library(made.text, [*names, *(f"{name}.part" for name in names)])
     return [
-        (
-            function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p),
-            function_of_share(held, name, arrays(step), ctypes.c_int64, ctypes.c_void_p),
-        )
+        (function_of_range(held, f"{name}.part", arrays(step), ctypes.c_void_p), function_of_share(held, name))
         for name, step in zip(names, made.plan.steps, strict=True)
     ]
 
@@ -434,8 +398,9 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
 
     It is printed, as in `compiled`: a loop over steps and operands would take as long as the calls themselves.
     """
-    from micrograd_cpu.compiled import ranges_of, together, work
+    from micrograd_cpu.compiled import work
     from micrograd_cpu.llvm import units
+    from micrograd_cpu.threads import ranges_of, together
 
     def length(value: int) -> int:
         """What a number that stands for another stands for."""

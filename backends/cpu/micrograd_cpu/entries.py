@@ -21,9 +21,9 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
+from micrograd_cpu.objects import source
 from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
 from micrograd_cpu.target import PLAIN
-from micrograd_cpu.team import job
 
 DATA: Final = object.__basicsize__
 """Where in an array's object the address of its elements stands: right after what all objects begin with."""
@@ -65,7 +65,7 @@ def compiles() -> bool:
 
 def available() -> bool:
     """Whether arrays and functions look as they should, which the plain way need not know."""
-    if PLAIN:
+    if "calls" in PLAIN:
         return True
     probe = np.zeros((3, 5), "float32")[:, ::2]
     facts = probe.__array_interface__["data"][0], id(np.ndarray), id(probe.dtype)
@@ -86,7 +86,7 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layout
     addresses += [id(each) for pair in inputs for each in pair]
     held = np.array(addresses, "uint64").view(Addresses)
     held.library = library
-    if not PLAIN:
+    if "calls" not in PLAIN:
         return callable_of(held, name, library.address(name))
     code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
     start, expected = held.ctypes.data, [(*each, layout) for each, layout in zip(inputs, layouts, strict=False)]
@@ -195,7 +195,7 @@ def part(name: str, function: str, count: int, more: str = "") -> str:
     addresses = "".join(
         f"  %f{n} = getelementptr i8, ptr %o{n}, i64 {DATA}\n  %d{n} = load ptr, ptr %f{n}\n" for n in range(count)
     )
-    given = objects if PLAIN else "".join(f", ptr %d{n}" for n in range(count))
+    given = objects if "calls" in PLAIN else "".join(f", ptr %d{n}" for n in range(count))
     return (
         f"define void @{name}(i64 %begin, i64 %end{more}{objects}) {{\n{addresses}"
         f"  call void @{function}(i64 %begin, i64 %end{more}{given})\n  ret void\n}}\n"
@@ -203,28 +203,26 @@ def part(name: str, function: str, count: int, more: str = "") -> str:
 
 
 def share(name: str, function: str, count: int, more: str = "") -> str:
-    """The IR of ``@name(taken, end, step, arrays)``: ranges of `step`, for as long as some are left.
+    """The IR of ``@name(job, number)``: ranges of a function, from the part of that number on, while some are left.
 
-    `taken` is the address of a number that threads have in common: where the next range begins.
+    Words of a `job` are its function and how many helpers are done, of which `threads` knows; how many units there
+    are, how many a part and a range have, how many parts there are, where the next range of each begins, and then
+    `more` and arrays.
     """
-    objects = "".join(f", ptr %o{n}" for n in range(count))
-    given = f"{more}{objects}"
-    return (
-        f"{part(f'{name}.part', function, count, more)}\n"
-        f"define void @{name}(ptr %taken, i64 %end, i64 %step{given}) {{\n  br label %take\ntake:\n"
-        "  %first = atomicrmw add ptr %taken, i64 %step monotonic\n  %after = add i64 %first, %step\n"
-        "  %some = icmp slt i64 %first, %end\n  br i1 %some, label %run, label %done\nrun:\n"
-        "  %last = icmp slt i64 %end, %after\n  %until = select i1 %last, i64 %end, i64 %after\n"
-        f"  call void @{name}.part(i64 %first, i64 %until{given})\n  br label %take\ndone:\n  ret void\n}}\n"
-        f"{job(name, count, bool(more))}"
-    )
+    names = [*more.split()[-1:], *(f"%o{n}" for n in range(count))]
+    loads = [
+        f"  {x}.at = getelementptr ptr, ptr %given, i64 {n}\n  {x} = load ptr, ptr {x}.at\n"
+        for n, x in enumerate(names)
+    ]
+    given = "".join(f", ptr {each}" for each in names)
+    return part(f"{name}.part", function, count, more) + source("share", name=name, given=given, loads="".join(loads))
 
 
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     """A part as a function of Python, during which other threads run; `more` are types between."""
-    arrays = [ctypes.c_void_p if PLAIN else ctypes.py_object] * count
+    arrays = [ctypes.c_void_p if "calls" in PLAIN else ctypes.py_object] * count
     made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library.address(name))
-    if PLAIN:
+    if "calls" in PLAIN:
         code = made
 
         def made(*given: Any) -> None:
@@ -234,11 +232,17 @@ def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     return made
 
 
-def function_of_share(library: Any, name: str, count: int, *more: Any) -> Any:
-    """The same of a share, with the address of its job."""
-    made = function_of_range(library, name, count, *more)
-    made.job = library.address(f"{name}.job")
+def function_of_share(library: Any, name: str) -> Any:
+    """A share as a function of Python, of a job's address and a number; its `address` is what jobs begin with."""
+    made: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
+    made.library, made.address = library, library.address(name)
     return made
+
+
+def words(given: Sequence[Any]) -> list[int]:
+    """What a share takes of arrays, and of addresses that are numbers already."""
+    look: Any = _address if "calls" in PLAIN else id
+    return [x if x.__class__ is int else look(x) for x in given]
 
 
 class Entry:
@@ -249,7 +253,7 @@ class Entry:
         self.count = 0
         self.do(f"define ptr @{name}(ptr %self, ptr %arguments, i64 %number) nounwind {{")
         self.do("entry:")
-        self.addresses = "%self" if PLAIN else self.load("ptr", "%self", DATA)
+        self.addresses = "%self" if "calls" in PLAIN else self.load("ptr", "%self", DATA)
 
     def do(self, line: str) -> None:
         """A line."""
@@ -275,7 +279,7 @@ class Entry:
 
     def look(self, i: int, layout: Layout, itemsize: int) -> None:
         """Go elsewhere where an input has another type, dtype, shape, or lies in another way."""
-        if PLAIN:  # `function` has looked
+        if "calls" in PLAIN:  # `function` has looked
             return
         x = self.load("ptr", "%arguments", 8 * i)
         self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
@@ -295,12 +299,12 @@ class Entry:
     def elements(self, i: int) -> str:
         """Where those of an array are, however it lies."""
         x = self.load("ptr", "%arguments", 8 * i)
-        return x if PLAIN else self.load("ptr", x, DATA)
+        return x if "calls" in PLAIN else self.load("ptr", x, DATA)
 
     def number(self, i: int) -> str:
         """A float of Python's."""
         x = self.load("ptr", "%arguments", 8 * i)
-        if PLAIN:
+        if "calls" in PLAIN:
             return self.load("double", x, 0)
         self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
         return self.load("double", x, DATA)
@@ -313,7 +317,7 @@ class Entry:
 
     def answer(self, i: int) -> None:
         """Return an object of Python's; nothing on the plain way, on which no object may be touched."""
-        if PLAIN:
+        if "calls" in PLAIN:
             self.do("  ret ptr null")
             return
         found = self.known(i)
@@ -351,7 +355,7 @@ class SegmentEntry(Entry):
     def text(self, names: dict[int, str], work: int) -> str:
         """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
         # ctypes lets other threads run in any case
-        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY and not PLAIN else ""
+        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY and "calls" not in PLAIN else ""
         for step in self.segment.steps:
             if isinstance(step, Product) and not step.stack:
                 self.product(step)

@@ -12,20 +12,23 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.adapters.array_api import STANDARD
+from micrograd_core.compiler.program import operation
 from micrograd_core.errors import IndexingError
+from micrograd_core.layout import Shape
+from micrograd_core.support.powers import POWERS
 from micrograd_cpu import eager, random
 from micrograd_cpu.casts import astype, checked
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
-from micrograd_cpu.networks import COMPOSED, NETWORKS
+from micrograd_cpu.networks import COMPOSED, NETWORKS, named
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
 from micrograd_cpu.products import matmul
 from micrograd_cpu.recurrent import RECURRENT
 
-Shape = tuple[int, ...]
-
 _ZERO: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64", "int64", "int32")}
+_PRODUCTS: Final = (np.dtype("float32"), np.dtype("float64"))
 
 
 def _zero(dtype: Any) -> Any:
@@ -38,9 +41,15 @@ _sum: Any = np.add.reduce
 
 
 def power(x: Any, n: Any) -> Any:
-    """Squares are common, and a multiplication each. For exponents 1/2 that are repeated NumPy takes the root."""
+    """Small powers are products and roots. For exponents 1/2 that are repeated NumPy takes the root."""
     if n.__class__ in (int, float):
-        return np.square(x) if n == 2 else _root(x) if n == 0.5 and x.dtype.kind != "c" else np.power(x, n)
+        if n == 2:
+            return np.square(x)
+        if n == 0.5 and x.dtype.kind != "c":
+            return _root(x)
+        if n not in POWERS or x.dtype not in _PRODUCTS:
+            return np.power(x, n)
+        return POWERS[n](np, x) if n % 1 == 0 else np.divide(1, _root(x))
     found = np.power(x, n)
     if found.dtype.kind not in "iuc" and (n.size == 1 or n.shape != found.shape):
         half = np.equal(n, 0.5)
@@ -79,21 +88,6 @@ def tanh(x: Any) -> Any:
     return NotImplemented if x.dtype.kind == "c" else np.tanh(x)
 
 
-_multiply, _subtract = np.multiply, np.subtract
-_ONE, _TWO = ({np.dtype(name): np.full((), n, name) for name in ("float32", "float64")} for n in (1, 2))
-
-
-def tanh_gradient(g: Any, t: Any) -> Any:
-    """The composition, without looking up its kernels."""
-    return _multiply(g, _subtract(_ONE.get(t.dtype, 1), _multiply(t, t)))
-
-
-def square_gradient(g: Any, x: Any) -> Any:
-    """Likewise."""
-    product = _multiply(g, x)
-    return _multiply(product, _TWO.get(product.dtype, 2))
-
-
 def complex_(x: Any, y: Any) -> Any:
     """Part by part: arithmetic would spoil infinities and the sign of zero."""
     result = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, np.complex64))
@@ -116,42 +110,22 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 
 _large: Final = {name: eager.reduction(name) for name in eager.REDUCTIONS}
-_mean, _var, _std = _large["mean"], _large["var"], _large["std"]
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
     if x.__class__ is Half:
         return once(mean, x, axis=axis, keepdims=keepdims)
-    if x.size >= eager.SMALL and (found := _mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
+    if x.size >= eager.SMALL and (found := _large["mean"](x, axis=axis, keepdims=keepdims)) is not NotImplemented:
         return found
     total: Any = _sum(x, axis=axis, keepdims=keepdims)
     return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
 
 
-def var(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
-    """The squares in the memory of the deviations."""
-    if x.__class__ is Half:
-        return once(var, x, axis=axis, correction=correction, keepdims=keepdims)
-    if x.size >= eager.SMALL:
-        found = _var(x, axis=axis, correction=correction, keepdims=keepdims)
-        if found is not NotImplemented:
-            return found
-    deviations = np.subtract(x, mean(x, axis=axis, keepdims=True), out=...)
-    total: Any = _sum(np.square(deviations, out=deviations), axis=axis, keepdims=keepdims)
-    count = x.size if axis is None else math.prod(x.shape[each] for each in axis)
-    return np.true_divide(total, max(count - correction, 0) or math.nan, dtype=total.dtype)
-
-
-def std(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
-    """The root of the variance."""
-    if x.__class__ is Half:
-        return once(std, x, axis=axis, correction=correction, keepdims=keepdims)
-    if x.size >= eager.SMALL:
-        found = _std(x, axis=axis, correction=correction, keepdims=keepdims)
-        if found is not NotImplemented:
-            return found
-    return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+def of_large(name: str) -> Callable[..., Any]:
+    """A reduction that is a kernel for large arrays alone."""
+    large = _large[name]
+    return lambda x, **params: large(x, **params) if x.size >= eager.SMALL else NotImplemented
 
 
 def reduced(ufunc: Any, name: str) -> Callable[..., Any]:
@@ -382,131 +356,50 @@ def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
-    "scalars": scalars,
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
+    # NumPy's own, under the names of the standard
+    **{
+        name: getattr(np, name)
+        for name in STANDARD
+        if operation(name).kind == "elementwise" and isinstance(getattr(np, name, None), np.ufunc)
+    },
     "pow": power,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "negative": np.negative,
-    "positive": np.positive,
-    "abs": np.absolute,
-    "sign": np.sign,
-    "real": real,
-    "imag": imag,
-    "conj": np.conjugate,
     "complex": complex_,
-    "hypot": np.hypot,
-    "square": np.square,
-    "square_gradient": square_gradient,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "exp": np.exp,
-    "expm1": expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "sqrt": np.sqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": tanh,
-    "tanh_gradient": tanh_gradient,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "log2": np.log2,
-    "log10": np.log10,
-    "logaddexp": np.logaddexp,
-    "floor_divide": floor_divide,
-    "remainder": np.remainder,
-    "trunc": np.trunc,
     "round": np.round,
-    "signbit": np.signbit,
-    "copysign": np.copysign,
-    "nextafter": np.nextafter,
-    "bitwise_invert": np.invert,
-    "bitwise_left_shift": np.left_shift,
-    "bitwise_right_shift": np.right_shift,
-    "logical_not": np.logical_not,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
-    "isfinite": np.isfinite,
-    "reciprocal": np.reciprocal,
-    "clip": clip,
-    "floor": np.floor,
-    "ceil": np.ceil,
     "where": np.where,
     "sum": reduced(np.add, "sum"),
     "max": reduced(np.maximum, "max"),
     "min": reduced(np.minimum, "min"),
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
-    "mean": mean,
-    "var": var,
-    "std": std,
+    "var": of_large("var"),
+    "std": of_large("std"),
     "prod": reduced(np.multiply, "prod"),
     "cumulative_sum": scan(np.add, 0),
     "cumulative_prod": scan(np.multiply, 1),
     "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
     "count_nonzero": lambda x, *, axis, keepdims: np.count_nonzero(x, axis=axis, keepdims=keepdims),
-    "matmul": matmul,
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
-    "broadcast_to": broadcast_to,
-    "spread": spread,
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
-    "astype": astype,
     "copy": lambda x: np.array(x, order="C", subok=True),
-    "full": full,
     "arange": lambda stop, *, dtype: np.arange(stop, dtype=dtype),
-    "getitem": getitem,
-    "scatter": scatter,
-    "getitem_gradient": getitem_gradient,
-    "relu": relu,
-    "relu_gradient": relu_gradient,
-    "one_hot": one_hot,
     "exp2": np.exp2,
-    "linear": linear,
-    # order and repetition
     "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),
     "repeat": lambda x, *, repeats, axis: np.repeat(x, repeats, axis=axis),
-    # selection by integers
-    "take": take,
-    "take_along_axis": take_along_axis,
-    "add_along_axis": add_along_axis,
     "index_add": index_update("index_add", np.add),
     "index_max": index_update("index_max", np.maximum),
     "index_min": index_update("index_min", np.minimum),
     "index_scale": index_update("index_multiply", np.multiply),
-    "index_set": index_set,
-    "last_position": last_position,
-    "linear_index": linear_index,
     "argwhere": np.argwhere,
-    # order
-    "argsort": argsort,
-    "sort": sort,
     "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
     "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
+    **named(
+        add_along_axis, argsort, astype, broadcast_to, clip, expm1, floor_divide, full, getitem, getitem_gradient, imag,
+        index_set, last_position, linear, linear_index, matmul, mean, one_hot, real, relu, relu_gradient, scalars,
+        scatter, sort, spread, take, take_along_axis, tanh,
+    ),
     **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
     **RECURRENT,
     **random.KERNELS,
-}
+}  # fmt: skip
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))

@@ -32,7 +32,7 @@ from micrograd_core.compiler.nests import (
     varying,
 )
 from micrograd_core.compiler.program import Ref
-from micrograd_core.dtypes import DType, bool_, float64
+from micrograd_core.dtypes import DType, bool_, float64, int64
 from micrograd_core.layout import contiguous_strides
 from micrograd_cpu import philox
 from micrograd_cpu.mathematics import definition, number
@@ -570,12 +570,9 @@ class Printer(Loops):
 
     def known(self, value: Any, dtype: DType) -> str:
         """A number of the program; one that counts elements may stand for another."""
-        type = TYPES[dtype.name]
         if dtype is bool_ or self.sizes is None or self.sizes.factors(value) is None:
             return constant(value, dtype)
-        if dtype.is_floating:
-            return self.rounded(self.emit(f"sitofp i64 {self.size(value)} to {type}"), dtype)
-        return self.size(value) if type == "i64" else self.emit(f"trunc i64 {self.size(value)} to {type}")
+        return self.convert(self.size(value), int64, dtype)
 
     def chosen(self, x: Ref | Number) -> str:
         """An operand of `where`. An infinity is one that LLVM cannot see.
@@ -627,11 +624,7 @@ class Printer(Loops):
         dtype = self.nest.types[line.result.number]
         if line.buffer is not None:
             return self.load(self.pointer(line.buffer, line.place), dtype)
-        place = self.address(line.place)
-        if dtype.is_floating:
-            return self.rounded(self.emit(f"sitofp i64 {place} to {TYPES[dtype.name]}"), dtype)
-        type = TYPES[dtype.name]
-        return place if type == "i64" else self.emit(f"trunc i64 {place} to {type}")
+        return self.convert(self.address(line.place), int64, dtype)
 
     def pointer(self, buffer: int, place: Place) -> str:
         """The address of an element."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.ops.network.activations import TAIL
@@ -187,21 +188,10 @@ class Code:
         """An instruction of two numbers."""
         return self.emit(f"{op} {self.format.name} {self.number(x)}, {self.number(y)}")
 
-    def add(self, x: Any, y: Any) -> str:
-        """``x + y``."""
-        return self.infix("fadd", x, y)
-
-    def sub(self, x: Any, y: Any) -> str:
-        """``x - y``."""
-        return self.infix("fsub", x, y)
-
-    def mul(self, x: Any, y: Any) -> str:
-        """``x * y``."""
-        return self.infix("fmul", x, y)
-
-    def div(self, x: Any, y: Any) -> str:
-        """``x / y``."""
-        return self.infix("fdiv", x, y)
+    add = partialmethod[str](infix, "fadd")
+    sub = partialmethod[str](infix, "fsub")
+    mul = partialmethod[str](infix, "fmul")
+    div = partialmethod[str](infix, "fdiv")
 
     def neg(self, x: Any) -> str:
         """``-x``."""

@@ -71,7 +71,7 @@ def keep() -> bool:
     library = _library()
     own = any(name in os.environ for name in OWN) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
     bytes_kept = limit()
-    if PLAIN or library is None or own or not bytes_kept:
+    if "pool" in PLAIN or library is None or own or not bytes_kept:
         return False
     # An array that is larger than all that may stay is mapped, and goes back, on its own.
     return bool(library.mallopt(MMAP_THRESHOLD, bytes_kept) and library.mallopt(TRIM_THRESHOLD, bytes_kept))

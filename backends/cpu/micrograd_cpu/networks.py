@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from itertools import zip_longest
@@ -12,38 +11,25 @@ import numpy as np
 
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
-from micrograd_core.ops.network.activations import CUBIC, FAR
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.activations import FAR
 from micrograd_core.ops.standard.random import place_of
 from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
-from micrograd_cpu.mathematics import ERF, ERFC, NORMAL, VANISHING
+from micrograd_cpu.mathematics import ERFC, NORMAL
 from micrograd_cpu.random import uniform
-
-Shape = tuple[int, ...]
 
 _sum: Any = np.add.reduce
 
 
-def in_float32(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that computes 16-bit numbers in float32, and rounds once, at the end."""
-
-    @functools.wraps(kernel)
-    def widened(x: Any, *others: Any, **params: Any) -> Any:
-        if x.dtype.itemsize > 2:
-            return kernel(x, *others, **params)
-        wide = (
-            y.astype(np.float32) if isinstance(y, (np.ndarray, np.generic)) and y.dtype == x.dtype else y
-            for y in others
-        )
-        return kernel(x.astype(np.float32), *wide, **params).astype(x.dtype)
-
-    return widened
+def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Kernels that are called as their operations."""
+    return {function.__name__: function for function in functions}
 
 
 # ── activations ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@in_float32
 def sigmoid(x: Any) -> Any:
     """``1 / (1 + exp(-x))``: an exponential that overflows is one whose reciprocal is 0."""
     e = np.negative(x, out=...)
@@ -53,66 +39,21 @@ def sigmoid(x: Any) -> Any:
     return np.reciprocal(e, out=e)
 
 
-def _like_the_identity(ratio: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A kernel for ``x / ratio(exp(-x))``, which on the left becomes ``x exp(x)``: of that the digits are kept.
+def silu(x: Any) -> Any:
+    """``x / (1 + exp(-x))``, which on the left becomes ``x exp(x)``: of that the digits are kept.
 
-    There the exponential overflows, which NumPy notes for nothing, and `ratio` computes in its memory.
+    There the exponential overflows, which NumPy notes for nothing.
     """
-
-    @in_float32
-    def kernel(x: Any) -> Any:
-        e = np.negative(x, out=...)
-        try:
-            with np.errstate(over="raise"):
-                np.exp(e, out=e)
-        except FloatingPointError:
-            near, far = np.maximum(x, FAR), np.minimum(x, FAR)
-            tail = far * np.exp(far + 8) * math.exp(-8)  # the sum is exact, and its exponential not subnormal
-            return np.where(x < FAR, tail, near / ratio(np.exp(-near, out=...)))
-        e = ratio(e)
-        return np.divide(x, e, out=e)
-
-    return kernel
-
-
-def _of_silu(e: Any) -> Any:
-    """``1 + e``."""
+    e = np.negative(x, out=...)
+    try:
+        with np.errstate(over="raise"):
+            np.exp(e, out=e)
+    except FloatingPointError:
+        near, far = np.maximum(x, FAR), np.minimum(x, FAR)
+        tail = far * np.exp(far + 8) * math.exp(-8)  # the sum is exact, and its exponential not subnormal
+        return np.where(x < FAR, tail, near / (1 + np.exp(-near)))
     e += 1
-    return e
-
-
-def _of_mish(e: Any) -> Any:
-    """``1 / tanh(log(1 + 1 / e)) = 1 + e e / (e + 1/2)``."""
-    part = np.add(e, 0.5, out=..., dtype=e.dtype)
-    np.divide(e, part, out=part)
-    e *= part
-    e += 1
-    return e
-
-
-silu, mish = _like_the_identity(_of_silu), _like_the_identity(_of_mish)
-
-
-@in_float32
-def silu_gradient(g: Any, x: Any) -> Any:
-    """``g s (1 + x (1 - s))``."""
-    s = sigmoid(x)
-    t = np.subtract(1, s, out=..., dtype=s.dtype)
-    t *= x
-    t += 1
-    t *= s
-    return np.multiply(t, g)
-
-
-@in_float32
-def softplus(x: Any) -> Any:
-    """``max(x, 0) + log(1 + exp(-|x|))``."""
-    e = np.abs(x, out=...)
-    np.negative(e, out=e)
-    np.exp(e, out=e)
-    np.log1p(e, out=e)
-    e += np.maximum(x, 0, dtype=e.dtype)
-    return e
+    return np.divide(x, e, out=e)
 
 
 def _columns(*polynomials: Any, type: Any = np.float64) -> Any:
@@ -140,7 +81,6 @@ def _polynomial(x: Any, columns: Any) -> Any:
     return odd
 
 
-_ERF: Final = _columns(ERF["double"][::2], ERF["double"][1::2])
 _ERFC: Final = _columns(ERFC["double"][1][1::2], ERFC["double"][1][2::2])
 _NORMAL: Final = _columns(*NORMAL["float"])
 
@@ -163,33 +103,6 @@ def _tail(y: Any, x: Any, half: float, scale: Any = 1.0) -> Any:
     return part * scale * np.exp(np.square(coarse) * -half)
 
 
-def _error_function(complement: bool) -> Callable[..., Any]:
-    """`erf` or `erfc`, each approximation only where it holds; of float32 in float64."""
-
-    @in_float32
-    def kernel(x: Any) -> Any:
-        flat = np.ravel(x).astype(np.float64, copy=False)
-        y = np.abs(flat)
-        out = np.empty_like(flat)
-        small = y < (0.5 if complement else 1.0)
-        near = flat[small]
-        share = near * _polynomial(np.square(near), _ERF)
-        out[small] = (1 - near) - share if complement else near + share
-        large = ~small
-        y, negative = np.minimum(y[large], VANISHING["double"]), flat[large] < 0
-        tail = _tail(y, y, 1.0)
-        if complement:
-            out[large] = np.where(negative, 2 - tail, tail)
-        else:
-            out[large] = np.copysign(1 - tail, flat[large])
-        return out.reshape(x.shape).astype(x.dtype, copy=False)
-
-    return kernel
-
-
-erf, erfc = _error_function(False), _error_function(True)
-
-
 # exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
 # that with the rounding of float32 it is below 5e-7.
 _SCALED_ERFC: Final = (
@@ -200,12 +113,10 @@ _SCALED: Final = _columns(_SCALED_ERFC[::-2], _SCALED_ERFC[-2::-2], type=np.floa
 
 
 def _normal(x: Any) -> tuple[Any, Any]:
-    """The standard normal distribution function, and ``exp(-x**2 / 2)``."""
+    """The standard normal distribution function of float32 numbers, and ``exp(-x**2 / 2)``."""
     gauss = np.square(x)
     gauss *= -0.5
     np.exp(gauss, out=gauss)
-    if x.dtype != np.float32:
-        return erfc(x * -(0.5**0.5)) * 0.5, gauss
     t = np.abs(x)
     t *= np.float32(0.4 * 0.5**0.5)
     t += 1
@@ -218,7 +129,7 @@ def _normal(x: Any) -> tuple[Any, Any]:
 
 
 def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
-    """The same for float32, of primitives."""
+    """The same, of primitives."""
     gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
     t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
     terms, power = list[Any](reversed(_SCALED_ERFC)), t
@@ -250,7 +161,6 @@ def times_normal(x: Any, y: Any) -> Any:
     return np.where(infinite, limits, found) if infinite.any() else found
 
 
-@in_float32
 def _times_normal(x: Any, y: Any) -> Any:
     """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. float32 numbers are computed in float64."""
     size = np.abs(y, dtype=np.float64, out=...)
@@ -268,50 +178,21 @@ def _times_normal(x: Any, y: Any) -> Any:
     return np.subtract(x, p, out=p, where=y > 0)
 
 
-@in_float32
-def gelu(x: Any, *, approximate: str) -> Any:
-    """By `times_normal`, or in the memory of the sigmoid."""
-    if approximate == "none":
-        return _times_normal(x, x)
-    cdf = sigmoid(_tanh_argument(x))
-    cdf *= x
-    return cdf
-
-
-@in_float32
 def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
-    """``g (Phi + x phi)``, or of the tanh form ``g (s + x s (1 - s) u')``."""
-    if approximate == "none":
-        cdf, slope = _normal(np.atleast_1d(x))
-        slope *= (2 * math.pi) ** -0.5
-    else:
-        cdf = sigmoid(_tanh_argument(np.atleast_1d(x)))
-        slope = np.square(x)
-        slope *= 3 * CUBIC
-        slope += 1
-        slope *= 2 * (2 / math.pi) ** 0.5
-        slope *= cdf
-        slope *= 1 - cdf
+    """``g (Phi + x phi)``, of float32 numbers."""
+    if approximate != "none" or x.dtype != np.float32:
+        return NotImplemented
+    cdf, slope = _normal(np.atleast_1d(x))
+    slope *= (2 * math.pi) ** -0.5
     slope *= x
     slope += cdf
     slope *= g
     return slope.reshape(x.shape)
 
 
-def _tanh_argument(x: Any) -> Any:
-    """Twice that of the tanh: it goes into a sigmoid."""
-    u = np.square(x, out=...)
-    u *= CUBIC
-    u += 1
-    u *= 2 * (2 / math.pi) ** 0.5
-    u *= x
-    return u
-
-
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@in_float32
 def softmax(x: Any, *, axis: int) -> Any:
     """Exponentials and quotient in the memory of the difference."""
     if not x.size:
@@ -321,15 +202,6 @@ def softmax(x: Any, *, axis: int) -> Any:
     return np.divide(e, _sum(e, axis=axis, keepdims=True), out=e)
 
 
-@in_float32
-def softmax_gradient(g: Any, p: Any, *, axis: int) -> Any:
-    """``p (g - sum(g p))``, the product in the memory of the difference."""
-    total = _sum(np.multiply(g, p), axis=axis, keepdims=True)
-    difference = np.subtract(g, total, out=...)
-    return np.multiply(difference, p, out=difference)
-
-
-@in_float32
 def log_softmax(x: Any, *, axis: int) -> Any:
     """The result in the memory of the difference."""
     if not x.size:
@@ -385,20 +257,6 @@ def _standardized(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
     return y, scale
 
 
-@in_float32
-def standardize(x: Any, *, axis: Shape, eps: float) -> Any:
-    """In the memory of the deviations from the mean."""
-    return _standardized(x, axis, eps)[0]
-
-
-@in_float32
-def standardize_gradient(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    """``(g - mean(g) - y mean(g y)) / deviation``, in the memory of `y`."""
-    if np.ndim(weight) or weight != 1:
-        g = np.multiply(g, weight)
-    return _through_standardized(g, *_standardized(x, axis, eps), axis)
-
-
 def layer_norm_gradients(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     """The numbers are standardised once for all three."""
     if x.dtype.itemsize == 2 or x.ndim == len(axis):
@@ -429,33 +287,14 @@ def _through_standardized(g: Any, y: Any, scale: Any, axis: Shape) -> Any:
     return y
 
 
-@in_float32
 def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     """Weight and bias go into the memory of the standardised numbers."""
-    return _scaled_and_moved(_standardized(x, axis, eps)[0], weight, bias)
-
-
-def _scaled_and_moved(y: Any, weight: Any, bias: Any) -> Any:
-    """In the memory of `y`."""
+    y, _ = _standardized(x, axis, eps)
     if np.ndim(weight) or weight != 1:
         y *= weight
     if np.ndim(bias) or bias != 0:
         y += bias
     return y
-
-
-@in_float32
-def batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
-    """By the statistics of the batch, or those given, in the memory of the deviations."""
-    along = (-1, *(1,) * (x.ndim - 2))
-    weight, bias = (np.reshape(each, along) if np.ndim(each) else each for each in (weight, bias))
-    if training:
-        y = _standardized(x, (0, *range(2, x.ndim)), eps)[0]
-    else:
-        mean, var = (np.reshape(each, along) if np.ndim(each) else each for each in (mean, var))
-        y = np.subtract(x, mean, out=..., dtype=x.dtype)
-        y *= np.asarray(1 / np.sqrt(np.add(var, eps)), x.dtype)
-    return _scaled_and_moved(y, weight, bias)
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -474,7 +313,6 @@ def embedding(indices: Any, weight: Any) -> Any:
     return np.take(weight, indices, axis=0)
 
 
-@in_float32
 def embedding_gradient(g: Any, indices: Any, *, num_embeddings: int) -> Any:
     """Sorted by index, the rows of each lie together, and are summed as a run."""
     _check_rows("embedding_gradient", indices, num_embeddings)
@@ -497,22 +335,21 @@ def _class_axis(x: Any) -> int:
     return 1 if x.ndim > 1 else 0
 
 
-def _classes(op: str, targets: Any, count: int, ignore_index: int) -> tuple[Any, Any]:
-    """Indices that all name a class, and where they count: an array of bools, or ``None`` for everywhere."""
+def _all_count(op: str, targets: Any, count: int, ignore_index: int) -> bool:
+    """Whether all indices name a class, and none is `ignore_index`. One that does neither is refused."""
     if not targets.size:
-        return targets, None
+        return True
     unsigned = targets.view(_UNSIGNED[targets.itemsize])  # of which a negative index is a great one
     if not 0 <= ignore_index < count and unsigned.item(unsigned.argmax()) < count:  # in a third of the time of max()
-        return targets, None
-    low, high = targets.min(), targets.max()
+        return True
     counts = targets != ignore_index
-    targets = np.where(counts, targets, 0)
-    if not 0 <= targets.min() <= targets.max() < count:
+    known = targets[counts]
+    if known.size and not 0 <= known.min() <= known.max() < count:
         raise IndexingError(
             f"{op}: targets must be class indices from 0 to {count - 1}, or ignore_index ({ignore_index}); "
-            f"they range from {low} to {high}"
+            f"they range from {targets.min()} to {targets.max()}"
         )
-    return targets, counts
+    return bool(counts.all())
 
 
 def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
@@ -521,59 +358,10 @@ def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
     return (*positions[:axis], targets, *positions[axis:])
 
 
-def _along(weight: Any, axis: int, ndim: int) -> Any:
-    """Class weights along the axis of the classes."""
-    return np.reshape(weight, (-1,) + (1,) * (ndim - axis - 1)) if np.ndim(weight) else weight
-
-
-def _own_weight(weight: Any, targets: Any, counts: Any) -> Any:
-    """Of each position's class: 0 where it does not count, and 1 (rather than an array of it) where that is all."""
-    own = weight[targets] if np.ndim(weight) else weight
-    return own if counts is None else np.where(counts, own, 0).astype(getattr(weight, "dtype", "float32"))
-
-
-def _total(own: Any, targets: Any, reduction: str) -> Any:
-    """What a sum of losses is divided by."""
-    if reduction != "mean":
-        return 1
-    total = _sum(own, axis=None, dtype=np.float64) if np.ndim(own) else own * targets.size
-    return float(total) if total else math.nan
-
-
-def _reduced(losses: Any, total: Any, reduction: str) -> Any:
-    return losses if reduction == "none" else np.divide(_sum(losses, axis=None), total, dtype=losses.dtype)
-
-
-def _expected(
-    op: str, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
-) -> Any:
-    """Looks up the targets' log-probabilities, rather than masking all others."""
-    axis = _class_axis(log_p)
-    count = log_p.shape[axis]
-    if targets.dtype.kind not in "iu":
-        shares = targets * (1 - label_smoothing) + label_smoothing / count
-        terms = np.multiply(shares, _along(weight, axis, log_p.ndim), dtype=log_p.dtype)
-        losses = np.negative(_sum(np.multiply(terms, np.where(terms == 0, 0, log_p)), axis=axis))
-        return _reduced(losses, (losses.size or math.nan) if reduction == "mean" else 1, reduction)
-    targets, counts = _classes(op, targets, count, ignore_index)
-    losses = np.negative(log_p[_at_targets(log_p, targets, axis)])
-    if not label_smoothing:
-        return _weighed(losses, targets, counts, weight, reduction)
-    own = _own_weight(weight, targets, counts)
-    even = _sum(log_p * _along(weight, axis, log_p.ndim), axis=axis) * (-label_smoothing / count)
-    losses = np.multiply(losses, own, dtype=losses.dtype) * (1 - label_smoothing)
-    losses = np.asarray(losses + (even if counts is None else np.where(counts, even, 0)))
-    return _reduced(losses, _total(own, targets, reduction), reduction)
-
-
-def _weighed(losses: Any, targets: Any, counts: Any, weight: Any, reduction: str) -> Any:
-    """Losses times the weights of their classes, reduced; 0 where they do not count, even if infinite."""
-    own = _own_weight(weight, targets, counts)
-    if np.ndim(own) or own != 1:
-        losses = np.multiply(losses, own, dtype=losses.dtype)
-    if counts is not None:
-        losses = np.where(counts, losses, 0).astype(losses.dtype)
-    return _reduced(losses, _total(own, targets, reduction), reduction)
+def _reduced(losses: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return losses
+    return np.divide(_sum(losses, axis=None), losses.size if reduction == "mean" else 1, dtype=losses.dtype)
 
 
 def _exponentials(x: Any, axis: int) -> tuple[Any, Any, Any]:
@@ -605,7 +393,7 @@ def _losses(x: Any, targets: Any, *, axis: int, reduction: str) -> Any:
     """The cross-entropy of classes that all count the same."""
     _, sums, top = _exponentials(x, axis)
     losses = np.squeeze(np.log(sums), axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
-    return _reduced(losses, losses.size if reduction == "mean" else 1, reduction)
+    return _reduced(losses, reduction)
 
 
 def _errors_composed(k: Any, x: Any, g: Any, targets: Any, *, axis: int, reduction: str) -> Any:
@@ -628,89 +416,48 @@ losses_of = compiled(_losses_composed, _losses)
 errors_of = compiled(_errors_composed, _errors)
 
 
-@in_float32
+def _is_usual(op: str, x: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float) -> bool:
+    """Whether all positions count the same, and aim at one class each, as nearly always.
+
+    Raises
+    ------
+    IndexingError
+        When an index names no class.
+    """
+    if targets.dtype.kind not in "iu" or not x.size:
+        return False
+    alike = _all_count(op, targets, x.shape[_class_axis(x)], ignore_index)
+    return alike and not label_smoothing and weight.__class__ is float and weight == 1
+
+
 def cross_entropy(
     x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     """Without the log-softmax of classes that are nobody's target, where that is possible."""
-    axis = _class_axis(x)
-    if label_smoothing or targets.dtype.kind not in "iu" or not x.size:
-        log_p = log_softmax(x, axis=axis)
-        return _expected("cross_entropy", log_p, targets, weight, ignore_index, label_smoothing, reduction)
-    targets, counts = _classes("cross_entropy", targets, x.shape[axis], ignore_index)
-    if counts is None and weight.__class__ is float and weight == 1:  # as nearly always
-        return losses_of(x, targets, axis=axis, reduction=reduction)
-    losses = losses_of(x, targets, axis=axis, reduction="none")
-    return _weighed(losses, targets, counts, weight, reduction)
+    if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
+        return NotImplemented
+    return losses_of(x, targets, axis=_class_axis(x), reduction=reduction)
 
 
-@in_float32
 def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
-    """Of log-probabilities."""
-    return _expected("nll_loss", x, targets, weight, ignore_index, 0.0, reduction)
+    """Indices are checked; the core computes."""
+    _is_usual("nll_loss", x, targets, weight, ignore_index, 0.0)
+    return NotImplemented
 
 
-@in_float32
 def cross_entropy_gradient(
     g: Any, x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
-    """The probabilities, less the shares of the targets: in the memory of the probabilities."""
-    axis = _class_axis(x)
-    count, indices = x.shape[axis], targets.dtype.kind in "iu"
-    if indices:
-        targets, counts = _classes("cross_entropy", targets, count, ignore_index)
-        if counts is None and weight.__class__ is float and weight == 1 and not label_smoothing and x.size:
-            return errors_of(x, g, targets, axis=axis, reduction=reduction)  # as nearly always
-    by_class = _along(weight, axis, x.ndim)
-    if not indices:
-        shares = np.multiply(targets * (1 - label_smoothing) + label_smoothing / count, by_class, dtype=x.dtype)
-        p = softmax(x, axis=axis)
-        p *= _sum(shares, axis=axis, keepdims=True)
-        p -= shares
-        share = np.divide(g, (x.size // count or math.nan) if reduction == "mean" else 1)
-        return np.multiply(p, np.expand_dims(share, axis) if reduction == "none" else share, out=p)
-    own = _own_weight(weight, targets, counts)
-    total = _total(own, targets, reduction)
-    each = np.broadcast_to(np.divide(g, total) if total == total else 0.0, targets.shape)  # position's cotangent
-    if counts is not None:
-        each = np.where(counts, each, 0)
-    p, sums, _ = _exponentials(x, axis) if x.size else (x.copy(), 1, None)
-    share, even = each * own * (1 - label_smoothing), label_smoothing / count
-    whole = share + each * (even * _sum(np.broadcast_to(weight, (count,)))) if label_smoothing else share
-    p *= np.divide(np.expand_dims(whole, axis), sums, dtype=p.dtype)
-    p[_at_targets(x, targets, axis)] -= share
-    if label_smoothing:
-        p -= np.expand_dims(each, axis) * by_class * even
-    return p if counts is None else np.where(np.expand_dims(counts, axis), p, 0).astype(p.dtype)
+    """The probabilities, less 1 at the targets: in the memory of the probabilities."""
+    if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
+        return NotImplemented
+    return errors_of(x, g, targets, axis=_class_axis(x), reduction=reduction)
 
 
 COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradient_composed}
 """A shorter composition than that of the op table, with the digits that float32 has."""
 
-NETWORKS: Final[dict[str, Callable[..., Any]]] = {
-    "batch_norm": batch_norm,
-    "batch_norm_gradients": batch_norm_gradients,
-    "cross_entropy": cross_entropy,
-    "cross_entropy_gradient": cross_entropy_gradient,
-    "dropout": dropout,
-    "embedding": embedding,
-    "embedding_gradient": embedding_gradient,
-    "erf": erf,
-    "erfc": erfc,
-    "gelu": gelu,
-    "gelu_gradient": gelu_gradient,
-    "layer_norm": layer_norm,
-    "layer_norm_gradients": layer_norm_gradients,
-    "log_softmax": log_softmax,
-    "mish": mish,
-    "nll_loss": nll_loss,
-    "sigmoid": sigmoid,
-    "silu": silu,
-    "silu_gradient": silu_gradient,
-    "softmax": softmax,
-    "softmax_gradient": softmax_gradient,
-    "softplus": softplus,
-    "standardize": standardize,
-    "standardize_gradient": standardize_gradient,
-    "times_normal": times_normal,
-}
+NETWORKS: Final = named(
+    batch_norm_gradients, cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient, gelu_gradient,
+    layer_norm, layer_norm_gradients, log_softmax, nll_loss, sigmoid, silu, softmax, times_normal,
+)  # fmt: skip

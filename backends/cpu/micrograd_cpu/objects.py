@@ -1,4 +1,4 @@
-"""From LLVM IR to functions in memory, by object code that `ground.disk` keeps for the next process."""
+"""From LLVM IR to functions in memory, by object code that `support.code_cache` keeps for the next process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.ground.disk import read, write
-from micrograd_core.ground.locks import lock
+from micrograd_core.support.code_cache import read, write
+from micrograd_core.support.locks import lock
 from micrograd_cpu import __version__
 from micrograd_cpu.target import PLAIN, processor, target
 
@@ -64,7 +65,7 @@ def library(ir: str | Sequence[str], names: list[str], quickly: bool = False) ->
                 write(key, code)
         codes.append(code)
     with COMPILING:
-        if not PLAIN:
+        if "linker" not in PLAIN:
             from micrograd_cpu.linker import Image, Unlinked
 
             with contextlib.suppress(Unlinked):
@@ -75,6 +76,11 @@ def library(ir: str | Sequence[str], names: list[str], quickly: bool = False) ->
         from micrograd_cpu.assembler import linked
 
         return Library(linked(codes, names))
+
+
+def source(name: str, /, **values: Any) -> str:
+    """The IR of a file in `sources`, with these values in place of their names."""
+    return Template((Path(__file__).parent / "sources" / f"{name}.ll").read_text(encoding="utf-8")).substitute(values)
 
 
 def compiled(ir: str, quickly: bool = False) -> bytes:

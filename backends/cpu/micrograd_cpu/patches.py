@@ -8,28 +8,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from micrograd_cpu.networks import in_float32
+from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import lengths_of
 
-Shape = tuple[int, ...]
 
-
-def _windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
+def windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
     """(batch, channels, *spatial) as a view (batch, channels, *kernel, *positions)."""
     spatial = x.strides[2:]
-    lengths = tuple(
-        (n - d * (each - 1) - 1) // s + 1 for n, each, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
-    )
+    lengths = lengths_of("patches", x.shape[2:], kernel, stride, (0,) * len(kernel), dilation)
     strides = (
         *x.strides[:2],
         *(step * d for step, d in zip(spatial, dilation, strict=True)),
         *(step * s for step, s in zip(spatial, stride, strict=True)),
     )
     return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
-
-
-def windows(x: Any, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
-    """Likewise, of `x` between padding of `fill`."""
-    return _windows(padded(x, padding, fill), kernel, stride, dilation)
 
 
 def inside(padding: Shape) -> tuple[Any, ...]:
@@ -49,14 +41,13 @@ def padded(x: Any, padding: Shape, fill: float) -> Any:
 
 def patches(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float) -> Any:
     """A copy of the overlapping views."""
-    return np.array(windows(x, kernel_size, stride, padding, dilation, fill), order="C")
+    return np.array(windows(padded(x, padding, fill), kernel_size, stride, dilation), order="C")
 
 
-@in_float32
 def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
     """For each element of the kernel, all positions at once."""
     total = np.zeros((*g.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), g.dtype)
-    views = _windows(total, kernel_size, stride, dilation)
+    views = windows(total, kernel_size, stride, dilation)
     for offset in np.ndindex(*kernel_size):
         at = (slice(None), slice(None), *offset)
         views[at] += g[at]

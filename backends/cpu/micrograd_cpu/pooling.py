@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_cpu.convolution import TYPES, dense, divided, pair
+from micrograd_core.layout import Shape
+from micrograd_cpu.convolution import dense, divided, functions_of_range, pair
 from micrograd_cpu.patches import inside, padded, windows
 
-Shape = tuple[int, ...]
 Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Kernel, stride and dilation of two axes."""
 
@@ -55,7 +55,7 @@ def _over_windows(window: Window, type: str, body: Callable[[Any, str, list[str]
 
     kernel, stride, dilation = window
     c = Code(type, 1)
-    height, width, rows, columns = (c.read(c.emit(f"getelementptr i64, ptr %sizes, i64 {i}"), "i64") for i in range(4))
+    height, width, rows, columns = (c.integer("%sizes", i) for i in range(4))
 
     def plane(n: str) -> None:
         def row(y: str) -> None:
@@ -117,17 +117,12 @@ def _spread(overlapping: bool, c: Any, at: str, seen: list[str]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _loops(window: Window, dtype: Any) -> tuple[Callable[..., None], Callable[..., None]] | None:
+def _loops(kernel: Shape, stride: Shape, dilation: Shape, dtype: Any) -> list[Callable[..., None]] | None:
     """None where nothing can be compiled, or where the window is large."""
-    from micrograd_cpu.compiled import available
-
-    if dtype not in TYPES or math.prod(window[0]) > LARGEST or not available():
+    window = pair(kernel, 1), pair(stride, 1), pair(dilation, 1)
+    if math.prod(kernel) > LARGEST:
         return None
-    from micrograd_cpu.entries import function_of_range
-    from micrograd_cpu.objects import library
-
-    held = library(_text(window, TYPES[dtype]), ["greatest_arrays", "spread_arrays"])
-    return function_of_range(held, "greatest_arrays", 3), function_of_range(held, "spread_arrays", 4)
+    return functions_of_range(dtype, partial(_text, window), {"greatest_arrays": 3, "spread_arrays": 4})
 
 
 def _prepared(x: Any, positions: Shape, kernel: Shape) -> tuple[Any, int, bool]:
@@ -140,8 +135,8 @@ def _prepared(x: Any, positions: Shape, kernel: Shape) -> tuple[Any, int, bool]:
 def max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
     """The maximum of one view for each element of the kernel, or loops."""
     x = padded(x, padding, -math.inf)
-    views = windows(x, kernel_size, stride, (0,) * len(padding), dilation, 0.0)
-    loops = _loops((pair(kernel_size, 1), pair(stride, 1), pair(dilation, 1)), x.dtype)
+    views = windows(x, kernel_size, stride, dilation)
+    loops = _loops(kernel_size, stride, dilation, x.dtype)
     if loops is not None:
         x, out = dense(x), np.empty((*x.shape[:2], *views.shape[2 + len(padding) :]), x.dtype)
         sizes, planes, large = _prepared(x, out.shape[2:], kernel_size)
@@ -156,7 +151,7 @@ def max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilat
 
 def max_pool_gradient(g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
     """In loops, or not at all."""
-    loops = _loops((pair(kernel_size, 1), pair(stride, 1), pair(dilation, 1)), x.dtype)
+    loops = _loops(kernel_size, stride, dilation, x.dtype)
     if loops is None:
         return NotImplemented
     x, g = dense(padded(x, padding, -math.inf)), dense(g)
@@ -168,7 +163,7 @@ def max_pool_gradient(g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padd
 
 def avg_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
     """The sum of one view for each element of the kernel."""
-    views = windows(x, kernel_size, stride, padding, (1,) * len(padding), 0.0)
+    views = windows(padded(x, padding, 0.0), kernel_size, stride, (1,) * len(padding))
     out = np.zeros((*x.shape[:2], *views.shape[2 + len(padding) :]), x.dtype)
     for offset in np.ndindex(*kernel_size):
         out += views[(slice(None), slice(None), *offset)]

@@ -32,6 +32,13 @@ def _masks(lengths: Any, steps: int) -> Any:
     return beyond[..., None] if beyond.any() else None
 
 
+def _keep(beyond: Any, t: Any, *pairs: tuple[Any, Any]) -> None:
+    """Beyond the end of a sequence, arrays of a step get what is beside them in a pair."""
+    if beyond is not None:
+        for x, kept in pairs:
+            np.copyto(x, kept, where=beyond[t])
+
+
 def _sigmoid(x: Any, out: Any) -> None:
     """By a hyperbolic tangent, which does not overflow."""
     np.multiply(x, 0.5, out=out)
@@ -71,12 +78,10 @@ def rnn(x: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearit
             np.tanh(y, out=y)
         else:
             np.maximum(y, 0, out=y)
-        if beyond is not None:
-            np.copyto(y, h, where=beyond[t])
+        _keep(beyond, t, (y, h))
         h = y
     gates = states.copy()
-    if beyond is not None:
-        np.copyto(gates, 0, where=beyond)
+    _keep(beyond, ..., (gates, 0))
     return states, gates
 
 
@@ -93,11 +98,9 @@ def rnn_gradient(
             dh += g[t]
         dx = found[t]
         dx *= dh + g_gates[t] if np.ndim(g_gates) else dh
-        if beyond is not None:
-            np.copyto(dx, 0, where=beyond[t])
+        _keep(beyond, t, (dx, 0))
         before = np.matmul(dx, weight)
-        if beyond is not None:
-            np.copyto(before, dh, where=beyond[t])
+        _keep(beyond, t, (before, dh))
         dh = before
     return found, dh
 
@@ -129,10 +132,7 @@ def lstm(x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, reverse: bool) ->
         np.tanh(new, out=wave)
         y = states[t]
         np.multiply(a[:, 3 * n :], wave, out=y)
-        if beyond is not None:
-            np.copyto(new, c, where=beyond[t])
-            np.copyto(y, h, where=beyond[t])
-            np.copyto(a, 0, where=beyond[t])
+        _keep(beyond, t, (new, c), (y, h), (a, 0))
         h, c = y, new
     return states, cells, gates
 
@@ -173,16 +173,11 @@ def lstm_gradient(
         np.multiply(u, u, out=slope[:, 2 * n : 3 * n])
         np.subtract(1, slope[:, 2 * n : 3 * n], out=slope[:, 2 * n : 3 * n])
         dx *= slope
-        if beyond is None:
-            dh = np.matmul(dx, weight)
-            np.multiply(total, f, out=dc)
-            continue
-        np.copyto(dx, 0, where=beyond[t])
+        _keep(beyond, t, (dx, 0))
         before = np.matmul(dx, weight)
-        np.copyto(before, dh, where=beyond[t])
         total *= f
-        np.copyto(dc, total, where=~beyond[t])
-        dh = before
+        _keep(beyond, t, (before, dh), (total, dc))
+        dh, dc, total = before, total, dc
     return found, dh, dc
 
 
@@ -210,9 +205,7 @@ def gru(x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reverse: bool) 
         np.subtract(h, new, out=y)
         y *= a[:, n : 2 * n]
         y += new
-        if beyond is not None:
-            np.copyto(y, h, where=beyond[t])
-            np.copyto(a, 0, where=beyond[t])
+        _keep(beyond, t, (y, h), (a, 0))
         h = y
     return states, gates
 
@@ -251,17 +244,11 @@ def gru_gradient(
             dr += beside[:, :n]
             inner[t] += beside[:, 3 * n :]
         dx[:, : 2 * n] *= _slope(a[:, : 2 * n])
-        if beyond is not None:
-            np.copyto(dx, 0, where=beyond[t])
-            np.copyto(inner[t], 0, where=beyond[t])
+        _keep(beyond, t, (dx, 0), (inner[t], 0))
         through[:, : 2 * n], through[:, 2 * n :] = dx[:, : 2 * n], inner[t]
         before = np.matmul(through, weight)
-        if beyond is None:
-            dh *= z
-            dh += before
-            continue
         before += dh * z
-        np.copyto(before, dh, where=beyond[t])
+        _keep(beyond, t, (before, dh))
         dh = before
     return found, inner, dh
 

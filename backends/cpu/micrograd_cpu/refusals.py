@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from micrograd_core.compiler.outlines import Outline
 from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import DType, bool_, int64, uint8
 
 TARGETS: Final = {"cross_entropy": 1, "nll_loss": 1, "cross_entropy_gradient": 2}
@@ -23,7 +23,7 @@ def checked(program: Program) -> tuple[Program, int]:
 
     def emit(op: str, operands: tuple[Any, ...], result: DType, /, **params: Any) -> Ref:
         steps.append(Step(op, operands, params))
-        types.append(Outline(() if op == "max" else types[operands[0].number].shape, result))
+        types.append(TensorSpec(() if op == "max" else types[operands[0].number].shape, result))
         return Ref(len(types) - 1)
 
     for step in program.steps:

@@ -10,6 +10,7 @@ import sys
 from typing import Any, Final
 
 from micrograd_core.compiler.assembly import DRAWN
+from micrograd_core.compiler.passes import REDUCTIONS
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 from micrograd_cpu.target import converts_float16
@@ -46,9 +47,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "negative": ("fneg", "neg", "neg", ""),
     "abs": ("@fabs", "abs", "=", ""),
     "sqrt": ("@sqrt", "", "", ""),
-    "floor": ("@floor", "=", "=", ""),
-    "ceil": ("@ceil", "=", "=", ""),
-    "trunc": ("@trunc", "=", "=", ""),
+    **{op: (f"@{op}", "=", "=", "") for op in ("floor", "ceil", "trunc")},
     "round": ("@roundeven", "=", "=", ""),
     "copysign": ("@copysign", "", "", ""),
     "isnan": ("isnan", "", "", ""),
@@ -56,10 +55,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "copy": ("=", "=", "=", "="),
     "where": ("select", "select", "select", "select"),
     "astype": ("convert", "convert", "convert", "convert"),
-    "sum": ("sum", "sum", "sum", ""),
-    "prod": ("prod", "prod", "prod", ""),
-    "max": ("max", "max", "max", ""),
-    "min": ("min", "min", "min", ""),
+    **{op: (op, op, op, "") for op in REDUCTIONS},
     **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
     **{op: ("function", op, op, "") for op in ("pow", "floor_divide", "remainder")},
 }

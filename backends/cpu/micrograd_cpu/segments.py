@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.fusion import Call, Plan, Run
-from micrograd_core.compiler.outlines import Outline
+from micrograd_core.compiler.nests import neighbours
 from micrograd_core.compiler.passes import VIEWS
 from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import viewed
 from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
@@ -43,7 +44,7 @@ class Product(NamedTuple):
     """``result = left @ right``, with the sizes m, n, k; of each pair in a `stack`, whose axes have these lengths."""
 
     result: int
-    type: Outline
+    type: TensorSpec
     left: Matrix
     right: Matrix
     sizes: tuple[int, int, int]
@@ -59,7 +60,7 @@ class Segment(NamedTuple):
     steps: tuple[Run | Product, ...]
     given: tuple[int, ...]
     fresh: tuple[int, ...]
-    types: tuple[Outline, ...]
+    types: tuple[TensorSpec, ...]
     places: dict[int, int]
     size: int
 
@@ -69,15 +70,15 @@ Step = Call | Run | Product | Segment
 
 def segments(
     plan: Plan,
-    inputs: Sequence[tuple[Layout, Outline]],
+    inputs: Sequence[tuple[Layout, TensorSpec]],
     alone: Callable[[Run | Product], bool],
-    multiplies: Callable[[Outline], bool],
+    multiplies: Callable[[TensorSpec], bool],
 ) -> list[Step]:
     """The steps of a plan, those in segments that may be.
 
     Parameters
     ----------
-    inputs : sequence of (Layout, Outline)
+    inputs : sequence of (Layout, TensorSpec)
         How they lie in memory, each from its own first element, and what they are.
     alone : function
         Whether a nest, or a stack of products, is to be called for itself: threads share it.
@@ -85,7 +86,7 @@ def segments(
         Whether there is BLAS for a value.
     """
     lies = {n: (n, layout) for n, (layout, _) in enumerate(inputs)}  # whose memory a value is in, and where
-    types = {n: outline for n, (_, outline) in enumerate(inputs)}
+    types = {n: spec for n, (_, spec) in enumerate(inputs)}
     steps: list[Call | Run | Product] = []
     for step in plan.steps:
         numbers = makes(step)
@@ -109,7 +110,7 @@ def _view(step: Call, lies: dict[int, tuple[int, Layout]]) -> tuple[int, Layout]
     return None if found is None else (base, found)
 
 
-def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, Outline]) -> Product | None:
+def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, TensorSpec]) -> Product | None:
     """A call as products that BLAS computes, if it is such."""
     (made,) = step.types if len(step.types) == 1 else (None,)
     if step.op != "matmul" or made is None or len(made.shape) < 2 or 0 in made.shape:
@@ -131,25 +132,21 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, O
     if stack and m * n * k > ALONE[0]:
         return None
     layouts = left.broadcast_to((*stack, m, k)), right.broadcast_to((*stack, k, n))
-    axes = _merged(stack, [each.strides[:-2] for each in layouts])
-    x_matrix = _matrix(x, layouts[0], tuple([jumps[0] for _, jumps in axes]))
-    y_matrix = _matrix(y, layouts[1], tuple([jumps[1] for _, jumps in axes]))
+    axes = neighbours(stack, [each.strides[:-2] for each in layouts])
+    x_matrix, y_matrix = (
+        _matrix(base, layout, tuple([layout.strides[group[-1]] for group in axes]))
+        for base, layout in zip((x, y), layouts, strict=True)
+    )
     if x_matrix is None or y_matrix is None:
         return None
-    return Product(step.results[0], made, x_matrix, y_matrix, (m, n, k), tuple([length for length, _ in axes]))
-
-
-def _merged(lengths: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
-    """Axes, each with its length and how far it goes in each operand; neighbours are one where memory goes on."""
-    axes: list[tuple[int, tuple[int, ...]]] = []
-    for length, *steps in zip(lengths, *strides, strict=True):
-        if length == 1:
-            continue
-        if axes and axes[-1][1] == tuple([step * length for step in steps]):
-            axes[-1] = axes[-1][0] * length, tuple(steps)
-        else:
-            axes.append((length, tuple(steps)))
-    return axes
+    return Product(
+        step.results[0],
+        made,
+        x_matrix,
+        y_matrix,
+        (m, n, k),
+        tuple([math.prod([stack[axis] for axis in group]) for group in axes]),
+    )
 
 
 def _matrix(base: int, layout: Layout, jumps: tuple[int, ...]) -> Matrix | None:
@@ -181,7 +178,7 @@ def makes(step: Call | Run | Product | Segment) -> tuple[int, ...]:
     return step.outputs if isinstance(step, Run) else step.results
 
 
-def types_of(step: Call | Run | Product | Segment) -> tuple[Outline, ...]:
+def types_of(step: Call | Run | Product | Segment) -> tuple[TensorSpec, ...]:
     """Theirs."""
     return (step.type,) if isinstance(step, Product) else step.types
 

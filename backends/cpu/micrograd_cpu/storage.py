@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from operator import setitem
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
 from micrograd_core.adapters.array_api import ALIASING, ArrayAPIBackend
 from micrograd_core.compiler.program import Program
-from micrograd_core.ground.warning import WITHHELD, unless_withheld, withhold
+from micrograd_core.interpreters.raw import renew
 from micrograd_core.layout import Key, Layout
-from micrograd_core.tables.raw import renew
 from micrograd_cpu import eager, memory
 from micrograd_cpu.kernels import KERNELS
 from micrograd_cpu.target import target
@@ -42,18 +40,14 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         found: Any
-        if name in ("zeros", "add", *ALIASING):
+        if name in ("zeros", "add", "fft", *ALIASING):
             found = getattr(np, name)
-        elif name == "fft":
-            found = withholding(np.fft)
         else:
             import array_api_compat.numpy as xp
 
             found = getattr(xp, name)
             if name == "linalg":  # NumPy's of real matrices may be real
-                eig, eigvals = found.eig, found.eigvals
-                found = withholding(np.linalg)
-                found.eig, found.eigvals = eig, eigvals
+                found = SimpleNamespace(**{**vars(np.linalg), "eig": found.eig, "eigvals": found.eigvals})
         setattr(self, name, found)
         return found
 
@@ -114,44 +108,8 @@ class CPUBackend(ArrayAPIBackend):
         """Assignment; NumPy scalars and broadcast views cannot be assigned to."""
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
             return False
-        try:
-            x[key] = values
-        except TypeError as error:
-            unless_withheld(error, setitem, (x, key, values), {})
+        x[key] = values
         return True
-
-
-withhold(__package__)
-
-
-def withholding(module: ModuleType) -> SimpleNamespace:
-    """What NumPy has written in Python, as copies that withhold warnings like kernels of our own.
-
-    NumPy's warnings name the innermost line of Python, in these modules one of theirs. The copies have their code; the
-    modules, which a user may call too, stay as they are.
-    """
-    from inspect import unwrap  # which takes as long to import as all here
-
-    scopes: dict[str, dict[str, Any]] = {}
-    found = {}
-    for name in module.__all__:
-        inner = unwrap(getattr(module, name))
-        if isinstance(inner, FunctionType):
-            home = inner.__globals__
-            scope = scopes.get(home["__name__"]) or scopes.setdefault(home["__name__"], _copied(home, unwrap))
-            found[name] = scope[name]
-    return SimpleNamespace(**found)
-
-
-def _copied(home: dict[str, Any], unwrap: Callable[[Any], Any]) -> dict[str, Any]:
-    """The names of a module, of which its own functions are copies that find each other."""
-    scope = {**home, "__warningregistry__": WITHHELD}
-    for name, each in home.items():
-        inner = unwrap(each)
-        if isinstance(inner, FunctionType) and inner.__globals__ is home:
-            scope[name] = FunctionType(inner.__code__, scope, name, inner.__defaults__, inner.__closure__)
-            scope[name].__kwdefaults__ = inner.__kwdefaults__
-    return scope
 
 
 def _address(x: Any) -> int:

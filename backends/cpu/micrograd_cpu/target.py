@@ -2,9 +2,9 @@
 
 Importing this module imports neither NumPy nor llvmlite.
 
-What is bound to a platform has a plain way beside it, and `PLAIN` chooses: code is linked by LLVM and not by `linker`,
-called through ctypes and not as a method of Python's (`entries`), shared among a `ThreadPoolExecutor` and not the
-threads of `team`; sums of large arrays are NumPy's (`pairs`), and freed memory goes where the C library sends it.
+Some ways are bound to a platform, and have a plain way beside them. `PLAIN` names those that give way: of ``calls``
+it is ctypes (`entries`), of ``linker`` LLVM, of ``pairs`` NumPy, of ``pool`` what the C library does with freed memory
+(`memory`), and of ``threads`` a queue of Python's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,18 @@ KNOWN: Final = (
     and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
 """Whether this platform is the one that object files, the threads and the objects of Python and NumPy are known of."""
-PLAIN: Final = not KNOWN or os.environ.get("MICROGRAD_CPU_PLAIN", "0") not in ("", "0")
+TRICKS: Final = ("calls", "linker", "pairs", "pool", "threads")
+"""What ``MICROGRAD_CPU_PLAIN`` takes, with commas between them; 1 stands for all. docs/jit.md says what each earns."""
+
+
+def _plain() -> frozenset[str]:
+    asked = os.environ.get("MICROGRAD_CPU_PLAIN", "0")
+    if not KNOWN or asked == "1":
+        return frozenset(TRICKS)
+    return frozenset(TRICKS) & frozenset(asked.split(","))
+
+
+PLAIN: Final = _plain()
 NATIVE: Final = "native"
 LEVELS: Final[dict[str, tuple[frozenset[str], int]]] = {
     "x86-64-v2": (frozenset({"ssse3", "popcnt"}), 16),

@@ -6,17 +6,15 @@ What cuBLASLt has no algorithm for, and a machine without the library, take cuBL
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, ClassVar, Final, NamedTuple
 
 from micrograd_cuda.gemm import TYPE, Operand, Product
+from micrograd_cuda.library import Library
 
 TYPES: Final = ("float16", "bfloat16", "float32")
 """Of which cuBLASLt adds a bias; of float64 and complex numbers it does not."""
 WORKSPACE: Final = 32 << 20
 """Bytes that an algorithm may ask for, taken from the pool for the call: two streams never share them."""
-MOST_PLANS: Final = 8192
-"""They are kept for good: of more shapes than so many the rest is cuBLAS's."""
 FLOAT32: Final = 0  # cudaDataType_t of the factors of product and bias
 ADDRESS: Final = ctypes.sizeof(ctypes.c_void_p)
 BIAS: Final = 4  # CUBLASLT_EPILOGUE_BIAS: to each row of the product as cuBLAS stores it, which is a column of ours
@@ -42,47 +40,25 @@ class Plan(NamedTuple):
     matrices: tuple[ctypes.c_void_p, ...]  # A, B, and the result
     found: Found
     algorithm: Any  # in it, as an argument
+    workspace: int
 
 
-class BiasedProducts:
-    """cuBLASLt on one device."""
+class BiasedProducts(Library):
+    """cuBLASLt on one device, beside cuBLAS of that version, which has loaded it."""
 
-    _known: ClassVar[dict[tuple[int, int], BiasedProducts | None]] = {}
+    _known: ClassVar[dict[Any, Any]] = {}
 
-    def __init__(self, library: Any) -> None:
-        self._library, self._lock = library, threading.RLock()
-        self._plans: dict[Any, Plan | None] = {}
+    def __init__(self, version: int, device: int) -> None:
+        library = ctypes.CDLL(f"libcublasLt.so.{version // 10000}")
+        super().__init__(library, "cublasLtCreate")
         self._factors = (ctypes.c_float * 2)(1, 0)
         self._one, self._zero = ctypes.byref(self._factors), ctypes.byref(self._factors, 4)
-        self._handle = self._made("cublasLtCreate")
         # With the types told, numbers are handed on as they are.
         self._multiply, self._describe = library.cublasLtMatmul, library.cublasLtMatmulDescSetAttribute
         self._multiply.argtypes = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]
         self._describe.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._bias = ctypes.c_void_p()
         self._bias_at = ctypes.byref(self._bias)
-
-    @classmethod
-    def of(cls, version: int, device: int) -> BiasedProducts | None:
-        """Beside cuBLAS of that version, which has loaded it; ``None`` where it is not to be had."""
-        key = version, device
-        if key not in cls._known:
-            try:
-                cls._known[key] = cls(ctypes.CDLL(f"libcublasLt.so.{version // 10000}"))
-            except (OSError, RuntimeError, AttributeError):
-                cls._known[key] = None
-        return cls._known[key]
-
-    def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function gives by its first argument."""
-        made = ctypes.c_void_p()
-        self._call(name, ctypes.byref(made), *arguments)
-        return made
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            raise RuntimeError(f"{name} says {status}")
 
     def _set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
         self._call(
@@ -95,13 +71,8 @@ class BiasedProducts:
         `addresses` are those of A, B, the result and the bias.
         """
         alignments = tuple([at & -at & 255 or 256 for at in addresses])
-        key = call, dtype, compute, alignments
-        if key not in self._plans and len(self._plans) < MOST_PLANS:
-            try:
-                self._plans[key] = self._planned(call, TYPE[dtype], compute, alignments, addresses[3])
-            except RuntimeError:
-                self._plans[key] = None
-        return self._plans.get(key)
+        found: Plan | None = self._kept((call, TYPE[dtype], compute, alignments), addresses[3])
+        return found
 
     def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int) -> Plan | None:
         integer, size = ctypes.c_int32, ctypes.c_uint64
@@ -131,9 +102,9 @@ class BiasedProducts:
             self._call("cublasLtMatmulPreferenceDestroy", wanted)
         if not count.value or found.state:
             return None
-        return Plan(description, (a, b, to), found, ctypes.byref(found.algorithm))
+        return Plan(description, (a, b, to), found, ctypes.byref(found.algorithm), found.workspace)
 
-    def run(self, plan: Plan, addresses: tuple[int, int, int, int], workspace: int, stream: int) -> bool:
+    def run(self, plan: Plan, addresses: tuple[int, ...], workspace: int, stream: int) -> bool:
         """The product and its bias, on a stream; False where that was refused."""
         (a, b, to, bias), (first, second, result) = addresses, plan.matrices
         with self._lock:  # the description is the plan's, and calls leave the interpreter's
@@ -142,5 +113,5 @@ class BiasedProducts:
                 return False
             return not self._multiply(
                 self._handle, plan.description, self._one, a, first, b, second, self._zero, to, result, to, result,
-                plan.algorithm, workspace, plan.found.workspace, stream,
+                plan.algorithm, workspace, plan.workspace, stream,
             )  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import ChannelLaunch, Channels, ceil_div
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements
+from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, neutral_or_array, of_elements
 from micrograd_cuda.plans import planned
 from micrograd_cuda.rows import FUNCTORS, Reductions, Rows
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
 
 MERGED: Final = 1024
@@ -21,7 +21,9 @@ MERGED: Final = 1024
 class Norms:
     """What is of channels here is so; what reduces last axes is of `rows`, or of the functions in `found`."""
 
-    def __init__(self, xp: Any, runtime: Runtime, reductions: Reductions, rows: Rows, found: dict[str, Kernel]) -> None:
+    def __init__(
+        self, xp: Any, runtime: CuPyRuntime, reductions: Reductions, rows: Rows, found: dict[str, Kernel]
+    ) -> None:
         self.xp, self.runtime, self.reductions, self.rows = xp, runtime, reductions, rows
         self.astype, self.divide, self.sqrt = found["astype"], found["divide"], found["sqrt"]
         self.single = xp.empty(0, dtype=xp.float32).dtype
@@ -52,13 +54,18 @@ class Norms:
                 return None
         return geometry.channels(x.shape, tuple(sorted(axes)))
 
+    def _of_images(self, x: Any) -> tuple[Shape, Channels | None]:
+        """All axes but the second, and what is to know of these."""
+        axes = (0, *range(2, len(x.shape)))
+        return axes, self._channels(x, axes)
+
     def _launch(self, of: Channels, *arrays: Any) -> tuple[ChannelLaunch, tuple[int, int, int, int]]:
         """The launch over arrays that lie alike, and what all its kernels are told."""
         launch = geometry.channel_launch(of, arrays[0].dtype.itemsize, alignment(self.runtime, *arrays))
         return launch, (of.rows, of.columns, launch.run, launch.piece)
 
     def _run(self, family: str, of: Channels, launch: ChannelLaunch, x: Any, *arguments: Any) -> None:
-        unit = launch.unit(family, of.planes, ELEMENT[name_of(x.dtype)])
+        unit = geometry.instance(family, launch, ELEMENT[name_of(x.dtype)], str(of.planes).lower())
         self.runtime.bind(unit)(launch.grid, arguments)
 
     def _moments(self, x: Any, axes: Shape, of: Channels) -> Any:
@@ -80,8 +87,7 @@ class Norms:
             return partial[0]
         found = self.runtime.empty((2, of.number), dtype)
         piece = launch.piece * (launch.pack if of.planes else 1)
-        element = ELEMENT[name_of(dtype)]
-        merge = self.runtime.bind(Unit("merge_moments", (element,), MERGED, element))
+        merge = self.runtime.bind(Unit("merge_moments", (ELEMENT[name_of(dtype)],), MERGED))
         merge((ceil_div(of.number, 32), 1), (found, partial, of.length, piece, of.number))
         return found
 
@@ -114,10 +120,8 @@ class Norms:
 
     def _parameter(self, parameter: Any, neutral: float, count: int, dtype: Any) -> Any:
         """One for each channel; a null pointer for the number that changes nothing."""
-        if is_number(parameter):
-            return 0 if parameter == neutral else self.xp.full((count,), parameter, dtype=dtype)
-        narrow = self._narrow(parameter, dtype)
-        return contiguous(narrow if narrow.shape == (count,) else self.xp.broadcast_to(narrow, (count,)), self.runtime)
+        narrow = parameter if is_number(parameter) else self._narrow(parameter, dtype)
+        return neutral_or_array(self.xp, self.runtime, narrow, neutral, (count,), dtype)
 
     # forward
 
@@ -150,8 +154,7 @@ class Norms:
     @of_elements
     def batch_norm(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
         """Two reads, one write; of given statistics one."""
-        axes = (0, *range(2, len(x.shape)))
-        of = self._channels(x, axes)
+        axes, of = self._of_images(x)
         if of is None:
             return NotImplemented
         if training:
@@ -184,8 +187,7 @@ class Norms:
     @of_elements
     def batch_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, eps: float) -> Any:
         """Two reads of both, one write; the sums are those of weight and bias, too."""
-        axes = (0, *range(2, len(x.shape)))
-        of = self._channels(x, axes)
+        axes, of = self._of_images(x)
         if of is None:
             return NotImplemented
         return self._gradient(g, x, weight, axes, of, eps)
@@ -193,8 +195,7 @@ class Norms:
     @of_elements
     def batch_norm_weight_gradient(self, g: Any, x: Any, *, eps: float) -> Any:
         """What `batch_norm_gradient` has found on its way; else a read of both."""
-        axes = (0, *range(2, len(x.shape)))
-        of = self._channels(x, axes)
+        axes, of = self._of_images(x)
         if of is None:
             return NotImplemented
         _, sums = self._sums(g, x, axes, of, eps)
@@ -241,11 +242,11 @@ class Norms:
         dtype = self._wide(x.dtype) if several else x.dtype
         partial = self.runtime.empty((launch.parts, of.number), dtype)
         names = ELEMENT[name_of(x.dtype)], ELEMENT[name_of(dtype)]
-        unit = launch.unit("reduce_planes", True, names[0], functor, result=names[1])
+        unit = geometry.instance("reduce_planes", launch, functor, *names)
         self.runtime.bind(unit)(launch.grid, (partial, x, 1.0 if several else divisor, *numbers))
         if not several:
             return partial[0]
-        return self.reductions.whole(partial, launch.parts, of.number, x.dtype, functor, divisor)
+        return self.reductions.columns(partial, launch.parts, of.number, x.dtype, functor, divisor, whole=True)
 
     def variance(self, name: str) -> Kernel:
         """From the moments, which a normalisation then has; of last axes in float64."""

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.layout import Shape
+from micrograd_core.ops.network.convolution import transposed_size
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
-from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, of_elements
+from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, launch, name_of, planned_of_elements
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT
 
 
@@ -40,16 +41,11 @@ def patches_are_better(made: str, weight: Shape, result: Shape, groups: int, dty
     """
     if groups > 1:
         return dtype in ("float16", "bfloat16")
-    itemsize = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}[dtype]
-    if itemsize * result[0] * math.prod(weight[1:]) * math.prod(result[2:]) > MOST_PATCHES:
+    if geometry.ITEMSIZE[dtype] * result[0] * math.prod(weight[1:]) * math.prod(result[2:]) > MOST_PATCHES:
         return False
     if kind == NO_TENSOR_CORES or dtype == "float64":
         return weight[1] > WITHOUT_TENSOR_CORES[made]
     return weight[1] < LEAST[made]
-
-
-def _positions(x: Any, kernel: Shape, windows: dict[str, Shape]) -> Shape:
-    return lengths_of("patches", x.shape[2:], kernel, windows["stride"], windows["padding"], windows["dilation"])
 
 
 class Convolution:
@@ -58,7 +54,9 @@ class Convolution:
     What cuDNN does not take is a product, `matmul`'s, with patches; over three spatial axes it is the op table's.
     """
 
-    def __init__(self, xp: Any, runtime: Runtime, matmul: Kernel, add: Kernel, precision: Callable[[], str]) -> None:
+    def __init__(
+        self, xp: Any, runtime: CuPyRuntime, matmul: Kernel, add: Kernel, precision: Callable[[], str]
+    ) -> None:
         self.xp, self.runtime, self.matmul, self.add, self.precision = xp, runtime, matmul, add, precision
 
     def table(self) -> dict[str, Kernel]:
@@ -70,8 +68,7 @@ class Convolution:
             found[f"conv{rank}d_weight_gradient"] = self.weight_gradient
         return found
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def forward(
         self, x: Any, weight: Any, bias: Any, *, groups: int, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
@@ -82,7 +79,8 @@ class Convolution:
             patches = contiguous(x, self.runtime)
         else:
             x, weight = self._laid(x), self._laid(weight)
-            shapes = x.shape, weight.shape, (x.shape[0], outputs, *_positions(x, kernel, windows))
+            lengths = lengths_of("patches", x.shape[2:], kernel, **windows)
+            shapes = x.shape, weight.shape, (x.shape[0], outputs, *lengths)
             out = self._direct("Forward", shapes, x, weight, groups, windows)
             if out is not None:
                 return self._with_bias(out, bias)
@@ -94,8 +92,7 @@ class Convolution:
         product = self.matmul(matrix, self._rows(patches, groups, math.prod(positions)))
         return self._with_bias(product.reshape(x.shape[0], outputs, *positions), bias)
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def transpose(
         self, x: Any, weight: Any, bias: Any, *,
         groups: int, output_padding: Shape, stride: Shape, padding: Shape, dilation: Shape,
@@ -103,10 +100,7 @@ class Convolution:
         """Each group's transposed weight times its input gives patches, which are added up."""
         kernel, positions = weight.shape[2:], x.shape[2:]
         windows = {"stride": stride, "padding": padding, "dilation": dilation}
-        size = tuple(
-            (n - 1) * s - 2 * p + d * (each - 1) + 1 + more
-            for n, each, s, p, d, more in zip(positions, kernel, stride, padding, dilation, output_padding, strict=True)
-        )
+        size = transposed_size(positions, kernel, output_padding=output_padding, **windows)
         whole = one_by_one(kernel, **windows) and size == positions
         if not whole:
             x, weight = self._laid(x), self._laid(weight)
@@ -123,8 +117,7 @@ class Convolution:
             return self._with_bias(patches.reshape(*patches.shape[:2], *size), bias)
         return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def weight_gradient(
         self, g: Any, x: Any, *, groups: int, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
@@ -183,24 +176,20 @@ class Convolution:
 
     # patches
 
-    def _windows(self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, *rest: Shape) -> list[int]:
+    def _windows(
+        self, outer: Shape, size: Shape, lengths: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape
+    ) -> list[int]:
         """The numbers of the struct Windows; one spatial axis is a height of 1."""
-        flat = len(size) == 1
-        pairs = [((value[0],) if not flat else ()) + value[-1:] for value in (kernel, lengths)]
-        kernel, lengths = ((1, *each) if flat else each for each in pairs)
-        stride, padding, dilation = ((n, *each) if flat else each for n, each in zip((1, 0, 1), rest, strict=True))
-        size = (1, *size) if flat else size
-        return [*outer, *size, *kernel, *lengths, *stride, *padding, *dilation]
+        pairs = (size, 1), (kernel, 1), (lengths, 1), (stride, 1), (padding, 0), (dilation, 1)
+        return [*outer, *(n for each, alone in pairs for n in ((alone, *each) if len(each) == 1 else each))]
 
     def _launch(self, family: str, out: Any, x: Any, windows: list[int], threads: int, *more: Any) -> Any:
         """Launch a kernel over the numbers of `_windows`."""
         if out.size:
             index = geometry.counter(out.size, x.size, *windows)
-            unit = geometry.window_unit(
-                family, ELEMENT[name_of(x.dtype)], index, tuple(windows[4:6]), tuple(windows[8:10])
-            )
-            run = self.runtime.bind(unit)
-            run((geometry.blocks(threads), 1), (out, x, *more, self.runtime.struct(windows, index)))
+            kernel, stride = tuple(windows[4:6]), tuple(windows[8:10])
+            unit = geometry.window_unit(family, ELEMENT[name_of(x.dtype)], index, kernel, stride)
+            launch(self.runtime, unit, threads, out, x, *more, self.runtime.struct(windows, index))
         return out
 
     @planned
@@ -216,9 +205,8 @@ class Convolution:
         self, x: Any, fill: float, kernel: Shape, windows: dict[str, Shape], *, images_inside: bool = False
     ) -> Any:
         """The same, or (channels, *kernel, batch, *positions)."""
-        stride, padding, dilation = windows["stride"], windows["padding"], windows["dilation"]
-        lengths = _positions(x, kernel, windows)
-        numbers = self._windows(x.shape[:2], x.shape[2:], lengths, kernel, stride, padding, dilation)
+        lengths = lengths_of("patches", x.shape[2:], kernel, **windows)
+        numbers = self._windows(x.shape[:2], x.shape[2:], lengths, kernel, **windows)
         images, channels = x.shape[:2]
         shape = (channels, *kernel, images, *lengths) if images_inside else (images, channels, *kernel, *lengths)
         out = self.runtime.empty(shape, x.dtype)

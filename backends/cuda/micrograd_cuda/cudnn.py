@@ -9,17 +9,15 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import threading
 from typing import Any, ClassVar, Final, NamedTuple
 
 from micrograd_core.layout import Shape
+from micrograd_cuda.library import Library
 
 SWITCH: Final = "MICROGRAD_CUDA_CUDNN"
 """The environment variable that, at 0, leaves all convolutions to patches. Read at a device's first convolution."""
 WORKSPACE: Final = 256 << 20
 """Bytes that an algorithm may ask for, taken from the pool for the call: two streams never share them."""
-MOST_PLANS: Final = 8192
-"""They are kept for good: of more shapes than so many the rest takes patches."""
 MOST: Final = 2**31 - 1  # cuDNN counts lengths and strides in ints, and elements no further
 
 TYPE: Final = {"float16": 2, "bfloat16": 9, "float32": 0, "float64": 1}  # cudnnDataType_t
@@ -92,48 +90,20 @@ class Plan(NamedTuple):
     factors: Any  # 1 and 0, of the product and of what was there before
 
 
-class CuDNN:
-    """cuDNN on one device."""
+class CuDNN(Library):
+    """cuDNN on one device, which is the current one."""
 
-    _known: ClassVar[dict[int, CuDNN | None]] = {}
+    _known: ClassVar[dict[Any, Any]] = {}
 
-    def __init__(self, library: Any) -> None:
-        self._library, self._lock = library, threading.RLock()
-        self._plans: dict[Convolved, Plan | None] = {}
+    def __init__(self, device: int) -> None:
         self.runs = 0
         """How many convolutions it has taken."""
-        self._handle = self._made("cudnnCreate")
-
-    @classmethod
-    def of(cls, device: int) -> CuDNN | None:
-        """Of the device, which is the current one; ``None`` where there is no cuDNN, or it is not wanted."""
-        if device not in cls._known:
-            try:
-                cls._known[device] = None if os.environ.get(SWITCH) == "0" else cls(loaded())
-            except (OSError, RuntimeError, AttributeError):
-                cls._known[device] = None
-        return cls._known[device]
-
-    def _made(self, name: str) -> ctypes.c_void_p:
-        """What a function gives by its only argument."""
-        made = ctypes.c_void_p()
-        self._call(name, ctypes.byref(made))
-        return made
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            raise RuntimeError(f"{name} says {status}")
+        super().__init__(loaded(), "cudnnCreate")
 
     def plan(self, call: Convolved) -> Plan | None:
         """``None`` where there is no algorithm."""
-        if call not in self._plans and len(self._plans) < MOST_PLANS:
-            try:
-                with self._lock:
-                    self._plans[call] = self._planned(call.as_images())
-            except RuntimeError:
-                self._plans[call] = None
-        return self._plans.get(call)
+        found: Plan | None = self._kept((call.as_images(),))
+        return found
 
     def _tensor(self, shape: Shape, dtype: str) -> ctypes.c_void_p:
         made = self._made("cudnnCreateTensorDescriptor")
@@ -191,7 +161,7 @@ class CuDNN:
                 )
                 yield each.algorithm
 
-    def run(self, plan: Plan, addresses: tuple[int, int, int], workspace: int, stream: int) -> bool:
+    def run(self, plan: Plan, addresses: tuple[int, ...], workspace: int, stream: int) -> bool:
         """The convolution, on a stream; False where that was refused. `addresses` are multiples of 16."""
         pointer, (first, second, result) = ctypes.c_void_p, addresses
         one, zero = ctypes.byref(plan.factors), ctypes.byref(plan.factors, ctypes.sizeof(plan.factors) // 2)
@@ -212,7 +182,9 @@ def ints(numbers: Any) -> Any:
 
 
 def loaded() -> Any:
-    """The library, version 9: from NVIDIA's wheel or wherever else libraries are."""
+    """The library, version 9, if it is wanted: from NVIDIA's wheel or wherever else libraries are."""
+    if os.environ.get(SWITCH) == "0":
+        raise OSError(f"{SWITCH} is 0")
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # which comes with CuPy
     except ImportError:

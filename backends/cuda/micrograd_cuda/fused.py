@@ -1,4 +1,4 @@
-"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them; two pairs have one.
+"""Programs with fewer launches: elementwise steps in a row become one kernel, printed for them.
 
 Steps that lead from one to the next are computed in registers, rounded after each as the kernels of single steps round.
 What is computed alike for several sizes, as an optimiser's rule is for each parameter, is one launch for all of them.
@@ -10,17 +10,23 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.program import Program, Ref, Step, native, operation
+from micrograd_core.compiler.executor import Function, bound, counted
+from micrograd_core.compiler.program import Program, Ref, Step, operation
+from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Shape
-from micrograd_core.tables.raw import compose
-from micrograd_cuda.geometry import BLOCK, ceil_div
-from micrograd_cuda.kernels import BINARY, OF_HALVES, UNARY
+from micrograd_cuda.kernels import OWN, PIECE, pieces
 from micrograd_cuda.operands import alignment, contiguous
-from micrograd_cuda.units import ELEMENT, source
+from micrograd_cuda.units import BLOCK, ELEMENT, FUNCTORS, source, variant
 
-FUNCTORS: Final = {name: functor for name, functor in (UNARY | BINARY).items() if name != "nextafter"}
+FUSED: Final = {
+    name: functor
+    for name, functor in OWN.items()
+    if FUNCTORS[functor] in ("UNARY", "BINARY") and name not in ("copy", "nextafter", "pow")
+}
+"""Elementwise operations of floats."""
 NARROW: Final = frozenset({"float16", "bfloat16", "float32"})
 """What is computed in float32."""
 PARAMETERS: Final = 3900
@@ -41,7 +47,7 @@ class Chain(NamedTuple):
 
 def functor(step: Step, dtype: str) -> str | None:
     """Of an elementwise step, as the sources have it; ``None`` of any other."""
-    found = FUNCTORS.get(step.op)
+    found = FUSED.get(step.op)
     if step.op in ("gelu", "gelu_gradient"):
         tanh, gradient = step.params["approximate"] == "tanh", step.op == "gelu_gradient"
         found = f"Gelu{'Tanh' if tanh else ''}{'Gradient' if gradient else ''}"
@@ -49,7 +55,7 @@ def functor(step: Step, dtype: str) -> str | None:
         return "Copy"
     elif step.params:
         return None
-    return OF_HALVES.get(found or "", found) if dtype in ("float16", "bfloat16") else found
+    return None if found is None else variant(found, dtype)
 
 
 def spread(shape: Shape, whole: Shape) -> tuple[int, int] | None:
@@ -73,6 +79,8 @@ def fusable(step: Step, made: int, program: Program) -> bool:
     out = types[made]
     if out.dtype.name not in ELEMENT or not out.shape or functor(step, out.dtype.name) is None:
         return False
+    if step.op == "relu_gradient" and len(out.shape) == 2:  # whose own kernel adds up columns, for the bias
+        return False
     whole = False
     for x in step.operands:
         if not isinstance(x, Ref):
@@ -93,22 +101,18 @@ def fusable(step: Step, made: int, program: Program) -> bool:
 
 def chains(program: Program, run: Sequence[tuple[int, Step]], later: Callable[[int], bool]) -> list[Chain]:
     """Steps in a row by what hangs together. `later` says whether a value is needed beyond them."""
-    leader: dict[int, int] = {}
-
-    def find(x: int) -> int:
-        while leader[x] != x:
-            x = leader[x]
-        return x
-
+    together: dict[int, list[tuple[int, Step]]] = {}  # by the number of each step's value: the chain that it is in
     for made, step in run:
-        leader[made] = made
+        chain = [(made, step)]
         for x in step.operands:
-            if isinstance(x, Ref) and x.number in leader:  # of the same shape: a run has no others that lead on
-                leader[find(x.number)] = find(made)
-    together: dict[int, list[tuple[int, Step]]] = {}
-    for made, step in run:
-        together.setdefault(find(made), []).append((made, step))
-    return [_chain(program, steps, later) for steps in together.values()]
+            found = together.get(x.number, chain) if isinstance(x, Ref) else chain
+            if found is not chain:  # of the same shape: a run has no others that lead on
+                chain, shorter = sorted((chain, found), key=len, reverse=True)
+                chain += shorter
+                together |= {number: chain for number, _ in shorter}
+        together[made] = chain
+    different = {id(chain): chain for chain in together.values()}
+    return [_chain(program, sorted(steps), later) for steps in different.values()]
 
 
 def _chain(program: Program, steps: list[tuple[int, Step]], later: Callable[[int], bool]) -> Chain:
@@ -145,8 +149,6 @@ def _chain(program: Program, steps: list[tuple[int, Step]], later: Callable[[int
     return Chain(text, tuple(inputs), tuple(outputs), math.prod(whole), tuple(made for made, _ in steps))
 
 
-PIECE: Final = BLOCK * 16
-"""Elements that a block takes."""
 KERNEL: Final = """
 #define IN(T, k) reinterpret_cast<const T*>(table.in[t][k])
 #define SCALAR(T, name, k) const Wide<T> name = widen(*IN(T, k));
@@ -187,23 +189,23 @@ class Group:
         self.made = [(number, program.types[number].shape, backend.dtypes[program.types[number].dtype.name])
                      for number in self.outputs]  # fmt: skip
         self.widths = len(first.inputs), len(first.outputs)
-        starts = [0]
-        for chain in members:
-            starts.append(starts[-1] + ceil_div(chain.size, PIECE))
-        self.blocks, self._head = starts[-1], [*starts, *(chain.size for chain in members)]
+        sizes = [chain.size for chain in members]
+        starts = pieces(sizes)
+        self.blocks, self._head = starts[-1], [*starts, *sizes]
         self._launches: dict[bool, Any] = {}
 
-    def __call__(self, values: list[Any], before: Callable[[int], None]) -> None:
-        """Compute the outputs. An operand in another order is copied: a chain is longer than that."""
-        given = [contiguous(values[number]) for number in self.inputs]
+    def __call__(self, before: Callable[[int], None], *operands: Any) -> list[Any]:
+        """The outputs. An operand in another order is copied: a chain is longer than that."""
+        given, made = list(map(contiguous, operands)), list[Any]()
         empty, address = self.runtime.empty, self.runtime.address
         for number, shape, dtype in self.made:
             before(number)
-            values[number] = empty(shape, dtype)
+            made.append(empty(shape, dtype))
         if self.blocks:
             aligned = alignment(self.runtime, *(x for x in given if x.shape)) == 16
-            numbers = [*self._head, *map(address, given), *(address(values[number]) for number in self.outputs)]
+            numbers = [*self._head, *map(address, given), *map(address, made)]
             self._launch(aligned)((self.blocks, 1), (self.runtime.struct(numbers, "Long"),))
+        return made
 
     def _launch(self, aligned: bool) -> Any:
         found = self._launches.get(aligned)
@@ -226,42 +228,34 @@ def grouped(backend: Any, program: Program, found: list[Chain]) -> list[Group]:
     return groups
 
 
-def _called(single: tuple[Any, ...], operands: Sequence[Any]) -> Any:
-    """One step, by the device's kernel or composed of others."""
-    function, composed, step, params, _ = single
-    result = NotImplemented if function is None else function(*operands, **params)
-    if result is NotImplemented and composed is not None:
-        result = composed(*operands, **step.params)
-    return result
+def function(
+    backend: Any, program: Program, before: Callable[[int], None] = lambda number: None
+) -> Callable[..., tuple[Any, ...]]:
+    """A program as a function of its input handles. `before` is told of each value that is about to be made."""
+    run = Executor(backend, program, before).run
+    return counted(run.made(run.source(program.outputs)), program.inputs)
 
 
 class Executor:
-    """A program as a function of its input handles. `before` is told of each value that is about to be made."""
+    """The work of `function`."""
 
-    def __init__(self, backend: Any, program: Program, before: Callable[[int], None] = lambda number: None) -> None:
+    def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
         self.backend, self.program, self.before = backend, program, before
+        self.run = Function(program.inputs)
+        self.run.scope["before"] = before
         self.uses = Counter(x.number for step in program.steps for x in step.operands if isinstance(x, Ref))
         self.uses.update(x.number for x in program.outputs if isinstance(x, Ref))
-        self.plan: list[tuple[list[Group], list[Any]]] = []  # one of the two
         run: list[tuple[int, Step]] = []
         self._spread: dict[int, Any] = {}  # values that are views of others, or one number everywhere
-        steps, done = list(program.numbered()), set[int]()
-        for place, (step, made) in enumerate(steps):
-            if made[0] in done:
-                continue
-            second = self._second(step, made, steps[place + 1 :]) if program.types else None
-            fused = self._fused(step, made) if second is None and program.types else None
-            if fused is not None:
-                if any(self._broadcast(x, made[0], run) for x in fused.operands):
-                    self._close(run)
-                    run = []
+        for step, made in program.numbered():
+            fused = self._fused(step, made) if program.types else None
+            if fused is None or any(self._broadcast(x, made[0], run) for x in fused.operands):
+                self._close(run)
+                run = []
+            if fused is None:
+                self._called(step, made)
+            else:
                 run.append((made[0], fused))
-                continue
-            self._close(run)
-            run = []
-            single = self._single(step, made) if second is None else self._pair(step, made[0], *second)
-            self.plan.append(([], [single]))
-            done |= {second[1]} if second else set()
         self._close(run)
 
     def _fused(self, step: Step, made: range) -> Step | None:
@@ -292,59 +286,15 @@ class Executor:
         inside = Counter(x.number for _, step in run for x in step.operands if isinstance(x, Ref))
         found = chains(self.program, run, lambda number: self.uses[number] > inside[number])
         if len(run) < 2 or any(len(chain.steps) > MOST_STEPS or not chain.outputs for chain in found):
-            self.plan += [([], [self._single(step, range(made, made + 1))]) for made, step in run]
-        else:
-            self.plan.append((grouped(self.backend, self.program, found), []))
+            for made, step in run:
+                self._called(step, range(made, made + 1))
+            return
+        for group in grouped(self.backend, self.program, found):
+            self.run.call(partial(group, self.before), [Ref(n) for n in group.inputs], group.outputs, True)
 
-    def _second(self, step: Step, made: range, rest: list[tuple[Step, range]]) -> tuple[Step, int] | None:
-        """The step that has one kernel with this one, and what it makes."""
-        number, types = made[0], self.program.types
-        if step.op == "linear" and rest and isinstance(step.operands[2], Ref) and self.uses[number] == 1:
-            after, value = rest[0]
-            if after.op == "relu" and after.operands == (Ref(number),) and types[number].dtype.name in ELEMENT:
-                return after, value[0]
-        if step.op == "relu_gradient" and len(types[number].shape) == 2:
-            for after, value in rest:
-                if after.op == "sum" and after.operands == (Ref(number),) and after.params["axis"] == (0,):
-                    return None if after.params["keepdims"] else (after, value[0])
-        return None
-
-    def _pair(self, step: Step, number: int, after: Step, second: int) -> tuple[Any, Any, Step, dict[str, Any], Any]:
-        """Two steps by one kernel; by two, where it declines."""
-        name = {"relu": "linear_relu", "sum": "relu_gradient_sum"}[after.op]
-        singles = [self._single(each, range(at, at + 1)) for each, at in ((step, number), (after, second))]
-
-        def composed(*operands: Any, **params: Any) -> Any:
-            first = _called(singles[0], operands)
-            last = _called(singles[1], (first,))
-            return last if name == "linear_relu" else (first, last)
-
-        made = [second] if name == "linear_relu" else [number, second]
-        return self.backend.kernel(name), composed, step, {}, made
-
-    def _single(self, step: Step, made: range) -> tuple[Any, Any, Step, dict[str, Any], Any]:
-        function, op = self.backend.kernel(step.op), operation(step.op)
-        composed = compose(step.op, self.backend) if op.compose is not None else None
-        if function is None and composed is None:
-            raise KeyError(f"the program needs a kernel for {step.op!r}")
-        return function, composed, step, native(step, self.backend.dtypes), made
-
-    def __call__(self, *handles: Any) -> tuple[Any, ...]:
-        """The program's outputs."""
-        if len(handles) != self.program.inputs:
-            raise TypeError(f"the program takes {self.program.inputs} handles; got {len(handles)}")
-        values: list[Any] = [*handles, *[None] * (sum(len(made) for _, made in self.program.numbered()))]
-        for groups, singles in self.plan:
-            for group in groups:
-                group(values, self.before)
-            for function, composed, step, params, made in singles:
-                operands = [values[x.number] if isinstance(x, Ref) else x for x in step.operands]
-                if len(made) == 1:
-                    self.before(made[0])
-                result = _called((function, composed, step, params, made), operands)
-                if operation(step.op).parts is None and len(made) == 1:
-                    values[made[0]] = result
-                else:
-                    for number, part in zip(made, result, strict=True):
-                        values[number] = part
-        return tuple([values[x.number] if isinstance(x, Ref) else x for x in self.program.outputs])
+    def _called(self, step: Step, made: range) -> None:
+        backend = self.backend
+        function = bound(step, backend.kernel, partial(compose, backend=backend), backend.dtypes)
+        if len(made) == 1:
+            self.run.step([f"before({made[0]})"], ())
+        self.run.call(function, step.operands, made, operation(step.op).parts is not None)

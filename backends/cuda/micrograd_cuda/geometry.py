@@ -10,15 +10,16 @@ import math
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from micrograd_core.compiler.nests import in_turn, neighbours
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Shape, broadcast_shapes
-from micrograd_cuda.units import ELEMENT, RESULT, Unit
+from micrograd_cuda.units import BLOCK, ELEMENT, RESULT, Unit
 
-BLOCK: Final = 256
 MOST_BLOCKS: Final = 2**31 - 1  # of a grid along x; along y and z 2**16 - 1
 NARROW: Final = 2**30  # below this an int counts everything, also one step of the grid beyond the end
 MOST_AXES: Final = 8
 
-ITEMSIZE: Final = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEMSIZE: Final = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -67,17 +68,9 @@ def collapse(shape: Shape, strides: tuple[Shape, ...]) -> tuple[Shape, tuple[Sha
     >>> collapse((2, 3, 4), ((12, 4, 1), (0, 0, 1)))
     ((6, 4), ((4, 1), (0, 1)))
     """
-    axes: list[tuple[int, tuple[int, ...]]] = []  # length, and a stride per operand
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        here = tuple(each[axis] for each in strides)
-        if axes and axes[-1][1] == tuple(stride * length for stride in here):
-            axes[-1] = (axes[-1][0] * length, here)
-        else:
-            axes.append((length, here))
-    axes = axes or [(1, (0,) * len(strides))]
-    return tuple(length for length, _ in axes), tuple(tuple(each[1][k] for each in axes) for k in range(len(strides)))
+    axes = neighbours(shape, strides)
+    lengths = tuple(math.prod([shape[axis] for axis in group]) for group in axes)
+    return lengths or (1,), tuple(tuple(each[group[-1]] for group in axes) or (0,) for each in strides)
 
 
 class Walk(NamedTuple):
@@ -160,11 +153,9 @@ def elementwise(
     found = walk(shape, tuple(place or stands_still for place in places), ITEMSIZE[dtype], ITEMSIZE[result])
     if found is None:
         return None
-    element, family = ELEMENT[dtype], "binary" if scalar else "unary"
     kinds = (RESULT[result], scalar) if scalar else (RESULT[result],)
     numbers = map(str, (len(found.shape), found.pack, *found.accesses))
-    values = (("Index", found.counter), ("NDIM", str(len(found.shape))), ("Result", RESULT[result]))
-    unit = Unit(family, (functor, element, *kinds, found.counter, *numbers), BLOCK, element, "", values)
+    unit = Unit("binary" if scalar else "unary", (functor, ELEMENT[dtype], *kinds, found.counter, *numbers))
     return Elementwise(unit, (blocks(found.packs), 1), shape, found)
 
 
@@ -214,9 +205,7 @@ def placed(
     packs = math.prod(each[0] for each in axes)
     reach = sum(abs(each[3] * each[4]) for each in axes)
     kind = counter(packs, reach, *(each[0] for each in axes))
-    element = ELEMENT[dtype]
-    arguments = (element, kind, *map(str, (len(axes), pack, width)))
-    unit = Unit("placed", arguments, BLOCK, element, "", (("Index", kind), ("NDIM", str(len(axes)))))
+    unit = Unit("placed", (ELEMENT[dtype], kind, *map(str, (len(axes), pack, width))))
     return Placed(unit, (blocks(packs), 1), kind, [packs, *(each[k] for k in range(5) for each in axes)])
 
 
@@ -230,7 +219,7 @@ def window_unit(family: str, element: str, index: str, kernel: Shape, stride: Sh
     """The instance of a template of patches. Padding and dilation are never divided by, and stay numbers."""
     known = kernel[-1] in KNOWN_KERNELS and len({*kernel}) == 1 and stride[-1] in KNOWN_STRIDES and len({*stride}) == 1
     numbers = (*kernel, *stride) if known else (0, 0, 0, 0)
-    return Unit(family, (element, index, *map(str, numbers)), BLOCK, element, "", (("Index", index),))
+    return Unit(family, (element, index, *map(str, numbers)))
 
 
 class RowLaunch(NamedTuple):
@@ -243,13 +232,10 @@ class RowLaunch(NamedTuple):
     grid: tuple[int, int]
     peeled: bool = False  # a row starts anywhere: what is outside of its whole packs goes element by element
 
-
-@lru_cache(maxsize=4096)
-def row_unit(launch: RowLaunch, family: str, element: str, index: str = "", *more: str) -> Unit:
-    """The instance of a template of ``rows.cuh``; `more` are arguments of its own."""
-    numbers = map(str, (launch.group, launch.items, launch.pack))
-    ends = ["true"] if launch.peeled else []
-    return Unit(family, (element, *([index] if index else []), *more, *numbers, *ends), launch.block, element, index)
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Of the templates of ``rows.cuh``, after those of their own."""
+        return (*map(str, (self.group, self.items, self.pack)), *(["true"] if self.peeled else []))
 
 
 @lru_cache(maxsize=4096)
@@ -298,68 +284,40 @@ def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: i
     return row_launch(rows, columns, dtype, 2 + sums, alignment, each)
 
 
-class ColumnLaunch(NamedTuple):
-    """How a sum over rows is shared out: each block takes 32 packs of columns, a band of rows, `height` at a time."""
-
-    pack: int
-    height: int
-    grid: tuple[int, int]
-    band: int  # rows per block
-
-    @property
-    def bands(self) -> int:
-        """How many partial sums there are per column."""
-        return self.grid[1]
-
-
-@lru_cache(maxsize=4096)
-def column_unit(launch: ColumnLaunch, element: str, result: str, functor: str = "Sum") -> Unit:
-    """The instance of the template in ``reductions.cuh``."""
-    arguments = (functor, element, result, str(launch.pack), str(launch.height))
-    return Unit("reduce_columns", arguments, 32 * launch.height, element, "", (("Result", result),))
-
-
-def relu_gradient_unit(launch: ColumnLaunch, element: str, result: str) -> Unit:
-    """The same of the gradient of relu, which is kept as it is added up."""
-    unit = column_unit(launch, element, result)
-    return unit._replace(family="relu_gradient_columns", arguments=unit.arguments[1:])
-
-
-@lru_cache(maxsize=4096)
-def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> ColumnLaunch:
-    """Enough bands that some 2000 blocks are under way, each of at least 256 rows; the same for a shape on every GPU.
-
-    With `whole` a single band, for the sum of a few hundred rows or of bands.
-    """
-    pack = power_of_two(columns, max(alignment // itemsize, 1))
-    across = ceil_div(columns, 32 * pack)
-    if whole:
-        return ColumnLaunch(pack, 32, (across, 1), rows)
-    bands = max(1, min(ceil_div(rows, 256), ceil_div(2048, across)))
-    band = max(1, ceil_div(rows, bands))
-    return ColumnLaunch(pack, 8, (across, max(1, ceil_div(rows, band))), band)
-
-
 class Pieces(NamedTuple):
-    """How the reduction of each row is shared out: `group` threads take a piece of it, in packs."""
+    """How a reduction is shared out along what is reduced: each block, or group of threads, takes a piece of it."""
 
+    arguments: tuple[str, ...]  # of the templates of ``reductions.cuh``, after those of their own
     pack: int
-    group: int
     block: int
     grid: tuple[int, int]
-    piece: int  # columns of one
+    piece: int  # rows, or columns, of one
 
     @property
     def pieces(self) -> int:
-        """Of each row."""
+        """How many partial results there are of each."""
         return self.grid[1]
 
 
 @lru_cache(maxsize=4096)
-def piece_unit(launch: Pieces, element: str, result: str, functor: str) -> Unit:
-    """The instance of the other template in ``reductions.cuh``."""
-    arguments = (functor, element, result, str(launch.group), str(launch.pack))
-    return Unit("reduce_rows", arguments, launch.block, element, "", (("Result", result),))
+def instance(family: str, launch: RowLaunch | Pieces | ChannelLaunch, *arguments: str) -> Unit:
+    """The instance of a template; `arguments` are those before the launch's."""
+    return Unit(family, (*arguments, *launch.arguments), launch.block)
+
+
+@lru_cache(maxsize=4096)
+def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> Pieces:
+    """Blocks take 32 packs of columns and a band of rows, 8 at a time, or 32 of a single band where that is `whole`.
+
+    Enough bands that some 2000 blocks are under way, each of at least 256 rows; the same for a shape on every GPU. A
+    single band is for the sum of a few hundred rows or of bands.
+    """
+    pack = power_of_two(columns, max(alignment // itemsize, 1))
+    across, height = ceil_div(columns, 32 * pack), 32 if whole else 8
+    bands = 1 if whole else max(1, min(ceil_div(rows, 256), ceil_div(2048, across)))
+    band = max(1, ceil_div(rows, bands))
+    bands = max(1, ceil_div(rows, band))
+    return Pieces((str(pack), str(height)), pack, 32 * height, (across, bands), band)
 
 
 @lru_cache(maxsize=4096)
@@ -376,7 +334,8 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     across = ceil_div(rows * group, block)
     most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))
     piece = ceil_div(ceil_div(columns, most), group * pack) * group * pack
-    return Pieces(pack, group, block, (blocks(rows * group, block), ceil_div(columns, piece)), piece)
+    grid = blocks(rows * group, block), ceil_div(columns, piece)
+    return Pieces((str(group), str(pack)), pack, block, grid, piece)
 
 
 KNOWN_POOLINGS: Final = ((2, 2), (3, 2), (3, 1))
@@ -406,8 +365,7 @@ def pooling(
     paired = known and kernel[1] == stride[1] == 2 and not any(padding) and not sizes[2] % 2
     paired = paired and alignment >= 2 * itemsize
     index = counter(planes * math.prod(sizes), planes * math.prod(outs), *numbers)
-    arguments = (maximum, element, index, *map(str, constants), str(bool(paired)).lower())
-    unit = Unit(family, arguments, BLOCK, element, "", (("Index", index),))
+    unit = Unit(family, (maximum, element, index, *map(str, constants), str(bool(paired)).lower()))
     if family == "pool":
         return unit, numbers, planes * math.prod(outs)
     cells = [ceil_div(n + p, s) if known else n for n, p, s in zip(sizes, padding, stride, strict=True)]
@@ -443,15 +401,7 @@ def channels(shape: Shape, axes: Shape) -> Channels | None:
     >>> channels((8, 3, 4, 4), (0, 2, 3)), channels((8, 3), (0,)), channels((8, 3), (1,))
     (Channels(planes=True, rows=8, columns=3, run=16), Channels(planes=False, rows=8, columns=3, run=1), None)
     """
-    found: list[tuple[bool, int]] = []  # whether reduced, and the length
-    for axis, length in enumerate(shape):
-        reduced = axis in axes
-        if length == 1:
-            continue
-        if found and found[-1][0] == reduced:
-            found[-1] = reduced, found[-1][1] * length
-        else:
-            found.append((reduced, length))
+    found = in_turn(shape, axes)
     kinds, lengths = tuple(kind for kind, _ in found), [length for _, length in found]
     if kinds == (True, False):
         return Channels(False, lengths[0], lengths[1], 1)
@@ -471,13 +421,12 @@ class ChannelLaunch(NamedTuple):
     piece: int  # rows of a band, or packs of a channel's part
     parts: int
     run: int  # in packs, or batches
+    block: int = BLOCK
 
-    def unit(self, family: str, planes: bool, element: str, *first: str, result: str = "") -> Unit:
-        """The instance of a template; `first` are arguments before the element."""
-        kind = [] if family == "reduce_planes" else [str(planes).lower()]
-        arguments = (*first, element, *([result] if result else []), *kind, self.counter, str(self.pack))
-        values = (("Result", result),) if result else ()
-        return Unit(family, arguments, BLOCK, element, "", values)
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Of the templates of ``channels.cuh``, after those of their own."""
+        return self.counter, str(self.pack)
 
 
 @lru_cache(maxsize=4096)
@@ -507,17 +456,3 @@ def segment(count: int) -> int:
     (32, 128)
     """
     return max(32, 1 << ((max(count, 1) - 1).bit_length() + 1) // 2)
-
-
-def spans_overlap(
-    first: tuple[int, Shape, Shape], second: tuple[int, Shape, Shape], itemsizes: tuple[int, int]
-) -> bool:
-    """Whether the bytes from first to last element of two arrays overlap: (address, shape, strides) each."""
-    spans = []
-    for (address, shape, strides), itemsize in zip((first, second), itemsizes, strict=True):
-        if 0 in shape:
-            return False
-        reach = [(n - 1) * s * itemsize for n, s in zip(shape, strides, strict=True)]
-        low = address + sum(min(r, 0) for r in reach)
-        spans.append((low, address + sum(max(r, 0) for r in reach) + itemsize))
-    return spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]

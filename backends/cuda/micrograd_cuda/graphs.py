@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from micrograd_core.compiler.program import Program, Ref
-from micrograd_cuda.fused import Executor
+from micrograd_cuda.fused import function
 from micrograd_cuda.runtime import CapturedProducts
 
 GRAPHS: Final = "MICROGRAD_CUDA_GRAPHS"
@@ -70,7 +70,7 @@ class Graphed:
     def __init__(self, backend: Any, program: Program) -> None:
         self.backend, self.program, self.cupy = backend, program, backend.cupy
         self._wanted = {x.number: j for j, x in enumerate(program.outputs) if isinstance(x, Ref)}
-        self._plain = Executor(backend, program, self._aim)
+        self._plain = function(backend, program, self._aim)
         self._lock = Lock()
         self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
         self._given: list[list[int]] = []  # addresses of the inputs of the calls so far
@@ -149,7 +149,7 @@ class Graphed:
         self._moving |= {i for i in range(len(first)) if first[i] != second[i] and i not in self._pairs}
         self._pairs = {i: j for i, j in self._pairs.items() if j not in self._copied}
 
-    def _again(self) -> None:
+    def _capture_anew(self) -> None:
         """Graphs are captured anew: calls are other than they seemed."""
         self._captures += 1
         self._forget()
@@ -166,7 +166,7 @@ class Graphed:
         if fixed or held - set(self._pairs.values()):
             self._moving |= fixed
             self._copied |= held - set(self._pairs.values())
-            self._again()
+            self._capture_anew()
             return True
         written = other.outputs if other else self._twins
         return not held and not any(written[self._pairs[i]].held for i in moved if i in self._pairs)

@@ -10,27 +10,22 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, of_elements, place, wide
+from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, launch, name_of, of_elements, place, wide
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
 
 class Indexing:
     """With `atomic` rows are added up as the threads arrive, which saves a sort; the last bits then vary."""
 
-    def __init__(self, xp: Any, runtime: Runtime, atomic: bool) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime, atomic: bool) -> None:
         self.xp, self.runtime, self.atomic = xp, runtime, atomic
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
-        return {
-            "embedding": self.embedding,
-            "embedding_gradient": self.embedding_gradient,
-            "index_add": self.index_add,
-            "getitem_gradient": self.getitem_gradient,
-        }
+        names = "embedding", "embedding_gradient", "index_add", "getitem_gradient"
+        return {name: getattr(self, name) for name in names}
 
     @planned
     def embedding(self, indices: Any, weight: Any) -> Any:
@@ -44,8 +39,8 @@ class Indexing:
             start = alignment(self.runtime, weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
-            run = self.runtime.bind(Unit("gather", (element, index, str(pack)), BLOCK, element, index))
-            run((geometry.blocks(out.size // pack), 1), (out, weight, indices, indices.size, rows, columns))
+            unit = Unit("gather", (element, index, str(pack)))
+            launch(self.runtime, unit, out.size // pack, out, weight, indices, indices.size, rows, columns)
         return out
 
     @of_elements
@@ -99,9 +94,8 @@ class Indexing:
         """Row numbers; of what names no row one beyond them."""
         runtime, key = self.runtime, geometry.counter(rows)
         keys = runtime.empty((indices.size,), self.xp.int32 if key == "int" else self.xp.int64)
-        index = INDEX[name_of(indices.dtype)]
-        run = runtime.bind(Unit("row_keys", (key, index), BLOCK, "", index, (("Key", key),)))
-        run((geometry.blocks(indices.size), 1), (keys, contiguous(indices), int(negative), indices.size, rows))
+        unit, count = Unit("row_keys", (key, INDEX[name_of(indices.dtype)])), indices.size
+        launch(runtime, unit, count, keys, contiguous(indices), int(negative), count, rows)
         return keys
 
     def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
@@ -114,11 +108,9 @@ class Indexing:
 
     @planned
     def _in_order(self, base: Any, keys: Any, key: str, values: Any, shape: Shape, order: Any) -> Any:
-        xp, runtime, (rows, columns), dtype = self.xp, self.runtime, shape, values.dtype
-        named, count = (("Key", key),), keys.size
+        xp, runtime, (rows, columns), dtype, count = self.xp, self.runtime, shape, values.dtype, keys.size
         first = runtime.empty((rows + 1,), xp.int64)
-        run = runtime.bind(Unit("row_starts", (key,), BLOCK, "", "", named))
-        run((geometry.blocks(rows + 1), 1), (first, keys, order, count, rows))
+        launch(runtime, Unit("row_starts", (key,)), rows + 1, first, keys, order, count, rows)
         out = runtime.empty(shape, dtype)
         start = alignment(runtime, values, *(() if base is None else (base,)))
         pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
@@ -127,19 +119,16 @@ class Indexing:
         if count >= 2 * segment:
             segments = count // segment
             partial = runtime.empty((segments, columns), wide(xp, dtype))
-            run = runtime.bind(Unit("add_segments", (element, key, str(pack)), BLOCK, element, "", named))
-            blocks = geometry.blocks(partial.size // pack)
-            run((blocks, 1), (partial, values, keys, order, segments, segment, columns))
-        run = runtime.bind(Unit("sorted_add", (element, str(pack)), BLOCK, element))
-        operands = 0 if base is None else base, values, order, first, partial, segment
-        run((geometry.blocks(out.size // pack), 1), (out, *operands, rows, columns))
+            unit = Unit("add_segments", (element, key, str(pack)))
+            launch(runtime, unit, partial.size // pack, partial, values, keys, order, segments, segment, columns)
+        unit, operands = Unit("sorted_add", (element, str(pack))), (0 if base is None else base, values, order, first)
+        launch(runtime, unit, out.size // pack, out, *operands, partial, segment, rows, columns)
         return out
 
     def _atomic(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
         """In the wide type, and rounded at the end."""
         total = wide(self.xp, values.dtype)
         out = self.xp.zeros(shape, dtype=total) if base is None else base.astype(total)
-        element = ELEMENT[name_of(values.dtype)]
-        run = self.runtime.bind(Unit("scatter_add", (element, key), BLOCK, element, key))
-        run((geometry.blocks(values.size), 1), (out, values, keys, keys.size, *shape))
+        unit = Unit("scatter_add", (ELEMENT[name_of(values.dtype)], key))
+        launch(self.runtime, unit, values.size, out, values, keys, keys.size, *shape)
         return out.astype(values.dtype)

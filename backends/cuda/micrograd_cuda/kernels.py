@@ -1,64 +1,39 @@
 """The kernel table: own kernels for floating-point tensors, cuBLAS for products, the array namespace for the rest.
 
-Everything is written over a namespace `xp` and a `Runtime`: on a GPU that is CuPy; the tests run the same code with
+Everything is written over a namespace `xp` and a `CuPyRuntime`: on a GPU that is CuPy; the tests run the same code with
 NumPy and the sources compiled for the host.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Callable
-from functools import lru_cache
-from operator import is_
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import Any, Final
-from weakref import ref
 
+from micrograd_core.adapters.array_api import adjustments
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
-from micrograd_cuda.geometry import BLOCK, Place
+from micrograd_cuda.geometry import Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, place
 from micrograd_cuda.plans import Watched, planned
 from micrograd_cuda.pooling import Pooling
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
-from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT, RESULT, Unit
+from micrograd_cuda.runtime import CuPyRuntime
+from micrograd_cuda.units import ELEMENT, FUNCTORS, RESULT, Unit, operation_of, variant
 
-UNARY: Final = {
-    "negative": "Negative", "square": "Square", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
-    "sqrt": "Sqrt", "erf": "Erf", "erfc": "Erfc", "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "sigmoid": "Sigmoid",
-    "relu": "Relu", "silu": "Silu", "abs": "Abs", "sign": "Sign", "reciprocal": "Reciprocal", "floor": "Floor",
-    "ceil": "Ceil", "trunc": "Trunc", "round": "Round", "log2": "Log2", "log10": "Log10", "tan": "Tan", "asin": "Asin",
-    "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh",
-    "atanh": "Atanh",
-}  # fmt: skip
-BINARY: Final = {
-    "add": "Add", "subtract": "Subtract", "multiply": "Multiply", "divide": "Divide", "remainder": "Remainder",
-    "floor_divide": "FloorDivide", "maximum": "Maximum", "minimum": "Minimum", "relu_gradient": "ReluGradient",
-    "silu_gradient": "SiluGradient", "hypot": "Hypot", "atan2": "Atan2", "copysign": "Copysign",
-    "logaddexp": "Logaddexp", "nextafter": "Nextafter",
-}  # fmt: skip
-PREDICATES: Final = {
-    "isnan": "IsNan", "isinf": "IsInf", "isfinite": "IsFinite", "signbit": "SignBit", "logical_not": "Not",
-}  # fmt: skip
-RELATIONS: Final = {
-    "less": "Less", "less_equal": "LessEqual", "greater": "Greater", "greater_equal": "GreaterEqual",
-    "equal": "Equal", "not_equal": "NotEqual", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
-}  # fmt: skip
-"""Operation to its functor in ``elementwise.cuh``; predicates and relations give bools."""
-
-OF_HALVES: Final = {"Gelu": "GeluOfHalves", "GeluGradient": "GeluGradientOfHalves"}
-"""Functors for which float16 and bfloat16 have cheaper ones, with as many digits as they need."""
+OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
+"""Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
 
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
 def table(
-    xp: Any, runtime: Runtime, precision: Callable[[], str] = lambda: "highest", *, atomic: bool = False
+    xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: "highest", *, atomic: bool = False
 ) -> dict[str, Kernel]:
     """The kernels by operation.
 
@@ -67,24 +42,22 @@ def table(
     """
     elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
     rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
-    otherwise = {name: getattr(xp, name, _refused) for name in (*UNARY, *BINARY, *PREDICATES, *RELATIONS)}
-    otherwise |= {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
-    otherwise |= {"acosh": acosh(xp), **fresh(xp)}
-    found: dict[str, Kernel] = {name: elementwise.unary(functor, otherwise[name]) for name, functor in UNARY.items()}
-    found |= {name: elementwise.binary(functor, otherwise[name]) for name, functor in BINARY.items()}
-    truth = xp.empty(0, dtype=xp.bool).dtype
-    found |= {name: elementwise.unary(functor, otherwise[name], truth) for name, functor in PREDICATES.items()}
-    found |= {name: elementwise.binary(functor, otherwise[name], truth) for name, functor in RELATIONS.items()}
+    otherwise = adjustments(xp) | {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p)}
+    otherwise |= {"acosh": acosh(xp), "tanh": _refused}
+    truth, found = xp.empty(0, dtype=xp.bool).dtype, dict[str, Kernel]()
+    for name, functor in OWN.items():
+        kind = FUNCTORS[functor]
+        made = elementwise.unary if kind in ("UNARY", "PREDICATE") else elementwise.binary
+        plain = otherwise.get(name, getattr(xp, name, _refused))
+        found[name] = made(functor, plain, truth if kind in ("PREDICATE", "RELATION") else None)
     found["nextafter"] = single_and_double(found["nextafter"])
-    found["pow"], found["astype"] = elementwise.power(), elementwise.astype()
-    gelus = {"none": elementwise.unary("Gelu"), "tanh": elementwise.unary("GeluTanh")}
-    slopes = {"none": elementwise.binary("GeluGradient"), "tanh": elementwise.binary("GeluTanhGradient")}
+    found["pow"], found["astype"] = squared(found["square"], found["pow"]), elementwise.astype()
+    gelus = {"none": found["gelu"], "tanh": found["gelu_tanh"]}
+    slopes = {"none": found["gelu_gradient"], "tanh": found["gelu_tanh_gradient"]}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
     found["matmul"], found["linear"] = multiply_matrices, Linear(multiply_matrices, found["add"])
-    found["linear_relu"] = LinearRelu(multiply_matrices, elementwise.binary("AddRelu"))
     found["relu_gradient"] = reductions.relu_gradient(found["relu_gradient"])
-    found["relu_gradient_sum"] = reductions.relu_gradient_sum
     double = xp.empty(0, dtype=xp.float64).dtype
     found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
@@ -92,16 +65,15 @@ def table(
     copy = found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
     # Methods, without what the namespace's functions of these names add to each call.
     found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
-    found |= {"real": lambda x: x.real.copy(), "imag": lambda x: x.imag.copy()}  # where the namespace gives views
     found |= {name: getattr(rows, name) for name in ROW_OPERATIONS}
     norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime, atomic)
     convolution = Convolution(xp, runtime, multiply_matrices, found["add"], precision)
     found |= norms.table() | Random(xp, runtime).table() | indexing.table() | convolution.table()
     pooling = Pooling(runtime, found["patches_gradient"])
     found |= pooling.table()
-    found |= {"sgd_step": Updates(xp, runtime).sgd, "adam_step": Updates(xp, runtime).adam}
+    found |= {"sgd_step": Updates(runtime).sgd, "adam_step": Updates(runtime).adam}
     owners = reductions, rows, multiply_matrices, norms, indexing, convolution, pooling
-    runtime.owners = {type(each): each for each in (*owners, found["linear"], found["linear_relu"])}
+    runtime.owners = {type(each): each for each in (*owners, found["linear"])}
     if runtime.plans is not None:
         runtime.plans.precision = precision
         runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision, atomic=atomic)
@@ -119,7 +91,7 @@ def _refused(*operands: Any) -> Any:
 class Elementwise:
     """Functions of one or two operands. What is launched depends on dtype, shapes and strides only, and is kept."""
 
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
         self.xp, self.runtime = xp, runtime
         self._kept: dict[Any, Any] = {}
 
@@ -127,8 +99,8 @@ class Elementwise:
         self, key: Any, functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
     ) -> Any:
         """(function, grid, shape of the result, struct); the function is ``None`` for an empty result."""
-        functor = OF_HALVES.get(functor, functor) if dtype in ("float16", "bfloat16") else functor
-        found = geometry.elementwise(functor, dtype, scalar, places, result)
+        halved = dtype == "float64" and result in ("float16", "bfloat16")  # which the namespace rounds once
+        found = None if halved else geometry.elementwise(variant(functor, dtype), dtype, scalar, places, result)
         if found is None:
             return None
         walk = found.walk
@@ -146,7 +118,7 @@ class Elementwise:
 
         def kernel(x: Any) -> Any:
             dtype = x.dtype
-            key = functor, dtype, x.shape, x.strides, address(x) % 16
+            key = functor, name, dtype, x.shape, x.strides, address(x) % 16
             made = kept.get(key)
             if made is None:
                 if name_of(dtype) in ELEMENT:
@@ -197,30 +169,24 @@ class Elementwise:
 
     def astype(self) -> Kernel:
         """Between floats, and to bool; the namespace converts all others, and rounds float64 to halves, once."""
-        kept, runtime, xp = self._kept, self.runtime, self.xp
+        kernels: dict[Any, Kernel] = {}
 
         def kernel(x: Any, *, dtype: Any) -> Any:
-            key = "Copy", dtype, x.dtype, x.shape, x.strides, runtime.address(x) % 16
-            made = kept.get(key)
-            if made is None:
-                names = name_of(x.dtype), name_of(dtype)
-                halved = names[0] == "float64" and names[1] in ("float16", "bfloat16")
-                if names[0] in ELEMENT and names[1] in RESULT and not halved:
-                    made = self._launch(key, "Copy", names[0], "", (place(runtime, x),), names[1])
-                if made is None:
-                    return xp.astype(x, dtype)
-            launch, grid, shape, struct = made
-            out = runtime.empty(shape, dtype)
-            if launch is not None:
-                launch(grid, (out, x, struct))
-            return out
+            cast = kernels.get(dtype)
+            if cast is None:
+                plain = partial(self._converted, dtype=dtype)
+                cast = kernels[dtype] = self.unary("Copy", plain, dtype) if name_of(dtype) in RESULT else plain
+            return cast(x)
 
         return kernel
 
-    def power(self) -> Kernel:
-        """Squares are common, and a multiplication each."""
-        general, square = self.binary("Pow", self.xp.pow), self.unary("Square", self.xp.square)
-        return lambda x, n: square(x) if is_number(n) and n == 2 else general(x, n)
+    def _converted(self, x: Any, *, dtype: Any) -> Any:
+        return self.xp.astype(x, dtype)
+
+
+def squared(square: Kernel, power: Kernel) -> Kernel:
+    """`power`; squares are common, and a multiplication each."""
+    return lambda x, n: square(x) if is_number(n) and n == 2 else power(x, n)
 
 
 IN_DOUBLE: Final = ("argmax", "argmin", "var", "std", "cumulative_sum", "cumulative_prod")
@@ -296,15 +262,6 @@ def single_and_double(kernel: Kernel) -> Kernel:
     return chosen
 
 
-def fresh(xp: Any) -> dict[str, Kernel]:
-    """Roundings of integers, which the namespace may give back as they are."""
-
-    def copied(function: Kernel) -> Kernel:
-        return lambda x: xp.asarray(function(x), copy=True)
-
-    return {name: copied(getattr(xp, name)) for name in ("floor", "ceil", "trunc", "round")}
-
-
 def reshape(copy: Kernel) -> Kernel:
     """A view where strides allow it; else of a copy by an own kernel, not the array library's."""
 
@@ -326,7 +283,7 @@ def reshape(copy: Kernel) -> Kernel:
 class Matmul:
     """``x @ y`` through cuBLAS; an operand is copied only where neither of its last two axes has neighbours."""
 
-    def __init__(self, xp: Any, runtime: Runtime, precision: Callable[[], str]) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime, precision: Callable[[], str]) -> None:
         self.xp, self.runtime, self.precision = xp, runtime, precision
 
     @planned
@@ -353,7 +310,7 @@ class Matmul:
         return out, False
 
 
-def packed(runtime: Runtime, x: Any) -> Any:
+def packed(runtime: CuPyRuntime, x: Any) -> Any:
     """A copy whose matrices follow each other; those that are read transposed stay so, which is a faster copy."""
     turned = len(x.shape) > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     return copied(runtime, x.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else copied(runtime, x)
@@ -368,8 +325,6 @@ def _place(x: Any) -> Place:
 class Linear:
     """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory by `add`."""
 
-    on_the_way = True
-
     def __init__(self, matmul: Matmul, add: Kernel) -> None:
         self.runtime, self.matmul, self.add = matmul.runtime, matmul, add
 
@@ -377,7 +332,7 @@ class Linear:
     def __call__(self, x: Any, weight: Any, bias: Any) -> Any:
         """Leading axes of `x` are those of the result."""
         rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
-        fits = self.on_the_way and not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
+        fits = not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
         if fits and len(rows.shape) == 2 and bias.flags.c_contiguous:
             product, added = self.matmul.with_bias(rows, weight.T, bias)
         else:
@@ -387,12 +342,6 @@ class Linear:
         elif not added and bias != 0:
             product = self.add(product, bias)
         return product.reshape(*x.shape[:-1], weight.shape[0])
-
-
-class LinearRelu(Linear):
-    """With relu, by `add`: a launch is there anyway, and cuBLASLt's takes NaN for 0."""
-
-    on_the_way = False
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -409,51 +358,10 @@ def pieces(sizes: list[int]) -> list[int]:
     return first
 
 
-class Addresses:
-    """The struct Table of some tensors, as far as it is that of the last step: sizes, and where the states lie.
-
-    States are written in place, and are the same arrays each time; parameters are what the last step gave. An array is
-    known by its identity, of which nobody can move the memory; gradients and results are new, and asked.
-    """
-
-    def __init__(self, runtime: Runtime, params: list[Any], states: list[list[Any]]) -> None:
-        self._runtime, self.count = runtime, len(params)
-        sizes = [p.size for p in params]
-        first = pieces(sizes)
-        self.blocks = first[-1]
-        self._others = [x for each in states for x in each][1:]  # with the first, which is not held, this is gone
-        self._numbers = array("q", [self.count, *_padded(sizes), *first, *[0] * (MOST_TENSORS - self.count)])
-        self._tail = array("q", [])
-        for k in range(2):
-            self._tail.extend(_padded([*map(runtime.address, states[k])] if k < len(states) else []))
-        self._results: list[Any] = []
-        self._written = array("q", [])
-
-    def fit(self, states: list[list[Any]]) -> bool:
-        """Whether these are the states, of which the first is known."""
-        others = [x for each in states for x in each][1:]
-        return len(others) == len(self._others) and all(map(is_, others, self._others))
-
-    def table(self, params: list[Any], grads: list[Any], results: list[Any]) -> tuple[Any, list[Any]]:
-        """The struct, and what has to be there until it is launched."""
-        address, numbers = self._runtime.address, self._numbers[:]
-        known = [each() for each in self._results]
-        if len(known) == len(params) and all(map(is_, params, known)):
-            numbers.extend(self._written)
-        else:
-            params = [contiguous(p, self._runtime) for p in params]
-            numbers.extend(_padded([*map(address, params)]))
-        numbers.extend(_padded([*map(address, grads)]))
-        written = array("q", _padded([*map(address, results)]))
-        numbers.extend(written)
-        numbers.extend(self._tail)
-        self._results, self._written = [*map(ref, results)], written
-        return self._runtime.struct(numbers, "Long"), params
-
-
-def _padded(numbers: list[int]) -> list[int]:
+def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:
     """As long as a column of the struct."""
-    return numbers + [0] * (MOST_TENSORS - len(numbers))
+    found = list(numbers)
+    return found + [0] * (length - len(found))
 
 
 class Updates:
@@ -462,37 +370,26 @@ class Updates:
     All that may fail, memory above all, comes before the first launch: what raises there has written nothing.
     """
 
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
-        self.xp, self.runtime = xp, runtime
-        self._kept: dict[int, tuple[Any, Addresses]] = {}  # by the identity of the first state
-
-    def _addresses(self, params: list[Any], states: list[list[Any]]) -> Addresses:
-        """Those of the last step, where the states are the same."""
-        if not states:
-            return Addresses(self.runtime, params, states)
-        key = id(states[0][0])
-        kept = self._kept.get(key)
-        if kept is None or kept[0]() is not states[0][0] or not kept[1].fit(states):
-            kept = ref(states[0][0], lambda _: self._kept.pop(key, None)), Addresses(self.runtime, params, states)
-            self._kept[key] = kept
-        return kept[1]
+    def __init__(self, runtime: CuPyRuntime) -> None:
+        self.runtime = runtime
 
     def _step(self, family: str, lists: list[list[Any]], hyper: tuple[Any, ...]) -> list[Any]:
         """The new parameters, from lists of parameters, gradients and states."""
-        params, grads, *states = lists
-        grads = [contiguous(g, self.runtime) for g in grads]
-        results = [self.runtime.empty(p.shape, p.dtype) for p in params]
+        runtime, (params, grads, *states) = self.runtime, lists
+        params, grads = ([contiguous(x, runtime) for x in each] for each in (params, grads))
+        results = [runtime.empty(p.shape, p.dtype) for p in params]
         dtype = results[0].dtype
-        element = ELEMENT[name_of(dtype)]
-        launch = self.runtime.bind(Unit(family, (element, str(16 // dtype.itemsize)), BLOCK, element))
+        launch = runtime.bind(Unit(family, (ELEMENT[name_of(dtype)], str(16 // dtype.itemsize))))
         launches = []
         for start in range(0, len(results), MOST_TENSORS):
-            part = slice(start, start + MOST_TENSORS)
-            found = self._addresses(params[part], [each[part] for each in states])
-            table, held = found.table(params[part], grads[part], results[part])
-            if found.blocks:
-                launches.append(((found.blocks, 1), (table, *hyper), held))
-        for blocks, arguments, _ in launches:
+            sizes = [x.size for x in results[start : start + MOST_TENSORS]]
+            first = pieces(sizes)
+            numbers = [len(sizes), *_padded(sizes), *_padded(first, MOST_TENSORS + 1)]
+            for column in (params, grads, results, *states, *[[]] * (2 - len(states))):
+                numbers += _padded(map(runtime.address, column[start : start + MOST_TENSORS]))
+            if first[-1]:
+                launches.append(((first[-1], 1), (runtime.struct(numbers, "Long"), *hyper)))
+        for blocks, arguments in launches:
             launch(blocks, arguments)
         return results
 

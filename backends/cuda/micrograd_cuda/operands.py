@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
-from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Shape
-from micrograd_cuda.geometry import Place, elementwise, power_of_two
-from micrograd_cuda.runtime import Runtime
-from micrograd_cuda.units import ELEMENT
+from micrograd_core.support.signatures import Parameters
+from micrograd_cuda.geometry import Place, blocks, elementwise, power_of_two
+from micrograd_cuda.plans import planned
+from micrograd_cuda.runtime import CuPyRuntime
+from micrograd_cuda.units import ELEMENT, Unit
 
 Kernel = Callable[..., Any]
 
@@ -30,13 +31,30 @@ def of_elements(kernel: Kernel) -> Kernel:
     return wraps(kernel)(parameters.function([line], known))
 
 
-def place(runtime: Runtime, x: Any) -> Place:
+def planned_of_elements(kernel: Kernel) -> Kernel:
+    """A method `of_elements`, called by plan."""
+    return planned(of_elements(kernel))
+
+
+def launch(runtime: CuPyRuntime, unit: Unit, threads: int, *arguments: Any) -> None:
+    """A unit along one axis of the grid, with a thread for each of so many."""
+    runtime.bind(unit)((blocks(threads), 1), arguments)
+
+
+def neutral_or_array(xp: Any, runtime: CuPyRuntime, x: Any, neutral: float, shape: Shape, dtype: Any) -> Any:
+    """A parameter of this shape, contiguous; a null pointer for the number that changes nothing."""
+    if is_number(x):
+        return 0 if x == neutral else xp.full(shape, x, dtype=dtype)
+    return contiguous(x if x.shape == shape else xp.broadcast_to(x, shape), runtime)
+
+
+def place(runtime: CuPyRuntime, x: Any) -> Place:
     """Where an array lies, for the geometry."""
     itemsize = x.dtype.itemsize
     return Place(x.shape, tuple(stride // itemsize for stride in x.strides), power_of_two(runtime.address(x), 16))
 
 
-def alignment(runtime: Runtime, *arrays: Any) -> int:
+def alignment(runtime: CuPyRuntime, *arrays: Any) -> int:
     """Bytes of which the addresses of all arrays are multiples; at most 16."""
     return min(power_of_two(runtime.address(x), 16) for x in arrays)
 
@@ -46,7 +64,7 @@ def is_number(x: Any) -> bool:
     return x.__class__ is float or x.__class__ is int
 
 
-def copied(runtime: Runtime, x: Any) -> Any:
+def copied(runtime: CuPyRuntime, x: Any) -> Any:
     """A copy in C order, of floats by an own kernel."""
     name = name_of(x.dtype)
     found = elementwise("Copy", name, "", (place(runtime, x),)) if name in ELEMENT and x.size else None
@@ -57,12 +75,12 @@ def copied(runtime: Runtime, x: Any) -> Any:
     return out
 
 
-def contiguous(x: Any, runtime: Runtime | None = None) -> Any:
+def contiguous(x: Any, runtime: CuPyRuntime | None = None) -> Any:
     """`x` itself, or a copy in C order: by an own kernel where the runtime is told."""
     return x if x.flags.c_contiguous else x.copy() if runtime is None else copied(runtime, x)
 
 
-def last(x: Any, axes: Shape, runtime: Runtime | None = None) -> Any:
+def last(x: Any, axes: Shape, runtime: CuPyRuntime | None = None) -> Any:
     """`x`, contiguous, with `axes` last; in their order."""
     ndim = len(x.shape)
     if axes != tuple(range(ndim - len(axes), ndim)):

@@ -18,8 +18,8 @@ from functools import wraps
 from inspect import unwrap
 from typing import Any, Final
 
-from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Shape
+from micrograd_core.support.signatures import Parameters
 from micrograd_cuda.gemm import Product
 
 MOST_PLANS: Final = 8192
@@ -59,7 +59,7 @@ class Plans:
         self.runtime, self.array, self.address = runtime, runtime.array, runtime.address
         self.kept: dict[Any, Callable[..., Any]] = {}
         self.precision: Callable[[], str] = lambda: "highest"
-        self.kernels: Callable[[Recorder], Any] = lambda recorder: None
+        self.kernels: Callable[[Any], Any] = lambda recorder: None
         """Makes all kernels once more, over a recorder."""
         self._seen: dict[Any, bool] = {}  # calls without a plan; whether one may be made
         self._lock = threading.Lock()
@@ -260,11 +260,18 @@ class Recorder:
         return f"view({name}, {offset}, {self._constant(x.shape)}, {self._constant(x.strides)})"
 
 
+def span(x: Any, address: Callable[[Any], int]) -> tuple[int, int]:
+    """The addresses of an array's first byte and of what follows its last; those of an empty one are equal."""
+    start, reach = address(x), [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    if not x.size:
+        return start, start
+    return start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + int(x.dtype.itemsize)
+
+
 def within(at: int, x: Any, address: Callable[[Any], int]) -> bool:
     """Whether an address is among those of the elements of an array, or between them."""
-    reach = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
-    first, last = (sum(bound(r, 0) for r in reach) for bound in (min, max))
-    return bool(x.size and first <= at - address(x) < last + x.itemsize)
+    first, last = span(x, address)
+    return first <= at < last
 
 
 class Watched:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernel, alignment, contiguous, name_of, of_elements
+from micrograd_cuda.operands import Kernel, alignment, contiguous, name_of, planned_of_elements
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT
 
 MOST_READ: Final = 1024
@@ -20,7 +20,7 @@ MOST_READ: Final = 1024
 class Pooling:
     """Maxima and means over one to three axes, and their gradients."""
 
-    def __init__(self, runtime: Runtime, patches_gradient: Kernel) -> None:
+    def __init__(self, runtime: CuPyRuntime, patches_gradient: Kernel) -> None:
         self.runtime, self._patches_gradient = runtime, patches_gradient
 
     def table(self) -> dict[str, Kernel]:
@@ -32,25 +32,22 @@ class Pooling:
             found[f"avg_pool{rank}d"] = self.mean
         return found
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def maximum(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
         """One read, one write."""
-        lengths = lengths_of("max_pool", x.shape[2:], kernel_size, stride, padding, dilation)
-        out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
-        return self._launch("pool", "true", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
+        return self._pooled("max_pool", x, kernel_size, stride, padding, dilation)
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def mean(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
         """One read, one write."""
-        dilation = (1,) * len(kernel_size)
-        lengths = lengths_of("avg_pool", x.shape[2:], kernel_size, stride, padding, dilation)
-        out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
-        return self._launch("pool", "false", out, (x,), x.shape, lengths, (kernel_size, stride, padding, dilation))
+        return self._pooled("avg_pool", x, kernel_size, stride, padding, (1,) * len(kernel_size))
 
-    @planned
-    @of_elements
+    def _pooled(self, name: str, x: Any, *windows: Shape) -> Any:
+        lengths = lengths_of(name, x.shape[2:], *windows)
+        out = self.runtime.empty((*x.shape[:2], *lengths), x.dtype)
+        return self._launch("pool", str(name == "max_pool").lower(), out, (x,), x.shape, lengths, windows)
+
+    @planned_of_elements
     def maximum_gradient(
         self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
@@ -88,7 +85,7 @@ class Pooling:
         start = alignment(self.runtime, out, *operands)
         name, itemsize = ELEMENT[name_of(out.dtype)], out.dtype.itemsize
         unit, numbers, threads = geometry.pooling(family, maximum, name, itemsize, start, shape, lengths, windows)
-        index = dict(unit.values)["Index"]
+        index = unit.arguments[2]
         if family == "pool_gradient" and maximum == "false":
             operands = (*operands, 0)
         self.runtime.bind(unit)((geometry.blocks(threads), 1), (out, *operands, self.runtime.struct(numbers, index)))

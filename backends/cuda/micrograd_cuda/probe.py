@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 OLDEST_CUPY: Final = (14, 0)
 OLDEST_DRIVER: Final = 12000  # CUDA 12.0, as cuDriverGetVersion tells it: 1000 major + 10 minor
 DRIVER: Final = {"win32": "nvcuda.dll"}.get(sys.platform, "libcuda.so.1")
-NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
 
 
 class Facts(NamedTuple):

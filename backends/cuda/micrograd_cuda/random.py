@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import BLOCK
-from micrograd_cuda.operands import Kernel, contiguous, name_of
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.operands import Kernel, contiguous, launch, name_of
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
 OPERATIONS: Final = "uniform", "integers", "permutation", "normal"  # after "random_"
@@ -23,7 +22,7 @@ def signed(word: int) -> int:
 class Random:
     """Numbers without operands, and `dropout`. Each thread makes one block of four words, and what these give."""
 
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
         self.xp, self.runtime = xp, runtime
 
     def table(self) -> dict[str, Kernel]:
@@ -38,15 +37,12 @@ class Random:
     def _launch(self, unit: Unit, out: Any, each: int, *arguments: Any) -> Any:
         """Fill `out`, of which a block of words makes `each` elements."""
         if out.size:
-            blocks = geometry.blocks(geometry.ceil_div(out.size, each))
-            self.runtime.bind(unit)((blocks, 1), (out, *arguments, out.size))
+            launch(self.runtime, unit, geometry.ceil_div(out.size, each), out, *arguments, out.size)
         return out
 
     def _floating(self, family: str, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
-        element = ELEMENT[name_of(dtype)]
-        return self._launch(
-            Unit(family, (element,), BLOCK, element), self.runtime.empty(shape, dtype), each, *arguments
-        )
+        unit = Unit(family, (ELEMENT[name_of(dtype)],))
+        return self._launch(unit, self.runtime.empty(shape, dtype), each, *arguments)
 
     def uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Exact."""
@@ -68,8 +64,7 @@ class Random:
 
     def integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""
-        index = INDEX[name_of(dtype)]
-        unit = Unit("integers", (index,), BLOCK, "", index)
+        unit = Unit("integers", (INDEX[name_of(dtype)],))
         out = self.runtime.empty(shape, dtype)
         return self._launch(unit, out, 4, self._stream(key, block), signed(low), signed(high - low))
 
@@ -78,6 +73,6 @@ class Random:
         xp, size = self.xp, math.prod(shape)
         mask = (1 << (size - 1).bit_length()) - 1 if size else 0
         words = self.runtime.empty(shape, xp.uint64)
-        self._launch(Unit("marked", (), BLOCK), words, 4, self._stream(key, block), mask)
+        self._launch(Unit("marked", ()), words, 4, self._stream(key, block), mask)
         marks = xp.bitwise_and(xp.sort(words), xp.full((), mask, dtype=xp.uint64))
         return marks.astype(dtype)

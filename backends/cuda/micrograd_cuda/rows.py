@@ -7,9 +7,21 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import alignment, contiguous, copied, is_number, last, name_of, of_elements, wide
+from micrograd_cuda.geometry import Pieces, RowLaunch
+from micrograd_cuda.operands import (
+    alignment,
+    contiguous,
+    copied,
+    is_number,
+    last,
+    name_of,
+    neutral_or_array,
+    of_elements,
+    planned_of_elements,
+    wide,
+)
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import Runtime
+from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
@@ -27,7 +39,7 @@ FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max",
 class Reductions:
     """Along leading axes (as in the gradient of a bias) by columns, along others by rows, for which they come last."""
 
-    def __init__(self, xp: Any, runtime: Runtime) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
         self.xp, self.runtime = xp, runtime
 
     def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
@@ -48,28 +60,29 @@ class Reductions:
             out = self.rows(last(x, axes, self.runtime), others, length, x.dtype, functor, divisor)
         return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
-    def columns(self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0) -> Any:
-        """Of the columns of a (rows, columns) matrix, in one launch or two."""
-        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
-        if launch.bands > 1:
-            partial = self.runtime.empty((launch.bands, columns), wide(self.xp, dtype))
-            self._run(geometry.column_unit, launch, partial, x, rows, columns, launch.band, functor, 1.0)
-            return self.whole(partial, launch.bands, columns, dtype, functor, divisor)
+    def columns(
+        self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0,
+        *, whole: bool = False,
+    ) -> Any:  # fmt: skip
+        """Of the columns of a (rows, columns) matrix, in one launch or two; with `whole` in one, for sums of blocks."""
+        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x), whole=whole)
+        if launch.pieces > 1:
+            partial = self._empty((launch.pieces, columns), dtype)
+            self._run("reduce_columns", launch, partial, x, rows, columns, launch.piece, functor)
+            return self.columns(partial, launch.pieces, columns, dtype, functor, divisor, whole=True)
         out = self.runtime.empty((columns,), dtype)
-        return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
+        return self._run("reduce_columns", launch, out, x, rows, columns, launch.piece, functor, divisor)
 
-    def whole(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
-        """The same of what blocks have found, in one."""
-        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
-        out = self.runtime.empty((columns,), dtype)
-        return self._run(geometry.column_unit, launch, out, x, rows, columns, launch.band, functor, divisor)
+    def _empty(self, shape: Shape, dtype: Any) -> Any:
+        """For partial results, which are not rounded."""
+        return self.runtime.empty(shape, wide(self.xp, dtype))
 
     def matrices(self, x: Any, count: int, rows: int, columns: int, dtype: Any) -> Any:
         """Sums of the columns of so many (rows, columns) matrices after each other, of a few hundred rows each."""
         launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
         launch = launch._replace(grid=(launch.grid[0], count))
         out = self.runtime.empty((count, columns), dtype)
-        return self._run(geometry.column_unit, launch, out, x, count * rows, columns, rows, "Sum", 1.0)
+        return self._run("reduce_columns", launch, out, x, count * rows, columns, rows, "Sum")
 
     def relu_gradient(self, elementwise: Any) -> Any:
         """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
@@ -89,11 +102,6 @@ class Reductions:
 
         return kernel
 
-    def relu_gradient_sum(self, g: Any, out: Any) -> Any:
-        """Of a matrix: the gradient of relu, and the sums of its columns, which are that of a bias."""
-        kept, sums = self._relu_gradient(g, out)
-        return NotImplemented if kept is None else (kept, self._total(sums, kept.dtype))
-
     @planned
     def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Any]:
         """The gradient, and sums of its columns, as many as there are bands of rows; of others ``None``."""
@@ -103,10 +111,11 @@ class Reductions:
             return None, None
         (rows, columns), empty, dtype = g.shape, self.runtime.empty, g.dtype
         launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
-        kept, several = empty(g.shape, dtype), launch.bands > 1
-        to = empty((launch.bands, columns), wide(self.xp, dtype)) if several else empty((columns,), dtype)
-        unit = geometry.relu_gradient_unit(launch, ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)])
-        self.runtime.bind(unit)(launch.grid, (to, kept, g, out, rows, columns, launch.band))
+        kept, several = empty(g.shape, dtype), launch.pieces > 1
+        to = self._empty((launch.pieces, columns), dtype) if several else empty((columns,), dtype)
+        names = ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)]
+        run = self.runtime.bind(geometry.instance("relu_gradient_columns", launch, *names))
+        run(launch.grid, (to, kept, g, out, rows, columns, launch.piece))
         return kept, to
 
     def _total(self, sums: Any, dtype: Any) -> Any:
@@ -116,17 +125,19 @@ class Reductions:
         """Of the rows of a (rows, columns) matrix, in one launch or two."""
         launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
         if launch.pieces > 1:
-            partial = self.runtime.empty((rows, launch.pieces), wide(self.xp, dtype))
-            self._run(geometry.piece_unit, launch, partial, x, rows, columns, launch.piece, functor, 1.0)
-            x, columns = partial, launch.pieces
+            partial = self._empty((rows, launch.pieces), dtype)
+            x = self._run("reduce_rows", launch, partial, x, rows, columns, launch.piece, functor)
+            columns = launch.pieces
             launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
         out = self.runtime.empty((rows,), dtype)
-        return self._run(geometry.piece_unit, launch, out, x, rows, columns, launch.piece, functor, divisor)
+        return self._run("reduce_rows", launch, out, x, rows, columns, launch.piece, functor, divisor)
 
     def _run(
-        self, unit: Any, launch: Any, out: Any, x: Any, rows: int, columns: int, part: int, functor: str, divisor: float
-    ) -> Any:
-        run = self.runtime.bind(unit(launch, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)], functor))
+        self, family: str, launch: Pieces, out: Any, x: Any, rows: int, columns: int, part: int, functor: str,
+        divisor: float = 1.0,
+    ) -> Any:  # fmt: skip
+        names = functor, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)]
+        run = self.runtime.bind(geometry.instance(family, launch, *names))
         run(launch.grid, (out, x, divisor, rows, columns, part))
         return out
 
@@ -147,7 +158,7 @@ MOST_PARTS: Final = 4096  # that one block adds up
 class Rows:
     """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
 
-    def __init__(self, xp: Any, runtime: Runtime, reductions: Reductions) -> None:
+    def __init__(self, xp: Any, runtime: CuPyRuntime, reductions: Reductions) -> None:
         self.xp, self.runtime, self.reductions = xp, runtime, reductions
 
     def _back(self, out: Any, axes: Shape) -> Any:
@@ -159,21 +170,24 @@ class Rows:
         return out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
 
     def _run(
-        self, family: str, out: Any, operands: tuple[Any, ...], columns: int, more: tuple[Any, ...] = (),
-        *, resident: int = 1, arguments: tuple[str, ...] = ("",),
-    ) -> Any:  # fmt: skip
-        """Launch a kernel of ``rows.cuh``: `out`, operands, `more`, then rows and columns.
+        self, family: str, out: Any, operands: tuple[Any, ...], columns: int, resident: int = 1, *arguments: str
+    ) -> Any:
+        """Launch a kernel of ``rows.cuh``: `out`, operands, then rows and columns.
 
         Of the operands those of the size of the first, `resident` many, are kept in registers. Norms do not peel: their
-        weights would lie between packs.
+        weights would lie between packs. Nor does attention, which reads rows up to the diagonal.
         """
-        first, peel = operands[0], not family.startswith("norm")
+        first, peel = operands[0], not family.startswith(("norm", "attention"))
         rows, runtime = first.size // columns, self.runtime
         start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
         launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start, peel=peel)
-        run = runtime.bind(geometry.row_unit(launch, family, ELEMENT[name_of(first.dtype)], *arguments))
-        run(launch.grid, (out, *operands, *more, rows, columns))
+        self._call(family, launch, first.dtype, (out, *operands, rows, columns), *arguments)
         return out
+
+    def _call(self, family: str, launch: RowLaunch, dtype: Any, values: tuple[Any, ...], *arguments: str) -> None:
+        """Launch the instance of a template for a dtype, with `arguments` of its own."""
+        unit = geometry.instance(family, launch, ELEMENT[name_of(dtype)], *arguments)
+        self.runtime.bind(unit)(launch.grid, values)
 
     def _along(
         self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = (), *arguments: str
@@ -185,35 +199,30 @@ class Rows:
         lasts = tuple(last(each, axes, self.runtime) for each in operands)
         out = self.runtime.empty(lasts[0].shape, first.dtype)
         columns = math.prod(first.shape[each] for each in axes)
-        self._run(family, out, (*lasts, *more), columns, resident=len(operands), arguments=("", *arguments))
+        self._run(family, out, (*lasts, *more), columns, len(operands), *arguments)
         return self._back(out, axes)
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def softmax(self, x: Any, *, axis: int) -> Any:
         """One read, one write."""
         return self._along("softmax", (x,), (axis,))
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def log_softmax(self, x: Any, *, axis: int) -> Any:
         """One read, one write."""
         return self._along("log_softmax", (x,), (axis,))
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
         """Two reads, one write."""
         return self._along("softmax_gradient", (g, out), (axis,))
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def log_softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
         """Two reads, one write."""
         return self._along("log_softmax_gradient", (g, out), (axis,))
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def logsumexp(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
         """One read; over all axes in the order of memory."""
         axes = tuple(range(len(x.shape))) if axis is None else axis
@@ -223,8 +232,7 @@ class Rows:
 
     # attention
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def attention_weights(self, scores: Any, mask: Any = 0.0, *, is_causal: bool) -> Any:
         """One read, one write; causal rows are read up to the diagonal. ``NotImplemented`` for other masks."""
         masked, dtype, shape = hasattr(mask, "shape"), scores.dtype, scores.shape
@@ -238,10 +246,9 @@ class Rows:
         kind, read, facts = RESULT[name_of(mask.dtype if masked else dtype)], 0, [1, 1, 0, 0, 0]
         if masked:
             mask, facts, read = self._mask(mask, shape, launch.pack)
-        unit = geometry.row_unit(launch, "attention_weights", ELEMENT[name_of(dtype)], "", kind, str(read))
-        run = runtime.bind(unit._replace(values=(("Mask", kind),)))
         where, targets = runtime.struct(facts, "Long"), shape[-2] if is_causal else 0
-        run(launch.grid, (out, x, mask if masked else 0, where, targets, rows, columns))
+        values = out, x, mask if masked else 0, where, targets, rows, columns
+        self._call("attention_weights", launch, dtype, values, kind, str(read))
         return out
 
     def _mask(self, mask: Any, shape: Shape, pack: int) -> tuple[Any, list[int], int]:
@@ -260,20 +267,11 @@ class Rows:
         fits = whole >= 4 and not runtime.address(mask) % whole and not any(step % pack for step in steps)
         return mask, [*lengths[1:], *steps], pack if fits else 1
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def attention_weights_gradient(self, g: Any, out: Any, *, is_causal: bool) -> Any:
         """Two reads, one write; the same."""
-        if not out.size:
-            return out.copy()
-        g, kept, runtime = contiguous(g, self.runtime), contiguous(out, self.runtime), self.runtime
-        made, columns = runtime.empty(out.shape, out.dtype), out.shape[-1]
-        targets = out.shape[-2] if is_causal else 0
-        rows, element = out.size // columns, ELEMENT[name_of(out.dtype)]
-        launch = geometry.row_launch(rows, columns, name_of(out.dtype), 2, alignment(runtime, g, kept))
-        run = runtime.bind(geometry.row_unit(launch, "attention_weights_gradient", element))
-        run(launch.grid, (made, g, kept, targets, rows, columns))
-        return made
+        last_axis, targets = (len(out.shape) - 1,), out.shape[-2] if is_causal else 0
+        return self._along("attention_weights_gradient", (g, out), last_axis, (targets,))
 
     # cross-entropy
 
@@ -293,9 +291,8 @@ class Rows:
         grid = min(launch.grid[0], MOST_PARTS), 1
         out, partial = runtime.empty((), dtype), runtime.empty((2 * grid[0],), total)
         statistics = runtime.empty((2 * count + 1,), total)
-        run = runtime.bind(geometry.row_unit(launch, "cross_entropy", ELEMENT[name_of(dtype)], index))
         arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
-        run(grid, (*arguments, count, columns))
+        self._call("cross_entropy", launch._replace(grid=grid), dtype, (*arguments, count, columns), index)
         return losses if reduction == "none" else out, statistics
 
     @of_elements
@@ -325,39 +322,31 @@ class Rows:
         runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
         g, out, count = contiguous(g, runtime), runtime.empty(rows.shape, dtype), rows.size // columns
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
-        run = runtime.bind(geometry.row_unit(launch, "cross_entropy_gradient", ELEMENT[name_of(dtype)], index))
-        facts = int(g.size > 1), int(mean), ignored
-        run(launch.grid, (out, g, statistics, rows, numbers, *facts, count, columns))
+        values = out, g, statistics, rows, numbers, int(g.size > 1), int(mean), ignored, count, columns
+        self._call("cross_entropy_gradient", launch, dtype, values, index)
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
 
     # normalisation: layers are centered, root mean squares are not
 
-    @planned
-    @of_elements
-    def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
-        """One read, one write."""
-        return self._norm("true", x, 1.0, 0.0, axis, eps)
-
-    @planned
-    @of_elements
+    @planned_of_elements
     def layer_norm(self, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float) -> Any:
         """One read, one write, weight and bias on the way."""
-        return self._norm("true", x, weight, bias, axis, eps)
+        parameters = self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
+        return self._along("norm", (x,), axis, (*parameters, eps), "true")
 
-    @planned
-    @of_elements
+    standardize = layer_norm
+
+    @planned_of_elements
     def rms_norm(self, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """The same."""
-        return self._norm("false", x, weight, 0.0, axis, eps)
+        return self._along("norm", (x,), axis, (self._weight(weight, 1, x, axis), 0, eps), "false")
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """Two reads, one write."""
         return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "true")
 
-    @planned
-    @of_elements
+    @planned_of_elements
     def rms_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
         """Two reads, one write."""
         return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "false")
@@ -379,18 +368,7 @@ class Rows:
     def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
         """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
         shape = tuple(x.shape[each] for each in axis)
-        if is_number(weight):
-            return 0 if weight == neutral else self.xp.full(shape, weight, dtype=x.dtype)
-        return contiguous(weight if weight.shape == shape else self.xp.broadcast_to(weight, shape), self.runtime)
-
-    def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float) -> Any:
-        if not x.size:
-            return x.copy()
-        rows, columns = last(x, axis, self.runtime), math.prod(x.shape[each] for each in axis)
-        operands = rows, self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
-        out = self.runtime.empty(rows.shape, x.dtype)
-        self._run("norm", out, operands, columns, (eps,), arguments=("", centered))
-        return self._back(out, axis)
+        return neutral_or_array(self.xp, self.runtime, weight, neutral, shape, x.dtype)
 
     @planned
     def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
@@ -403,7 +381,8 @@ class Rows:
         start = alignment(runtime, g, rows)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
         partial = runtime.empty((sums, launch.grid[0], columns), wide(self.xp, x.dtype))
-        run = runtime.bind(geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[name_of(x.dtype)], "", centered))
-        run(launch.grid, (partial, g, rows, eps, x.size // columns, columns))
+        self._call(
+            "norm_weight_gradient", launch, x.dtype, (partial, g, rows, eps, x.size // columns, columns), centered
+        )
         found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
         return found[0].reshape(shape), found[1] if sums == 2 else None

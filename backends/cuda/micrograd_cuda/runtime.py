@@ -1,7 +1,7 @@
 """What kernels need of a device: fresh memory, a compiled unit as a function, and cuBLAS.
 
-`kernels.py` is written against `Runtime`, so that the very same launches run on a GPU through CuPy, and in the tests on
-the host, where g++ compiles the sources.
+Kernels ask a `CuPyRuntime` for them. A `Recorder` of plans has the same methods, and so has the runtime of the tests,
+by which the very same launches run on the host, where g++ compiles the sources.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 from weakref import ref
 
 from micrograd_core.layout import Shape
 from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
+from micrograd_cuda.geometry import ITEMSIZE
+from micrograd_cuda.library import Library
 from micrograd_cuda.plans import Plans
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
@@ -30,65 +32,6 @@ Launch = Callable[[tuple[int, int], tuple[Any, ...]], None]
 OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 """Of NVRTC, beside the architecture of the device. Without the second, which not every CuPy adds, NVRTC before 13.2
 takes generic lambdas for functions of the host."""
-
-
-class Runtime(Protocol):
-    """A device that runs units. Arrays have ``shape``, ``dtype`` and ``strides`` (in bytes)."""
-
-    def empty(self, shape: Shape, dtype: Any) -> Any:
-        """A fresh contiguous array, aligned to 16 bytes, of whatever numbers."""
-        ...
-
-    def address(self, x: Any) -> int:
-        """Of the first element."""
-        ...
-
-    def bind(self, unit: Unit) -> Launch:
-        """A unit as a function of the grid (blocks along x and y) and the kernel's arguments.
-
-        An argument is an array (its address is passed), an ``int`` (64 bits), a ``float`` (64 bits), or what `struct`
-        made.
-        """
-        ...
-
-    def struct(self, numbers: Sequence[int], index: str) -> Any:
-        """A struct of numbers of one type, ``"int"`` or ``"Long"``, to be passed by value."""
-        ...
-
-    def view(self, x: Any, offset: int, shape: Shape, strides: Shape) -> Any:
-        """An array in the memory of another one, so many bytes from its first element; strides are in bytes."""
-        ...
-
-    def gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any], None]:
-        """cublasGemmStridedBatchedEx: ``out = x @ y`` as a function of ``x``, ``y`` and ``out``, or their addresses."""
-        ...
-
-    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any, Any], bool] | None:
-        """cublasLtMatmul: ``out = x @ y + bias`` of ``x``, ``y``, ``bias`` and ``out``; ``None`` of what it never has.
-
-        The function says False where there is nothing for arrays that lie so, and did nothing.
-        """
-        ...
-
-    def convolve(self, call: Convolved) -> Callable[[Any, Any, Any], bool] | None:
-        """A convolution by cuDNN of arrays in C order at multiples of 16 bytes, into the third; the same."""
-        ...
-
-    def counter(self) -> Any:
-        """An unsigned 0 on the device that launches of this stream count with, and leave at 0."""
-        ...
-
-    remembered: Any
-    """What kernels found on their way, for those that come next: `Remembered`."""
-
-    array: type
-    """The class of arrays."""
-
-    owners: dict[type, Any]
-    """The objects whose methods are kernels, by their class."""
-
-    plans: Any
-    """What calls launch: `Plans`; ``None`` where one is being recorded."""
 
 
 class Remembered:
@@ -174,35 +117,21 @@ class Kept:
             new.replace(self.path)
 
 
-class CapturedProducts:
+class CapturedProducts(Library):
     """cuBLAS for a stream that captures: CuPy's own module refuses to call it then. A handle for each device."""
 
     WORKSPACE: Final = 32 << 20  # bytes that cuBLAS recommends
-    _known: ClassVar[dict[int, CapturedProducts]] = {}
+    _known: ClassVar[dict[Any, Any]] = {}
 
-    def __init__(self, library: str) -> None:
-        self.lock, handle = threading.RLock(), ctypes.c_void_p()
-        self._library = ctypes.CDLL(library)  # CuPy has loaded it: by its name it is found
-        self._call("cublasCreate_v2", ctypes.byref(handle))
-        self.handle = handle.value or 0
-
-    @classmethod
-    def of(cls, cublas: Any, handle: int) -> CapturedProducts:
-        """Beside CuPy's handle of the current device."""
-        return cls._known.get(handle) or cls._known.setdefault(
-            handle, cls(f"libcublas.so.{cublas.getVersion(handle) // 10000}")
-        )
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            raise RuntimeError(f"{name} says {status}")
+    def __init__(self, version: int, device: int) -> None:
+        super().__init__(ctypes.CDLL(f"libcublas.so.{version // 10000}"), "cublasCreate_v2")  # CuPy has loaded it
+        self.lock, self.handle = self._lock, self._handle.value or 0
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Of products from here on."""
         pointer = ctypes.c_void_p
-        self._call("cublasSetStream_v2", pointer(self.handle), pointer(stream))
-        self._call("cublasSetWorkspace_v2", pointer(self.handle), pointer(workspace), ctypes.c_size_t(size))
+        self._call("cublasSetStream_v2", self._handle, pointer(stream))
+        self._call("cublasSetWorkspace_v2", self._handle, pointer(workspace), ctypes.c_size_t(size))
         self.setMathMode(self.handle, 0)
 
     def setMathMode(self, handle: int, mode: int) -> None:  # noqa: N802
@@ -230,7 +159,11 @@ def _as(types: str, arguments: tuple[int, ...]) -> list[Any]:
 
 
 class CuPyRuntime:
-    """Through CuPy: its memory pool, its current stream, its cache of compiled kernels, its cuBLAS handle."""
+    """Through CuPy: its memory pool, its current stream, its cache of compiled kernels, its cuBLAS handle.
+
+    ``empty(shape, dtype)`` is a fresh contiguous array of any numbers, aligned to 16 bytes; ``address(x)`` that of the
+    first element; ``owners`` are the objects whose methods are kernels, by class. Strides of arrays are in bytes.
+    """
 
     def __init__(self, cupy: Any) -> None:
         from cupy_backends.cuda.libs import cublas
@@ -252,7 +185,7 @@ class CuPyRuntime:
         return self.cupy.cuda.get_current_stream().ptr, threading.get_ident()
 
     def counter(self) -> Any:
-        """One for each stream; a graph, which may run on any, has its own."""
+        """An unsigned 0 on the device that launches of this stream count with, and leave at 0. A graph has its own."""
         if threading.get_ident() in self._captured:
             return self.cupy.zeros(1, "uint32")
         key = self._scope()
@@ -262,7 +195,11 @@ class CuPyRuntime:
         return found
 
     def bind(self, unit: Unit) -> Launch:
-        """Compiled for the current device, which is that of all its launches."""
+        """A unit as a function of the grid (blocks along x and y) and the kernel's arguments.
+
+        It is compiled for the current device, which is that of all its launches. An argument is an array (its address
+        is passed), an ``int`` (64 bits), a ``float`` (64 bits), or what `struct` made.
+        """
         launch = self._units.get(unit)
         if launch is None:
             launch = self._units[unit] = self.bind_source(name_of_kernel(unit), text(unit), unit.block)
@@ -292,13 +229,14 @@ class CuPyRuntime:
         return module
 
     def struct(self, numbers: Sequence[int], index: str) -> Any:
-        """Where the bytes are, which a launch copies."""
+        """A struct of numbers of one type, ``"int"`` or ``"Long"``, to be passed by value: a launch copies it."""
         return self._struct(array.array("i" if index == "int" else "q", numbers))
 
     @contextmanager
     def capturing(self, stream: Any, workspace: Any) -> Iterator[None]:
         """Meanwhile this thread's products are of this stream, which captures, and have memory of the graph's own."""
-        products = CapturedProducts.of(self.cublas, self.cupy.cuda.device.get_cublas_handle())
+        products = CapturedProducts.of(*self._cublas_here())
+        assert products is not None
         with products.lock:
             products.use(stream.ptr, workspace.data.ptr, workspace.nbytes)
             self._captured[threading.get_ident()] = products, products.handle
@@ -318,11 +256,14 @@ class CuPyRuntime:
         return address, address + numbers.itemsize, numbers  # which keeps them alive
 
     def view(self, x: Any, offset: int, shape: Shape, strides: Shape) -> Any:
-        """In its memory."""
+        """An array in the memory of another one, so many bytes from its first element; strides are in bytes."""
         return self.array(shape, x.dtype, x.data + offset, strides)
 
     def gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any], None]:
-        """On the current stream. With `call.batches` of 1 as plain products."""
+        """cublasGemmStridedBatchedEx: ``out = x @ y`` as a function of ``x``, ``y`` and ``out``, or their addresses.
+
+        On the current stream. With `call.batches` of 1 as plain products.
+        """
         factors = self._factors.get(dtype)
         if factors is None:
             factors = self._factors[dtype] = self._one_and_zero(dtype)
@@ -354,48 +295,54 @@ class CuPyRuntime:
         return run
 
     def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any, Any], bool] | None:
-        """On the current stream, also while it is captured. Two matrices of one batch have no bias each."""
+        """cublasLtMatmul: ``out = x @ y + bias`` of ``x``, ``y``, ``bias`` and ``out``; ``None`` of what it never has.
+
+        The function says False where there is nothing for arrays that lie so, and did nothing. On the current stream,
+        also while it is captured. Two matrices of one batch have no bias each.
+        """
         if dtype not in TYPES or call.batches != 1:
             return None
-        if self._version is None:
-            self._version = int(self.cublas.getVersion(self.cupy.cuda.device.get_cublas_handle()))
-        found = BiasedProducts.of(self._version, self.cupy.cuda.runtime.getDevice())
-        if found is None:
+        products = BiasedProducts.of(*self._cublas_here())
+        if products is None:
             return None
-        products, stream, address = found, self.cupy.cuda.get_current_stream, self.address
+        address = self.address
 
         def run(x: Any, y: Any, bias: Any, out: Any) -> bool:
             if x.__class__ is not int:
                 x, y, bias, out = map(address, (x, y, bias, out))
             plan = products.plan(call, dtype, compute, (y, x, out, bias))
-            if plan is None:
-                return False
-            size = plan.found.workspace
-            workspace = self.empty((size,), "uint8") if size else None
-            where = 0 if workspace is None else address(workspace)
-            return products.run(plan, (y, x, out, bias), where, stream().ptr)
+            return plan is not None and self._with_workspace(products, plan, (y, x, out, bias))
 
         return run
 
+    def _cublas_here(self) -> tuple[int, int]:
+        """The version of cuBLAS, and the device, which is the current one."""
+        if self._version is None:
+            self._version = int(self.cublas.getVersion(self.cupy.cuda.device.get_cublas_handle()))
+        return self._version, self.cupy.cuda.runtime.getDevice()
+
     def convolve(self, call: Convolved) -> Callable[[Any, Any, Any], bool] | None:
-        """On the current stream, also while it is captured."""
+        """A convolution by cuDNN of arrays in C order at multiples of 16 bytes, into the third; the same."""
         library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
         plan = None if library is None else library.plan(call)
         if library is None or plan is None:
             return None
-        stream, size, address = self.cupy.cuda.get_current_stream, plan.workspace, self.address
+        address = self.address
 
         def run(x: Any, y: Any, out: Any) -> bool:
             if x.__class__ is not int:
                 x, y, out = map(address, (x, y, out))
-            workspace = self.empty((size,), "uint8") if size else None
-            where = 0 if workspace is None else address(workspace)
-            return library.run(plan, (x, y, out), where, stream().ptr)
+            return self._with_workspace(library, plan, (x, y, out))
 
         return run
+
+    def _with_workspace(self, library: CuDNN | BiasedProducts, plan: Any, addresses: tuple[int, ...]) -> bool:
+        """Run a plan on the current stream, with as much memory as it wants; False where that was refused."""
+        workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None
+        where = 0 if workspace is None else self.address(workspace)
+        return library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT
 FULL_SUMS: Final = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are not rounded to halves
 HALVES: Final = (TYPE["float16"], TYPE["bfloat16"])
-ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}

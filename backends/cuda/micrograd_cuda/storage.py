@@ -17,21 +17,17 @@ from typing import Any, Final, NamedTuple
 from micrograd_core.adapters.array_api import ArrayAPIBackend, put
 from micrograd_core.backend import matmul_precision
 from micrograd_core.compiler.program import Program
+from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import OutOfMemory
-from micrograd_core.ground.parameters import Parameters
 from micrograd_core.layout import Key, Layout, Shape
+from micrograd_core.support.signatures import Parameters
 from micrograd_cuda import linalg, transfer
-from micrograd_cuda.fused import Executor
-from micrograd_cuda.geometry import spans_overlap
+from micrograd_cuda.fused import function
 from micrograd_cuda.graphs import GRAPHS, Graphed
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace
+from micrograd_cuda.plans import span
 from micrograd_cuda.runtime import CuPyRuntime
-
-NAMES: Final = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "complex64", "complex128",
-)  # fmt: skip
 
 ATOMIC: Final = "MICROGRAD_CUDA_ATOMIC"
 """The environment variable that, at 1, trades repeatable sums over indices for faster ones."""
@@ -129,7 +125,7 @@ class CUDABackend(Guarded):
         self.holding: dict[int, list[Level]] = {}  # streams of their own by thread, the innermost last
         self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
-        dtypes = {name: cupy.dtype(name) for name in NAMES}
+        dtypes = {name: cupy.dtype(name) for name in DTYPES if name != "bfloat16"}
         try:
             import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
 
@@ -151,7 +147,7 @@ class CUDABackend(Guarded):
 
     def compile(self, program: Program) -> Callable[..., Any]:
         """With fewer launches; as a graph if that is asked for."""
-        return self.guarded(Graphed(self, program) if self.graphs else Executor(self, program))
+        return self.guarded(Graphed(self, program) if self.graphs else function(self, program))
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:
@@ -221,8 +217,8 @@ class CUDABackend(Guarded):
 
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether the bytes that one spans overlap those of the other."""
-        facts = [(each.data.ptr, each.shape, tuple(s // each.dtype.itemsize for s in each.strides)) for each in (x, y)]
-        return spans_overlap(facts[0], facts[1], (x.dtype.itemsize, y.dtype.itemsize))
+        (first, last), (start, stop) = span(x, self.runtime.address), span(y, self.runtime.address)
+        return max(first, start) < min(last, stop)
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
         """Assignment; what repeats one element cannot be assigned to. Values that overlap are copied first."""

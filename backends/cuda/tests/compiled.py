@@ -154,7 +154,7 @@ def rows() -> Iterator[Row]:
         yield of_images("max_pool2d_gradient", 2, dtype, (4, 4, 32, 32), 2, **halved)
         yield along_rows("sum", 1, 1 << 19, dtype, axis=None, keepdims=False)
         yield along_rows("sum", 1, 256, dtype, 256, axis=(0,), keepdims=False)
-        yield along_rows("relu_gradient_sum", 2, 256, dtype, 256)
+        yield along_rows("relu_gradient", 2, 256, dtype, 256)
         yield embedding(False, dtype)
         yield embedding(True, dtype)
         yield drawn("random_uniform", dtype)

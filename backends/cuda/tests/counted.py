@@ -57,7 +57,7 @@ class CountedRuntime(HostRuntime):
         run.restype = ctypes.c_char_p
         counted = (ctypes.c_uint64 * 3).in_dll(library, "counted")
         count, *wanted = (ctypes.c_uint * 32).in_dll(library, f"sizes_{name_of_kernel(unit)}")
-        types = [part.rsplit(" ", 1)[0] for part in units._split(unit.parameters)]
+        types = [part.rsplit(" ", 1)[0] for part in unit.parameters]
         shared = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self.shared)))
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:

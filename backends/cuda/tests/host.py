@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from micrograd_cuda import biased, kernels, units
+from micrograd_cuda import biased, units
 from micrograd_cuda.cudnn import Convolved
 from micrograd_cuda.gemm import Product
 from micrograd_cuda.plans import Plans
@@ -35,6 +35,7 @@ HEADER = (Path(__file__).parent / "host.h").read_text(encoding="utf-8")
 FLAGS = ["-std=c++17", "-O1", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"]
 
 BEYOND = b"\xab" * 64
+BARRIERS = frozenset({"rows", "reductions", "channels"})  # files whose threads wait for each other
 
 
 def compile_text(text: str) -> ctypes.CDLL:
@@ -59,7 +60,7 @@ def host_text(found: list[Unit]) -> str:
     parts = [HEADER, common]
     for number, unit in enumerate(found):
         name = f"kernel{number}"
-        barriers = str(FAMILIES[unit.family].file in units.BARRIERS).lower()
+        barriers = str(FAMILIES[unit.family].file in BARRIERS).lower()
         parts.append(units.text(unit, name, with_source=False))
         parts.append(
             f"static void call{number}(void** values) {{ host::call(&{name}, values); }}\n"
@@ -72,24 +73,16 @@ def host_text(found: list[Unit]) -> str:
 
 def siblings(unit: Unit) -> list[Unit]:
     """What is compiled together: a unit of an elementwise function with all others that differ in the function only."""
-    truth = unit.arguments[2:3] == ("Bool",)
-    if unit.family == "unary" and truth:
-        functors = {*kernels.PREDICATES.values(), "Copy"}
-    elif unit.family == "unary" and unit.arguments[1] == unit.arguments[2]:
-        functors = {*kernels.UNARY.values(), "Gelu", "GeluTanh", "GeluOfHalves", "Copy"}
-    elif unit.family == "binary" and truth:
-        functors = {*kernels.RELATIONS.values()}
-    elif unit.family == "binary":
-        functors = {
-            *kernels.BINARY.values(),
-            "Pow",
-            "AddRelu",
-            "GeluGradient",
-            "GeluTanhGradient",
-            "GeluGradientOfHalves",
-        }
-    else:
+    if unit.family not in ("unary", "binary"):
         return [unit]
+    truth = unit.arguments[2] == "Bool"
+    if unit.family == "unary" and truth:
+        kinds = ["PREDICATE"]
+    elif unit.family == "unary":
+        kinds = ["UNARY"] if unit.arguments[1] == unit.arguments[2] else []
+    else:
+        kinds = ["RELATION" if truth else "BINARY"]
+    functors = {unit.arguments[0], *(name for name, kind in units.FUNCTORS.items() if kind in kinds)}
     return [unit._replace(arguments=(each, *unit.arguments[1:])) for each in sorted(functors)]
 
 
@@ -148,7 +141,7 @@ class HostRuntime:
         sizes = (ctypes.c_uint * 32)()
         getattr(library, f"sizes{number}")(sizes)
         wanted = list(sizes)[: list(sizes).index(0)]
-        types = [part.rsplit(" ", 1)[0] for part in units._split(unit.parameters)]
+        types = [part.rsplit(" ", 1)[0] for part in unit.parameters]
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
             self.launched.append(unit)

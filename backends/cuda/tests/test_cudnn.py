@@ -199,7 +199,7 @@ def test_what_cudnn_refuses_takes_patches(
     elif refusal == "algorithm":
         monkeypatch.setattr(cudnn, "ALGORITHMS", dict.fromkeys(cudnn.ALGORITHMS, ()))
     elif refusal == "plans":
-        monkeypatch.setattr(cudnn, "MOST_PLANS", 0)
+        monkeypatch.setattr("micrograd_cuda.library.MOST_PLANS", 0)
     elif refusal == "workspace":
         monkeypatch.setattr(cudnn, "WORKSPACE", 0)
     elif refusal == "call":

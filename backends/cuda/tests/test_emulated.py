@@ -267,7 +267,7 @@ def test_a_bias_that_the_product_does_not_add_is_added_after_it(
     recorded = importlib.import_module("emulated_cuda.boot").recorded
     monkeypatch.setattr(BiasedProducts, "_known", {})
     if refusal == "library":
-        monkeypatch.setattr(BiasedProducts, "__init__", lambda self, library: (_ for _ in ()).throw(OSError("none")))
+        monkeypatch.setattr(BiasedProducts, "__init__", lambda self, *facts: (_ for _ in ()).throw(OSError("none")))
     elif refusal == "algorithm":
         monkeypatch.setattr(biased, "IN_COMPUTE_TYPE", 0)
     elif refusal == "call":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from operator import attrgetter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ from hypothesis import given
 from micrograd_core.errors import ShapeError
 from micrograd_cuda import gemm, geometry, kernels, units
 from micrograd_cuda.geometry import Place
+from micrograd_cuda.plans import span
 
 
 def walked(walk: geometry.Walk) -> list[list[int]]:
@@ -164,11 +166,11 @@ def test_rows_are_shared_out_completely(columns: int, dtype: str) -> None:
 @pytest.mark.parametrize("columns", [1, 32, 33, 4096])
 def test_bands_cover_all_rows(rows: int, columns: int, whole: bool) -> None:
     launch = geometry.column_launch(rows, columns, 4, 16, whole=whole)
-    assert launch.band * launch.bands >= rows
-    assert launch.band * (launch.bands - 1) < rows
+    assert launch.piece * launch.pieces >= rows
+    assert launch.piece * (launch.pieces - 1) < rows
     assert launch.grid[0] * 32 * launch.pack >= columns
     assert columns % launch.pack == 0
-    assert launch.bands <= (1 if whole else 4096)
+    assert launch.pieces <= (1 if whole else 4096)
 
 
 def test_the_struct_of_an_optimisers_tensors_fits_a_kernels_parameters() -> None:
@@ -185,8 +187,8 @@ def test_overlap_is_of_bytes() -> None:
     base = np.zeros(24, "float32")
     views = [base[:12], base[12:], base[::2], base[23:5:-1], base[:0], base.reshape(4, 6)[:, :2]]
     for x, y in itertools.product(views, repeat=2):
-        facts = [(z.ctypes.data, z.shape, tuple(s // 4 for s in z.strides)) for z in (x, y)]
-        assert geometry.spans_overlap(facts[0], facts[1], (4, 4)) == np.may_share_memory(x, y)
+        (first, last), (start, stop) = (span(z, attrgetter("ctypes.data")) for z in (x, y))
+        assert (max(first, start) < min(last, stop)) == np.may_share_memory(x, y)
 
 
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -197,7 +197,7 @@ def test_plugins_that_warn_do_not_end_a_step(tmp_path: Path) -> None:
 
 def test_on_the_emulated_gpu_each_sample_of_what_has_kernels_of_rows_runs() -> None:
     """Their launches depend on shapes; a fault in two samples of batch_norm once waited for a GPU."""
-    script = (SCRIPT.parents[2] / ".ci" / "run").read_text(encoding="utf-8")
+    script = (SCRIPT.parents[2] / ".ci" / "full").read_text(encoding="utf-8")
     found = re.search(r'^ *own="(.*)"$', script, re.MULTILINE)
     assert found
     words = found[1].split(" or ")
@@ -249,4 +249,4 @@ def test_what_lacks_a_package_of_developers_is_skipped_by_name_where_that_is_sai
 def test_the_script_says_it_of_the_cores_own_tests() -> None:
     (line,) = (each for each in SCRIPT.read_text(encoding="utf-8").splitlines() if each.startswith("step tests"))
     assert "MICROGRAD_TESTS_WITHOUT_DEV=1" in line
-    assert "MICROGRAD_TESTS_WITHOUT_DEV" not in (SCRIPT.parents[2] / ".ci" / "run").read_text(encoding="utf-8")
+    assert "MICROGRAD_TESTS_WITHOUT_DEV" not in (SCRIPT.parents[2] / ".ci" / "full").read_text(encoding="utf-8")

@@ -78,7 +78,7 @@ def handle(address: int) -> Any:
 
 
 def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamespace) -> None:
-    unit = Unit("marked", (), 256)
+    unit = Unit("marked", ())
     for _ in range(2):
         asked.runtime.bind(unit)((3, 1), (1, 2))
     assert asked.compiled == [(units.text(unit), OPTIONS, "90")]
@@ -86,7 +86,7 @@ def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamesp
 
 
 def test_what_is_compiled_stays_on_disk_and_what_is_cut_off_there_is_not_taken(asked: SimpleNamespace) -> None:
-    unit = Unit("marked", (), 256)
+    unit = Unit("marked", ())
     for _ in range(2):
         CuPyRuntime(asked.cupy).bind(unit)
     assert len(asked.compiled) == 1
@@ -105,7 +105,7 @@ def test_a_folder_that_nobody_can_write_to_is_no_obstacle(
 ) -> None:
     monkeypatch.setenv("CUPY_CACHE_DIR", str(asked.folder / "file" / "below"))
     (asked.folder / "file").write_text("")
-    CuPyRuntime(asked.cupy).bind(Unit("marked", (), 256))
+    CuPyRuntime(asked.cupy).bind(Unit("marked", ()))
     assert asked.loaded == [b"machine code"]
 
 
@@ -118,7 +118,7 @@ def test_sums_of_halves_are_never_rounded_on_the_way(dtype: str, modes: list[Any
 
 
 def test_a_kernel_is_named_by_its_family_and_what_it_is_an_instance_of() -> None:
-    units_ = [Unit("unary", (functor, "float", "float", "int", "1", "4", "4"), 256) for functor in ("Exp", "Log")]
+    units_ = [Unit("unary", (functor, "float", "float", "int", "1", "4", "4")) for functor in ("Exp", "Log")]
     assert [units.name_of_kernel(unit) for unit in units_] == [
         "micrograd_unary_Exp_float_float_int_1_4_4", "micrograd_unary_Log_float_float_int_1_4_4",
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 import nvrtc
 from micrograd_core.ops.network.patches import lengths_of
-from micrograd_cuda import geometry, kernels, units
+from micrograd_cuda import geometry, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
 from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
@@ -23,10 +23,9 @@ INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+ )?[a-z][\w.:]*\s[^;]*;|^\s+ret;", re.M
 
 
 FUNCTIONS = [  # functor, operands, dtype of the result
-    *((functor, 1, "") for functor in (*kernels.UNARY.values(), "Gelu", "GeluTanh")),
-    *((functor, 2, "") for functor in (*kernels.BINARY.values(), "Pow", "AddRelu", "GeluGradient", "GeluTanhGradient")),
-    *((functor, 1, "bool") for functor in kernels.PREDICATES.values()),
-    *((functor, 2, "bool") for functor in kernels.RELATIONS.values()),
+    (functor, 1 if kind in ("UNARY", "PREDICATE") else 2, "bool" if kind in ("PREDICATE", "RELATION") else "")
+    for functor, kind in units.FUNCTORS.items()
+    if not functor.endswith("OfHalves")  # which stand for others
 ]
 
 
@@ -50,7 +49,7 @@ def elementwise_units(dtype: str) -> Iterator[Unit]:
 
 
 def _elementwise(functor: str, dtype: str, scalar: str, *places: Place | None, result: str = "") -> Unit:
-    found = geometry.elementwise(functor, dtype, scalar, places, result)
+    found = geometry.elementwise(units.variant(functor, dtype), dtype, scalar, places, result)
     assert found is not None
     return found.unit
 
@@ -63,12 +62,11 @@ def row_units(dtype: str) -> Iterator[Unit]:
         launch = geometry.row_launch(1000, columns, dtype, operands, 16, peel=peel)
         if family == "attention_weights":
             for kind, read in ((ELEMENT[dtype], 0), (ELEMENT[dtype], launch.pack), ("Bool", 1)):
-                unit = geometry.row_unit(launch, family, ELEMENT[dtype], "", kind, str(read))
-                yield unit._replace(values=(("Mask", kind),))
+                yield geometry.instance(family, launch, ELEMENT[dtype], kind, str(read))
             continue
-        index = "Long" if "cross_entropy" in family else ""
+        index = ["Long"] if "cross_entropy" in family else []
         centered = [str(columns != 10).lower()] if family.startswith("norm") else []
-        yield geometry.row_unit(launch, family, ELEMENT[dtype], index, *centered)
+        yield geometry.instance(family, launch, ELEMENT[dtype], *index, *centered)
 
 
 WINDOWS = (  # counter, kernel, stride
@@ -118,25 +116,25 @@ def other_units(dtype: str) -> Iterator[Unit]:
                 for maximum in ("true", "false"):
                     yield geometry.pooling(name, maximum, element, itemsize, 16, (2, 3, *shape), outs, windows)[0]
         elif name == "merge_moments":
-            yield Unit(name, (ELEMENT[total],), 1024, ELEMENT[total])
+            yield Unit(name, (ELEMENT[total],), 1024)
         elif family.file == "channels":
             for shape, axes in CHANNELS:
                 of = geometry.channels(shape, axes)
                 assert of is not None
                 launch = geometry.channel_launch(of, itemsize, 16)
                 if name != "reduce_planes":
-                    yield launch.unit(name, of.planes, element)
+                    yield geometry.instance(name, launch, element, str(of.planes).lower())
                 elif of.planes:
-                    yield launch.unit(name, True, element, "Sum", result=ELEMENT[total])
-                    yield launch.unit(name, True, element, "Max", result=element)
+                    yield geometry.instance(name, launch, "Sum", element, ELEMENT[total])
+                    yield geometry.instance(name, launch, "Max", element, element)
         elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
-            index = "Long" if name in ("gather", "scatter_add") else ""
+            index = ["Long"] if name in ("gather", "scatter_add") else []
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
-            yield Unit(name, (element, *filter(None, (index,)), *packs), 256, element, index)
+            yield Unit(name, (element, *index, *packs))
     for key in ("int", "Long"):
-        yield Unit("add_segments", (element, key, str(16 // itemsize)), 256, element, "", (("Key", key),))
-        yield Unit("row_starts", (key,), 256, "", "", (("Key", key),))
-        yield Unit("row_keys", (key, "short"), 256, "", "short", (("Key", key),))
+        yield Unit("add_segments", (element, key, str(16 // itemsize)))
+        yield Unit("row_starts", (key,))
+        yield Unit("row_keys", (key, "short"))
     for columns in (4096, 4097):
         for rows, kind, result, whole in (
             (100_000, dtype, total, False),
@@ -144,17 +142,20 @@ def other_units(dtype: str) -> Iterator[Unit]:
             (100, total, dtype, True),
         ):
             launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
-            yield geometry.column_unit(launch, ELEMENT[kind], ELEMENT[result])
-            yield geometry.relu_gradient_unit(launch, ELEMENT[kind], ELEMENT[result])
+            yield geometry.instance("reduce_columns", launch, "Sum", ELEMENT[kind], ELEMENT[result])
+            yield geometry.instance("relu_gradient_columns", launch, ELEMENT[kind], ELEMENT[result])
             pieces = geometry.piece_launch(100, rows, geometry.ITEMSIZE[kind], 16, whole=whole)
-            yield geometry.piece_unit(pieces, ELEMENT[kind], ELEMENT[result], "Max" if columns == 4096 else "Product")
+            functor = "Max" if columns == 4096 else "Product"
+            yield geometry.instance("reduce_rows", pieces, functor, ELEMENT[kind], ELEMENT[result])
 
 
 KEYED = ("add_segments", "row_starts", "row_keys")
-UNTYPED = {
-    "marked": [Unit("marked", (), 256)],
-    "integers": [Unit("integers", (index,), 256, "", index) for index in units.INDEX.values()],
-}
+UNTYPED = {"marked": [Unit("marked", ())], "integers": [Unit("integers", (index,)) for index in units.INDEX.values()]}
+
+
+def element(unit: Unit) -> str:
+    """What a unit computes with; nothing where that is integers."""
+    return next((each for each in unit.arguments if each in ELEMENT.values()), "")
 
 
 def all_units() -> dict[str, Unit]:
@@ -178,14 +179,14 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
     found = {name: unit for name, unit in all_units().items() if unit.family == family}
     assert found
     for name, unit in found.items():
-        if architecture == "sm_80" and unit.element not in ("Half", ""):
+        if architecture == "sm_80" and element(unit) not in ("Half", ""):
             continue  # one type is enough for the older one
         made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
         REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
         assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
         called = (family, unit.arguments[1:3]) == ("col2im", ("Long", "0"))
         called = called or (family, unit.arguments[3:4]) == ("pool_gradient", ("0",))
-        if unit.element != "double" and not called:
+        if element(unit) != "double" and not called:
             most = 8 if FAMILIES[family].file == "channels" else 0  # around the divisions for a thread's channels, once
             assert made.spilled <= most, f"{name} spills {made.spilled} bytes"
 
@@ -193,7 +194,7 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
 def test_generic_lambdas_are_for_the_device_whichever_nvrtc_compiles_them() -> None:
     """Before 13.2 it takes them for functions of the host, unless it is told; newer ones show no difference."""
     option = "--device-as-default-execution-space"
-    unit = Unit("adam", ("float", "4"), 256, "float")
+    unit = Unit("adam", ("float", "4"))
     refused = pytest.raises(RuntimeError, match="host functions are not allowed")
     with refused if nvrtc.version() < (13, 2) else nullcontext():
         nvrtc.compile_text(units.text(unit), "sm_90", [each for each in OPTIONS if each != option])
@@ -215,7 +216,7 @@ def test_packs_travel_in_16_bytes(dtype: str) -> None:
 def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> None:
     """A load behind a store waits for its turn, and each costs the time of a way to memory and back."""
     launch = geometry.row_launch(4096, 4096, dtype, RESIDENT.get(family, 1), 16)
-    unit = geometry.row_unit(launch, family, ELEMENT[dtype], "", "true")
+    unit = geometry.instance(family, launch, ELEMENT[dtype], "true")
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = re.findall(r"\b(ld|st)\.global\b", ptx)
     assert order.count("st") == launch.items
@@ -226,7 +227,7 @@ def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> 
 def test_the_gradient_of_relu_loads_before_it_stores(dtype: str) -> None:
     """Four rows at a time: two loads each, and only then four stores."""
     launch = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
-    unit = geometry.relu_gradient_unit(launch, ELEMENT[dtype], "float")
+    unit = geometry.instance("relu_gradient_columns", launch, ELEMENT[dtype], "float")
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = "".join(each[0] for each in re.findall(r"\b(ld|st)\.global\b", ptx))
     assert "llllllllssss" in order
@@ -236,15 +237,15 @@ def test_the_gradient_of_relu_loads_before_it_stores(dtype: str) -> None:
 def test_four_blocks_that_add_up_rows_fit_a_multiprocessor(dtype: str) -> None:
     """With 32 registers a thread; two more, and the last of three rounds of blocks would be half empty."""
     launch = geometry.piece_launch(1, 2**26, geometry.ITEMSIZE[dtype], 16)
-    unit = geometry.piece_unit(launch, ELEMENT[dtype], "float", "Sum")
+    unit = geometry.instance("reduce_rows", launch, "Sum", ELEMENT[dtype], "float")
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
     assert made.registers * launch.block * 4 <= 65536
 
 
 RANDOM_UNITS = [
-    *(Unit("normal", (element,), 256, element) for element in ELEMENT.values()),
-    *(Unit("integers", (index,), 256, "", index) for index in ("Long", "int", "short")),
-    Unit("marked", (), 256),
+    *(Unit("normal", (element,)) for element in ELEMENT.values()),
+    *(Unit("integers", (index,)) for index in ("Long", "int", "short")),
+    Unit("marked", ()),
 ]
 
 
@@ -253,7 +254,7 @@ def test_random_numbers_are_stored_in_packs(unit: Unit) -> None:
     """A whole block's in as few stores as can be; beside these stands the end, one by one."""
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     size = {"float": 4, "double": 8, "Half": 2, "Bfloat16": 2, "Long": 8, "int": 4, "short": 2}[
-        unit.element or unit.numbers or "Long"
+        unit.arguments[0] if unit.arguments else "Long"
     ]
     each = 8 if unit.family == "normal" and size < 8 else 4
     width = min(each * size, 16)
@@ -268,7 +269,7 @@ MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each mu
 def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
     """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
     launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
-    unit = geometry.row_unit(launch, "norm_weight_gradient", ELEMENT[dtype], "", "true")
+    unit = geometry.instance("norm_weight_gradient", launch, ELEMENT[dtype], "true")
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
     blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
     REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")
@@ -300,7 +301,7 @@ def test_patches_of_three_by_three_take_few_instructions(dtype: str) -> None:
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:
-    unit = Unit("marked", (), 256)
+    unit = Unit("marked", ())
     with pytest.raises(RuntimeError, match="undefined"):
         nvrtc.compile_text(units.text(unit).replace("= philox(", "= philos("), "sm_90", OPTIONS)
     unused = units.text(unit).replace("{ marked(", "{ int unused; marked(")

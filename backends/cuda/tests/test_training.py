@@ -71,28 +71,6 @@ def kernel() -> Any:
     return Device("played").kernels.backend.kernel("adam_step")
 
 
-class Asked:
-    """How often addresses were asked for, of what is stepped with a kernel."""
-
-    def __init__(self) -> None:
-        self.device = Device("played")
-        self.runtime, self.adam = self.device.kernels.backend.runtime, kernel()
-        self.count = 0
-
-    def __enter__(self) -> Asked:
-        self.plain = self.runtime.address
-
-        def address(x: Any) -> int:
-            self.count += 1
-            return int(self.plain(x))
-
-        self.runtime.address = address
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.runtime.address = self.plain
-
-
 def arrays(shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     return [
@@ -154,32 +132,6 @@ def test_whatever_is_replaced_between_steps_is_what_is_stepped(seed: int) -> Non
             for ours, exact in zip((params, firsts, seconds), wide, strict=True):
                 for x, y in zip(ours, exact, strict=True):
                     np.testing.assert_allclose(np.asarray(x, "float64"), y, rtol=1e-4, atol=1e-5)
-
-
-def test_a_step_asks_only_where_gradients_and_results_lie() -> None:
-    with Asked() as asked:
-        params, grads = arrays([(n, 3) for n in range(1, 49)], 0), arrays([(n, 3) for n in range(1, 49)], 1)
-        none: list[Any] = [None] * 48
-        counts = []
-        state = (params, none, none)
-        for _ in range(4):
-            before = asked.count
-            state = asked.adam(state[0], grads, *state[1:], step=0.1, **HYPER)
-            counts.append(asked.count - before)
-    assert counts == [240, 96, 96, 96]
-
-
-def test_tables_are_forgotten_with_the_states() -> None:
-    from micrograd_cuda.kernels import Updates
-
-    runtime = Device("played").kernels.backend.runtime
-    updates, none = Updates(np, runtime), [None, None]
-    for _ in range(3):
-        params = arrays([(2,), (3,)], 0)
-        state = updates.adam(params, params, none, none, step=0.1, **HYPER)
-    assert len(updates._kept) == 1
-    del state
-    assert not updates._kept
 
 
 def test_what_was_recorded_before_the_step_keeps_its_numbers() -> None:

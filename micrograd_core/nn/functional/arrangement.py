@@ -8,29 +8,44 @@ from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.nn.functional.common import T, per_axis, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, per_axis, publish, with_batch, without_batch
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes of `pad`, and what NumPy, and the operation, call them."""
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements before and after each axis, from the last axis on; a negative number takes elements away.
+    """More elements before and after each axis, from the last axis on; a negative number removes elements.
 
     Parameters
     ----------
     input : Tensor
+        Of any shape.
     pad : sequence of int
-        Before and after the last axis, then the last but one, …
+        How many elements before and after the last axis, then the axis before it, and so on.
     mode : str
         ``'constant'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
     value : float, optional
-        Of the constant; 0 by default.
+        The constant; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `input`.
 
     Raises
     ------
     ShapeError, ValueError
-        When `pad` is not pairs, has more of them than axes, leaves less than nothing, or `mode` is another word.
+        When `pad` is not pairs, has more pairs than axes, or removes more than an axis has; or `mode` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 2))
+    >>> y = F.pad(x, (1, 2))
+    >>> y
+    Tensor([[0., 1., 1., 0., 0.]])
     """
     x, given = asarray(input), list(pad)
     if len(given) % 2 or len(given) > 2 * x.ndim:
@@ -58,7 +73,40 @@ def _cropped(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """The patches of an image as columns: (batch, channels, height, width) to (batch, channels * kernel, positions)."""
+    """The patches of an image as columns: (batch, channels, height, width) to (batch, channels * kernel, positions).
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, height, width), or without the batch.
+    kernel_size : int, or one for each axis
+        The lengths of a patch.
+    dilation : int, or one for each axis
+        How far apart the elements of a patch are.
+    padding : int, or one for each axis
+        Zeros on both sides.
+    stride : int, or one for each axis
+        How far apart patches are.
+
+    Returns
+    -------
+    Tensor
+        (batch, channels * kernel, positions).
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 3, 4, 4))
+    >>> y = F.unfold(x, 2)
+    >>> y.shape
+    (1, 12, 9)
+    """
     x, absent = with_batch("unfold", input, 2)
     kernel = per_axis("unfold", "kernel_size", kernel_size, 2)
     patches = T["patches"](x, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
@@ -69,7 +117,42 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Columns added up where `unfold` found them: (batch, channels * kernel, positions) to (batch, channels, *size)."""
+    """Columns added up where `unfold` found them: (batch, channels * kernel, positions) to (batch, channels, *size).
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels * kernel, positions), or without the batch.
+    output_size : int, or one for each axis
+        Height and width of the result.
+    kernel_size : int, or one for each axis
+        The lengths of a patch.
+    dilation : int, or one for each axis
+        How far apart the elements of a patch are.
+    padding : int, or one for each axis
+        Zeros on both sides.
+    stride : int, or one for each axis
+        How far apart patches are.
+
+    Returns
+    -------
+    Tensor
+        (batch, channels, *output_size).
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 4, 4))
+    >>> y = F.fold(x, 4, kernel_size=2, stride=2)
+    >>> y.shape
+    (1, 1, 4, 4)
+    """
     x = asarray(input)
     absent = x.ndim == 2
     x = x.expand_dims(0) if absent else x
@@ -94,27 +177,161 @@ def fold(
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016)."""
+    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016).
+
+    Parameters
+    ----------
+    input : Tensor
+        (..., channels, height, width).
+    upscale_factor : int
+        How many times as high and as wide.
+
+    Returns
+    -------
+    Tensor
+        (..., channels / r**2, height * r, width * r).
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 8, 2, 2))
+    >>> y = F.pixel_shuffle(x, 2)
+    >>> y.shape
+    (1, 2, 4, 4)
+    """
     return T["pixel_shuffle"](input, upscale_factor)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of `pixel_shuffle`."""
+    """The inverse of `pixel_shuffle`.
+
+    Parameters
+    ----------
+    input : Tensor
+        (..., channels, height, width).
+    downscale_factor : int
+        How many times less high and wide.
+
+    Returns
+    -------
+    Tensor
+        (..., channels * r**2, height / r, width / r).
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 2, 4, 4))
+    >>> y = F.pixel_unshuffle(x, 2)
+    >>> y.shape
+    (1, 8, 2, 2)
+    """
     return T["pixel_unshuffle"](input, downscale_factor)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018)."""
+    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018).
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, ...).
+    groups : int
+        How many; divides the channels.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.arange(4.0).reshape((1, 4, 1))
+    >>> y = F.channel_shuffle(x, 2)
+    >>> y.flatten()
+    Tensor([0., 2., 1., 3.])
+    """
     return T["channel_shuffle"](input, groups)
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """`channel_shuffle`, by its other name."""
+    """`channel_shuffle`, by its other name.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, ...).
+    groups : int
+        How many; divides the channels.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ShapeError
+        When shapes do not fit.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.arange(4.0).reshape((1, 4, 1))
+    >>> y = F.native_channel_shuffle(x, 2)
+    >>> y.flatten()
+    Tensor([0., 2., 1., 3.])
+    """
     return channel_shuffle(input, groups)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 rows with a 1 where the class is; without `num_classes` as many as the greatest index asks for."""
+    """int64 rows with a 1 where the class is; without `num_classes` as many as the greatest index asks for.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Integers, of any shape.
+    num_classes : int
+        How many columns; -1 for one more than the greatest index.
+
+    Returns
+    -------
+    Tensor
+        Of dtype int64 and shape (*tensor.shape, classes).
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.asarray([0, 2])
+    >>> y = F.one_hot(x, 3)
+    >>> y
+    Tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
     x = asarray(tensor)
     count = num_classes if num_classes >= 0 else int(x.max().item()) + 1
     return T["one_hot"](x, count, dtype="int64")
+
+
+publish(globals())

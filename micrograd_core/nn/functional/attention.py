@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.array.creation import zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T
+from micrograd_core.nn.functional.common import T, publish
 from micrograd_core.nn.functional.convolution import linear
 from micrograd_core.nn.functional.dropouts import dropout
 
@@ -36,9 +36,24 @@ def scaled_dot_product_attention(
     enable_gqa : bool
         Whether several heads (axis -3) of the query share one of key and value.
 
+    Returns
+    -------
+    Tensor
+        (…, targets, outputs).
+
     Raises
     ------
     ShapeError, ValueError
+        When shapes do not fit, or both `attn_mask` and `is_causal` are given.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> query, key, value = mg.ones((2, 5, 8)), mg.ones((2, 7, 8)), mg.ones((2, 7, 4))
+    >>> y = F.scaled_dot_product_attention(query, key, value)
+    >>> y.shape
+    (2, 5, 4)
     """
     q, k, v = asarray(query), asarray(key), asarray(value)
     if attn_mask is not None and is_causal:
@@ -47,7 +62,9 @@ def scaled_dot_product_attention(
         k, v = (_shared_heads(q, each) for each in (k, v))
     if not dropout_p:
         return T["scaled_dot_product_attention"](q, k, v, attn_mask, is_causal=is_causal, scale=scale)
-    return dropout(_weights(q, k, attn_mask, is_causal, scale), dropout_p) @ v
+    scores = (q * ((q.shape[-1] or 1) ** -0.5 if scale is None else scale)) @ k.mT
+    mask = 0.0 if attn_mask is None else asarray(attn_mask)
+    return dropout(T["attention_weights"](scores, mask, is_causal=is_causal), dropout_p) @ v
 
 
 def _shared_heads(q: Tensor, x: Tensor) -> Tensor:
@@ -58,19 +75,6 @@ def _shared_heads(q: Tensor, x: Tensor) -> Tensor:
             f"of those of key and value; got {x.shape}"
         )
     return T["repeat"](x, q.shape[-3] // x.shape[-3], axis=-3)
-
-
-def _weights(q: Tensor, k: Tensor, mask: Any, is_causal: bool, scale: float | None) -> Tensor:
-    """What each target sees of each source; nothing, rather than NaN, if it may look nowhere."""
-    scores = (q * ((q.shape[-1] or 1) ** -0.5 if scale is None else scale)) @ k.mT
-    if is_causal:
-        mask = T["tril"](T["equal"](zeros(scores.shape[-2:], device=q.device), 0))
-    if mask is None:
-        return T["softmax"](scores, axis=-1)
-    mask = asarray(mask)
-    scores = T["where"](mask, scores, -math.inf) if mask.dtype.kind == "bool" else scores + mask
-    blind = T["max"](scores.detach(), axis=-1, keepdims=True) == -math.inf
-    return T["where"](blind, 0, T["softmax"](T["where"](blind, 0, scores), axis=-1))
 
 
 def multi_head_attention_forward(
@@ -86,6 +90,61 @@ def multi_head_attention_forward(
 
     Masks are true, or minus infinity, where a target may *not* look: the other way round than those of
     `scaled_dot_product_attention`.
+
+    Parameters
+    ----------
+    query, key, value : Tensor
+        (targets, batch, features), and twice (sources, batch, features); or all without the batch.
+    embed_dim_to_check, num_heads : int
+        The features of the query, and the number of heads, which divides them.
+    in_proj_weight, in_proj_bias : Tensor or None
+        (3 * features, features) and (3 * features,): the projections of query, key and value, one after the other.
+    bias_k, bias_v : Tensor or None
+        (1, 1, features): one more source, behind the others.
+    add_zero_attn : bool
+        Whether one more source of zeros is added.
+    dropout_p : float
+        The probability that a weight becomes 0 while training.
+    out_proj_weight, out_proj_bias : Tensor, Tensor or None
+        (features, features) and (features,): the projection of the result.
+    training : bool
+        Whether weights are dropped.
+    key_padding_mask : Tensor, optional
+        (batch, sources): sources that no target may see.
+    need_weights : bool
+        Whether the weights are returned.
+    attn_mask : Tensor, optional
+        (targets, sources), or (batch * heads, targets, sources): pairs that may not see each other.
+    use_separate_proj_weight : bool
+        Whether the three weights below are used, in place of `in_proj_weight`.
+    q_proj_weight, k_proj_weight, v_proj_weight : Tensor, optional
+        (features, features), (features, key features) and (features, value features).
+    static_k, static_v : Tensor, optional
+        (batch * heads, sources, features / heads): used in place of the projected key and value.
+    average_attn_weights : bool
+        Whether the weights are averaged over heads.
+    is_causal : bool
+        Says that `attn_mask` is causal; `attn_mask` must be given.
+
+    Returns
+    -------
+    Tensor, and Tensor or None
+        (targets, batch, features); and the weights (batch, targets, sources), or (batch, heads, targets, sources).
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `is_causal` is true without a mask.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((5, 2, 8))
+    >>> projections = (mg.ones((24, 8)), None, None, None, False, 0.0, mg.eye(8), None)
+    >>> y, weights = F.multi_head_attention_forward(x, x, x, 8, 2, *projections)
+    >>> y.shape, weights.shape
+    ((5, 2, 8), (2, 5, 5))
     """
     name = "multi_head_attention_forward"
     q, k, v = asarray(query), asarray(key), asarray(value)
@@ -153,3 +212,6 @@ def _added(name: str, mask: Any, like: Tensor) -> Tensor | None:
     if given.dtype.kind != "bool":
         return given
     return T["where"](given, -math.inf, asarray(0.0, dtype=like.dtype, device=like.device))
+
+
+publish(globals())

@@ -7,31 +7,98 @@ from typing import Any
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.ground.context import levels, programs
-from micrograd_core.nn.functional.common import T, along, chosen_reduction
+from micrograd_core.nn.functional.common import T, along, publish
 from micrograd_core.nn.functional.convolution import linear
+from micrograd_core.ops.arguments import advising
+from micrograd_core.ops.shared import check_reduction
+from micrograd_core.support.context import levels, programs
 
 NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
 
 
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean",
+    label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Minus the log-probability that logits (classes along axis 1) give to class indices or probabilities."""
-    word = chosen_reduction("cross_entropy", reduction, size_average, reduce)
-    return T["cross_entropy"](
-        input, target, weight, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=word
-    )
+    """Minus the log-probability that logits (classes along axis 1) give to class indices or probabilities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logits (batch, classes, ...), or (classes,).
+    target : Tensor
+        Integer classes (batch, ...), or probabilities of the shape of `input`.
+    weight : Tensor, optional
+        (classes,).
+    ignore_index : int
+        Targets that do not count.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    label_smoothing : float
+        How much of equal probabilities is mixed into the targets, from 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([[2.0, 0.0, -1.0]]), mg.asarray([0])
+    >>> y = F.cross_entropy(x, target)
+    >>> y
+    Tensor(0.1698)
+    """
+    given = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
+    return T["cross_entropy"](input, target, weight, **given)
 
 
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """`cross_entropy` of log-probabilities."""
-    word = chosen_reduction("nll_loss", reduction, size_average, reduce)
-    return T["nll_loss"](input, target, weight, ignore_index=ignore_index, reduction=word)
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """`cross_entropy` of log-probabilities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logarithms of probabilities (batch, classes, ...), or (classes,).
+    target : Tensor
+        Integer classes (batch, ...).
+    weight : Tensor, optional
+        (classes,).
+    ignore_index : int
+        Targets that do not count.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.log(mg.asarray([[0.5, 0.25, 0.25]]))
+    >>> target = mg.asarray([0])
+    >>> y = F.nll_loss(x, target)
+    >>> y
+    Tensor(0.6931)
+    """
+    return T["nll_loss"](input, target, weight, ignore_index=ignore_index, reduction=reduction)
 
 
 def linear_cross_entropy(
@@ -39,7 +106,49 @@ def linear_cross_entropy(
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
     label_smoothing: float = 0.0, options: Any = None,
 ) -> Tensor:  # fmt: skip
-    """`cross_entropy` of `linear`; `options`, which in PyTorch say how to save memory, change nothing."""
+    """`cross_entropy` of `linear`; `options`, which in PyTorch say how to save memory, change nothing.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, features).
+    linear_weight : Tensor
+        (classes, features).
+    target : Tensor
+        Integer classes (batch,).
+    linear_bias : Tensor, optional
+        (classes,).
+    weight : Tensor, optional
+        (classes,).
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    ignore_index : int
+        Targets that do not count.
+    label_smoothing : float
+        How much of equal probabilities is mixed into the targets, from 0 to 1.
+    options : any
+        Ignored; in PyTorch they say how to save memory.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, weight = mg.ones((2, 4)), mg.zeros((3, 4))
+    >>> target = mg.asarray([0, 2])
+    >>> y = F.linear_cross_entropy(x, weight, target)
+    >>> y
+    Tensor(1.099)
+    """
     logits = linear(input, linear_weight, linear_bias)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(
@@ -58,41 +167,127 @@ def _classes(name: str, input: Any, target: Any, targets: int) -> tuple[Tensor, 
 
 
 def _of_classes(
-    name: str, targets: int, input: Any, target: Any, *weight: Any, reduction: str, size_average: bool | None,
-    reduce: bool | None, **params: Any,
-) -> Tensor:  # fmt: skip
+    name: str, targets: int, input: Any, target: Any, *weight: Any, reduction: str, **params: Any
+) -> Tensor:
     """A loss of the table, of one example where the batch had been left out."""
-    word = chosen_reduction(name, reduction, size_average, reduce)
     x, y, absent = _classes(name, input, target, targets)
-    losses = T[name](x, y, *weight, reduction=word, **params)
-    return losses[0] if absent and word == "none" else losses
+    losses = T[name](x, y, *weight, reduction=reduction, **params)
+    return losses[0] if absent and reduction == "none" else losses
 
 
 def multi_margin_loss(
-    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
-    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Of each wrong class, to the power `p`, how far it is short of being `margin` below the right one."""
-    given: dict[str, Any] = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
-    return _of_classes("multi_margin_loss", 1, input, target, weight, p=p, margin=margin, **given)
-
-
-def multilabel_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Each wrong class against each right one. The right ones stand first in a row of `target`, up to the first -1."""
-    given: dict[str, Any] = {"reduction": reduction, "size_average": size_average, "reduce": reduce}
-    return _of_classes("multilabel_margin_loss", 2, input, target, **given)
+    """Of each wrong class, to the power `p`, how far it is short of being `margin` below the right one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Scores (batch, classes) or (classes,).
+    target : Tensor
+        Integer classes (batch,) or ().
+    p : int
+        1 or 2.
+    margin : float
+        By how much the two cases must differ for no loss.
+    weight : Tensor, optional
+        (classes,).
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([[2.0, 0.0, -1.0]]), mg.asarray([0])
+    >>> y = F.multi_margin_loss(x, target)
+    >>> y
+    Tensor(0.)
+    """
+    return _of_classes("multi_margin_loss", 1, input, target, weight, p=p, margin=margin, reduction=reduction)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Each wrong class against each right one. The right ones stand first in a row of `target`, up to the first -1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Scores (batch, classes) or (classes,).
+    target : Tensor
+        Integer classes, of the shape of `input`.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([[2.0, 0.0, -1.0]]), mg.asarray([[1, -1, -1]])
+    >>> y = F.multilabel_margin_loss(x, target)
+    >>> y
+    Tensor(1.)
+    """
+    return _of_classes("multilabel_margin_loss", 2, input, target, reduction=reduction)
 
 
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """The binary cross entropy of each class, from logits, averaged over the last axis."""
-    word = chosen_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
-    return T["multilabel_soft_margin_loss"](input, target, weight, reduction=word)
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The binary cross entropy of each class, from logits, averaged over the last axis.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logits (..., classes).
+    target : Tensor
+        0 and 1, of the shape of `input`.
+    weight : Tensor, optional
+        (classes,).
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        When shapes do not fit, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([[2.0, 0.0]]), mg.asarray([[1.0, 0.0]])
+    >>> y = F.multilabel_soft_margin_loss(x, target)
+    >>> y
+    Tensor(0.41)
+    """
+    return T["multilabel_soft_margin_loss"](input, target, weight, reduction=reduction)
 
 
 def ctc_loss(
@@ -117,11 +312,28 @@ def ctc_loss(
     zero_infinity : bool
         Whether an impossible target has loss 0, rather than infinity.
 
+    Returns
+    -------
+    Tensor
+        A 0-d tensor, or (batch,) for ``reduction='none'``.
+
     Raises
     ------
-    ShapeError, ValueError
+    ShapeError, IndexError, ValueError
+        When lengths do not fit, a label or `blank` is no class, or `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.log(mg.full((4, 1, 3), 1 / 3))
+    >>> labels = mg.asarray([[1, 2]])
+    >>> lengths, counts = mg.asarray([4]), mg.asarray([2])
+    >>> y = F.ctc_loss(x, labels, lengths, counts)
+    >>> y
+    Tensor(0.8432)
     """
-    word = chosen_reduction("ctc_loss", reduction, None, None)
+    check_reduction("ctc_loss", reduction)
     x = asarray(log_probs)
     absent = x.ndim == 2
     x = x.expand_dims(1) if absent else x
@@ -177,6 +389,9 @@ def ctc_loss(
     losses = -T["logsumexp"](T["where"](last, ends, NEVER), axis=1)
     impossible = losses > -NEVER / 2
     losses = T["where"](impossible, 0.0 if zero_infinity else float("inf"), losses)
-    if word == "mean":
+    if reduction == "mean":
         return (losses / T["maximum"](wanted, 1).astype(x.dtype)).mean()
-    return losses.sum() if word == "sum" else losses[0] if absent else losses
+    return losses.sum() if reduction == "sum" else losses[0] if absent else losses
+
+
+globals().update({name: advising(globals()[name]) for name in publish(globals())})

@@ -1,17 +1,39 @@
-"""What the functions share: reductions and their old spelling, writing in place, tables of numbers, absent batches."""
+"""What the functions share: public names, reductions, writing in place, tables of numbers, absent batches."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from operator import index
 from typing import Any, Final
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
+from micrograd_core.ops.network import patches
+from micrograd_core.ops.network.windows import single
 from micrograd_core.ops.shared import check_reduction
 
 T: Final = FUNCTIONS
+
+
+def publish(names: dict[str, Any], *others: str) -> list[str]:
+    """Make the ``__all__`` of a module or package, from its globals: functions and classes of its own, and others."""
+    home = names["__name__"]
+    made = {name for name, each in names.items() if isinstance(each, type) or hasattr(each, "__code__")}
+    own = [name for name in made if names[name].__module__.startswith(home) and name[0] != "_"]
+    names["__all__"] = sorted([*own, *others])
+    return list(names["__all__"])
+
+
+def named(function: Callable[..., Any], name: str, rank: int) -> Callable[..., Any]:
+    """A function over `rank` axes that another function made: its public name, and an example over so many axes.
+
+    The docstring's own example is over two: it calls ``F.…2d`` on a tensor of shape (1, 1, n, n).
+    """
+    function.__name__ = function.__qualname__ = name
+    text = re.sub(r"(?<=F\.)(\w+)2d", rf"\g<1>{rank}d", function.__doc__ or "")
+    function.__doc__ = re.sub(r"\(1, 1, (\d+), \1\)", lambda m: f"(1, 1, {', '.join([m[1]] * rank)})", text)
+    return function
 
 
 def written(input: Tensor, function: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -20,32 +42,15 @@ def written(input: Tensor, function: Callable[..., Tensor], *args: Any) -> Tenso
     return input
 
 
-def chosen_reduction(name: str, reduction: str, size_average: bool | None, reduce: bool | None) -> str:
-    """The word for a reduction, which the flags of PyTorch's first versions go before."""
-    if size_average is not None or reduce is not None:
-        return "none" if reduce is False else "sum" if size_average is False else "mean"
-    check_reduction(name, reduction, *(("batchmean",) if name == "kl_div" else ()))
-    return reduction
-
-
-def reduced(
-    name: str, losses: Tensor, reduction: str, size_average: bool | None = None, reduce: bool | None = None
-) -> Tensor:
+def reduced(name: str, losses: Tensor, reduction: str) -> Tensor:
     """Losses added up, averaged, or left as they are."""
-    word = chosen_reduction(name, reduction, size_average, reduce)
-    return losses if word == "none" else losses.mean() if word == "mean" else losses.sum()
+    check_reduction(name, reduction)
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
 
 def per_axis(name: str, what: str, value: Any, rank: int) -> tuple[int, ...]:
-    """One integer for each spatial axis; a single one goes for all."""
-    try:
-        found = (index(value),) * rank if not isinstance(value, (tuple, list)) else tuple(map(index, value))
-    except TypeError:
-        raise ShapeError(f"{name}: {what} is an integer, or {rank} of them; got {value!r}") from None
-    found = found * rank if len(found) == 1 else found
-    if len(found) != rank:
-        raise ShapeError(f"{name}: {what} is an integer, or {rank} of them; got {value!r}")
-    return found
+    """One integer for each spatial axis; a single one, in a list or not, goes for all."""
+    return patches.per_axis(name, what, single(value), rank, 0)
 
 
 def with_batch(name: str, x: Any, rank: int) -> tuple[Tensor, bool]:
@@ -73,8 +78,3 @@ def numbers(values: Sequence[Any], like: Tensor, shape: Sequence[int], dtype: An
 def along(x: Tensor, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None) -> Tensor:
     """``x[..., start:stop:step, ...]``."""
     return x[(*(slice(None),) * (axis % x.ndim), slice(start, stop, step))]
-
-
-def chosen_axis(name: str, dim: int | None, ndim: int) -> int:
-    """The axis of a softmax that names none: PyTorch's old rule, by the number of axes."""
-    return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1

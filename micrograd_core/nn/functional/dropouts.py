@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from micrograd_core.array.creation import ones
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, written
+from micrograd_core.nn.functional.common import T, publish, written
 from micrograd_core.ops.network.piecewise import SELU_ALPHA, SELU_SCALE
 
 
@@ -15,53 +17,177 @@ def _kept(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
     return (drawn > 0).astype(x.dtype)
 
 
-def _check(name: str, p: float) -> None:
+def _checked(name: str, input: Any, p: float, axes: tuple[int, ...] = ()) -> Tensor:
+    """The input as a tensor, of one of the numbers of `axes`."""
+    x = asarray(input)
     if not 0 <= p <= 1:
         raise ValueError(f"{name}: p, the probability of a zero, is between 0 and 1; got {p}")
+    if axes and x.ndim not in axes:
+        raise ShapeError(f"{name}: the input has {' or '.join(map(str, axes))} axes; got shape {x.shape}")
+    return x
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeros with probability `p`, all else times ``1 / (1 - p)`` (Srivastava et al. 2014)."""
-    _check("dropout", p)
+    """Zeros with probability `p`, all else times ``1 / (1 - p)`` (Srivastava et al. 2014).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4))
+    >>> y = F.dropout(x, 0.5)
+    >>> y.shape
+    (2, 3, 4)
+    """
     if inplace:
         return written(input, dropout, p, training)
-    x = asarray(input)
+    x = _checked("dropout", input, p)
     return x * 0 if training and p == 1 else T["dropout"](x, p, training=training)
 
 
-def _whole_channels(
-    name: str, ranks: tuple[int, ...], input: Tensor, p: float, training: bool, inplace: bool, batch: bool
-) -> Tensor:
-    _check(name, p)
-    if inplace:
-        return written(input, _channels_function(name, ranks, batch), p, training)
-    x = asarray(input)
-    if x.ndim not in ranks:
-        raise ShapeError(f"{name}: the input has {' or '.join(map(str, ranks))} axes; got shape {x.shape}")
+def _whole_channels(x: Tensor, p: float, training: bool, lead: int) -> Tensor:
+    """`dropout` of what lies along all axes but the first ones."""
     if not training:
         return x + 0
-    lead = 2 if batch or x.ndim == max(ranks) else 1
     shape = (*x.shape[:lead], *(1,) * (x.ndim - lead))
     return x * 0 if p == 1 else x * (_kept(x, p, shape) * (1 / (1 - p)))
 
 
-def _channels_function(name: str, ranks: tuple[int, ...], batch: bool):  # type: ignore[no-untyped-def]
-    return lambda x, p, training: _whole_channels(name, ranks, x, p, training, False, batch)
-
-
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (batch, channels, length) or (channels, length)."""
-    return _whole_channels("dropout1d", (2, 3), input, p, training, inplace, False)
+    """Whole channels of (batch, channels, length) or (channels, length).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4))
+    >>> y = F.dropout1d(x, 0.5)
+    >>> y.shape
+    (2, 3, 4)
+    """
+    if inplace:
+        return written(input, dropout1d, p, training)
+    x = _checked("dropout1d", input, p, (2, 3))
+    return _whole_channels(x, p, training, x.ndim - 1)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (batch, channels, height, width); of three axes the first two are taken for these."""
-    return _whole_channels("dropout2d", (3, 4), input, p, training, inplace, True)
+    """Whole channels of (batch, channels, height, width); of three axes the first two are taken for these.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4, 4))
+    >>> y = F.dropout2d(x, 0.5)
+    >>> y.shape
+    (2, 3, 4, 4)
+    """
+    if inplace:
+        return written(input, dropout2d, p, training)
+    return _whole_channels(_checked("dropout2d", input, p, (3, 4)), p, training, 2)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (batch, channels, depth, height, width) or (channels, depth, height, width)."""
-    return _whole_channels("dropout3d", (4, 5), input, p, training, inplace, False)
+    """Whole channels of (batch, channels, depth, height, width) or (channels, depth, height, width).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4, 4, 4))
+    >>> y = F.dropout3d(x, 0.5)
+    >>> y.shape
+    (2, 3, 4, 4, 4)
+    """
+    if inplace:
+        return written(input, dropout3d, p, training)
+    x = _checked("dropout3d", input, p, (4, 5))
+    return _whole_channels(x, p, training, x.ndim - 3)
 
 
 def _alpha(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
@@ -75,20 +201,83 @@ def _alpha(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Selu's least value with probability `p`; mean and variance stay (Klambauer et al. 2017)."""
-    _check("alpha_dropout", p)
+    """Selu's least value with probability `p`; mean and variance stay (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4))
+    >>> y = F.alpha_dropout(x, 0.5)
+    >>> y.shape
+    (2, 3, 4)
+    """
     if inplace:
         return written(input, alpha_dropout, p, training)
-    x = asarray(input)
+    x = _checked("alpha_dropout", input, p)
     return _alpha(x, p, x.shape) if training and p else x + 0
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels."""
-    _check("feature_alpha_dropout", p)
+    """`alpha_dropout` of whole channels.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    p : float
+        The probability of a drop, from 0 to 1.
+    training : bool
+        Whether anything is dropped.
+    inplace : bool
+        Whether the result is written into `input`, which is returned.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Raises
+    ------
+    ValueError
+        When `p` is no probability.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((2, 3, 4))
+    >>> y = F.feature_alpha_dropout(x, 0.5)
+    >>> y.shape
+    (2, 3, 4)
+    """
     if inplace:
         return written(input, feature_alpha_dropout, p, training)
-    x = asarray(input)
+    x = _checked("feature_alpha_dropout", input, p)
     if x.ndim < 2:
         raise ShapeError(f"feature_alpha_dropout: the input has axes (batch, channels, ...); got shape {x.shape}")
     return _alpha(x, p, (*x.shape[:2], *(1,) * (x.ndim - 2))) if training and p else x + 0
+
+
+publish(globals())

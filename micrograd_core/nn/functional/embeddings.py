@@ -8,8 +8,7 @@ from micrograd_core.array.creation import zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, numbers
-from micrograd_core.nn.functional.distances import norm
+from micrograd_core.nn.functional.common import T, numbers, publish
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 
@@ -25,7 +24,7 @@ def _padding(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 @no_grad()
 def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
     """Rows that are named and longer than `max_norm` made that long, in place."""
-    lengths = norm(weight.detach(), norm_type, -1, keepdim=True)
+    lengths = T["vector_norm"](weight.detach(), axis=-1, keepdims=True, ord=norm_type)
     used = T["index_add"](zeros(weight.shape[0], device=weight.device), indices.reshape(-1), 1.0, axis=0) > 0
     too_long = (lengths > max_norm) & used.reshape(-1, 1)
     weight.data = T["where"](too_long, weight.detach() * (max_norm / (lengths + 1e-7)), weight.detach())
@@ -50,24 +49,42 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The rows of `weight` that integers name.
+    """The rows of `weight` that integers select.
 
     Parameters
     ----------
-    input, weight : Tensor
-        Integers of any shape, and a matrix.
+    input : Tensor
+        Integers of any shape.
+    weight : Tensor
+        The table, (rows, features).
     padding_idx : int, optional
         The row that receives no gradient.
     max_norm, norm_type : float, optional
-        Rows that are named and longer are made that long first, in place.
+        Selected rows that are longer than `max_norm`, by the norm of order `norm_type`, are shortened in place first.
     scale_grad_by_freq : bool
-        Whether a row's gradient is divided by how often it is named.
+        Whether a row's gradient is divided by how often it is selected.
     sparse : bool
-        Not to be had: gradients are dense.
+        Must be false: gradients are dense.
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., features) and the dtype of the table.
 
     Raises
     ------
     IndexError, ShapeError, ValueError
+        When an integer names no row, the table is not a matrix, or `sparse` is true.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> indices, table = mg.asarray([0, 2]), mg.eye(3)
+    >>> y = F.embedding(indices, table)
+    >>> y
+    Tensor([[1., 0., 0.],
+            [0., 0., 1.]])
     """
     indices, table = asarray(input), asarray(weight)
     padding = _padding("embedding", padding_idx, table)
@@ -81,26 +98,45 @@ def embedding_bag(
     scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
     per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The sum, mean or maximum of the rows in each bag: a row of `input`, or what lies between `offsets` of a 1-d one.
+    """The sum, mean or maximum of the rows in each bag: a row of `input`, or a part of a 1-d one between two `offsets`.
 
     Parameters
     ----------
-    input, weight : Tensor
-        Integers, 1-d or 2-d, and a matrix. The two may come in the other order.
+    input : Tensor
+        Integers, 1-d or 2-d. It may also come second.
+    weight : Tensor
+        The table, (rows, features).
     offsets : Tensor, optional
-        Where the bags of a 1-d input start; with `include_last_offset` also where the last ends.
+        Where the bags of a 1-d input start, int64.
+    max_norm, norm_type, scale_grad_by_freq, sparse
+        As for `embedding`.
     mode : str
         ``'sum'``, ``'mean'`` or ``'max'``.
     per_sample_weights : Tensor, optional
-        Of the shape of `input`: numbers that rows are multiplied with, in a sum.
+        Of the shape of `input`: factors of the rows, in a sum.
+    include_last_offset : bool
+        Whether the last offset is the end of the last bag.
     padding_idx : int, optional
         The row that does not count.
-    max_norm, norm_type, scale_grad_by_freq, sparse
-        As of `embedding`.
+
+    Returns
+    -------
+    Tensor
+        Of shape (bags, features) and the dtype of the table.
 
     Raises
     ------
     IndexError, ShapeError, ValueError
+        When an integer names no row, offsets do not fit the input, or `mode` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> indices, table = mg.asarray([[0, 2]]), mg.eye(3)
+    >>> y = F.embedding_bag(indices, table)
+    >>> y
+    Tensor([[0.5,  0., 0.5]])
     """
     indices, table = asarray(input), asarray(weight)
     if indices.dtype.is_floating:
@@ -127,3 +163,6 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     return T["bags"](rows, starts, None if padding is None else flat != padding, mode=mode)
+
+
+publish(globals())

@@ -1,6 +1,6 @@
 """Losses of numbers: how far predictions are from what was to be, pair by pair or between examples.
 
-Each takes PyTorch's `reduction`, and the older `size_average` and `reduce` in its place.
+What PyTorch's functions take by position after the arguments that it no longer recommends is given by name.
 """
 
 from __future__ import annotations
@@ -9,163 +9,585 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, chosen_reduction, reduced
+from micrograd_core.nn.functional.common import T, publish, reduced
 from micrograd_core.nn.functional.distances import pairwise_distance
+from micrograd_core.ops.arguments import advising
 
 
-def _pairs(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
+def _pairs(input: Any, target: Any) -> tuple[Tensor, Tensor]:
     """Predictions and targets broadcast to one shape."""
     x, y = asarray(input), asarray(target)
     both = x + y * 0 if x.shape != y.shape else x
     return both, y if y.shape == both.shape else y + both * 0
 
 
-def _weighted(name: str, op: str, input: Any, target: Any, weight: Any, word: str, **params: Any) -> Tensor:
+def _weighted(name: str, input: Any, target: Any, weight: Any, reduction: str, **params: Any) -> Tensor:
     """A loss of the table, times weights."""
-    x, y = asarray(input), asarray(target)
-    if x.shape != y.shape:
-        x, y = _pairs(name, x, y)
+    x, y = _pairs(input, target)
     if weight is None:
-        return T[op](x, y, reduction=word, **params)
+        return T[name](x, y, reduction=reduction, **params)
     w = asarray(weight)
-    losses = T[op](x, y, reduction="none", **params) * w
-    if word != "mean":
-        return reduced(name, losses, word)
-    total = losses.size if op == "huber_loss" else (w + losses.detach() * 0).sum()  # which PyTorch divides by
+    losses = T[name](x, y, reduction="none", **params) * w
+    if reduction != "mean":
+        return reduced(name, losses, reduction)
+    total = losses.size if name == "huber_loss" else (w + losses.detach() * 0).sum()  # which PyTorch divides by
     return losses.sum() / total
 
 
-def mse_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Squared differences."""
-    word = chosen_reduction("mse_loss", reduction, size_average, reduce)
-    return _weighted("mse_loss", "mse_loss", input, target, weight, word)
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Squared differences.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    weight : Tensor, optional
+        Weights of the terms, broadcast to their shape.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.mse_loss(x, target)
+    >>> y
+    Tensor(2.125)
+    """
+    return _weighted("mse_loss", input, target, weight, reduction)
 
 
-def l1_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Absolute differences."""
-    word = chosen_reduction("l1_loss", reduction, size_average, reduce)
-    return _weighted("l1_loss", "l1_loss", input, target, weight, word)
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Absolute differences.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    weight : Tensor, optional
+        Weights of the terms, broadcast to their shape.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.l1_loss(x, target)
+    >>> y
+    Tensor(1.25)
+    """
+    return _weighted("l1_loss", input, target, weight, reduction)
 
 
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Half the squared difference up to `delta`, then straight on (Huber 1964)."""
-    word = chosen_reduction("huber_loss", reduction, None, None)
-    return _weighted("huber_loss", "huber_loss", input, target, weight, word, delta=delta)
+    """Half the squared difference up to `delta`, then straight on (Huber 1964).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    delta : float
+        Where the parabola ends; positive.
+    weight : Tensor, optional
+        Weights of the terms, which a mean does not divide by.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.huber_loss(x, target)
+    >>> y
+    Tensor(0.8125)
+    """
+    return _weighted("huber_loss", input, target, weight, reduction, delta=delta)
 
 
-def smooth_l1_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", beta: float = 1.0,
-) -> Tensor:  # fmt: skip
-    """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
-    word = chosen_reduction("smooth_l1_loss", reduction, size_average, reduce)
-    x, y = _pairs("smooth_l1_loss", input, target)
-    return T["smooth_l1_loss"](x, y, beta=beta, reduction=word)
+def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """`huber_loss` over `beta`; for 0 it is `l1_loss`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    beta : float
+        Where the parabola ends; at least 0.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.smooth_l1_loss(x, target)
+    >>> y
+    Tensor(0.8125)
+    """
+    return _weighted("smooth_l1_loss", input, target, None, reduction, beta=beta)
 
 
-def kl_div(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", log_target: bool = False,
-) -> Tensor:  # fmt: skip
-    """``target * (log(target) - input)`` of log-probabilities `input`: the Kullback-Leibler divergence."""
-    word = chosen_reduction("kl_div", reduction, size_average, reduce)
-    x, y = _pairs("kl_div", input, target)
-    return T["kl_div"](x, y, log_target=log_target, reduction=word)
+def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """``target * (log(target) - input)`` of log-probabilities `input`: the Kullback-Leibler divergence.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    reduction : str
+        ``'mean'``, ``'sum'``, ``'batchmean'`` (the sum over the length of the first axis) or ``'none'``.
+    log_target : bool
+        Whether `target` holds logarithms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.log(mg.asarray([[0.25, 0.75]]))
+    >>> target = mg.asarray([[0.5, 0.5]])
+    >>> y = F.kl_div(x, target, reduction="sum")
+    >>> y
+    Tensor(0.1438)
+    """
+    return _weighted("kl_div", input, target, None, reduction, log_target=log_target)
 
 
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Of probabilities; their logarithms are no less than -100, so that certain mistakes stay finite."""
-    word = chosen_reduction("binary_cross_entropy", reduction, size_average, reduce)
-    return T["binary_cross_entropy"](input, target, weight, reduction=word)
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """Of probabilities; their logarithms are no less than -100, so that certain mistakes stay finite.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    weight : Tensor, optional
+        Weights of the terms, broadcast to their shape.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 0.25]), mg.asarray([1.0, 0.0])
+    >>> y = F.binary_cross_entropy(x, target)
+    >>> y
+    Tensor(0.4904)
+    """
+    return T["binary_cross_entropy"](input, target, weight, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean",
+    pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`binary_cross_entropy` of ``sigmoid(input)``; `pos_weight` counts targets of 1."""
-    word = chosen_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
-    return T["binary_cross_entropy_with_logits"](input, target, weight, pos_weight, reduction=word)
+    """`binary_cross_entropy` of ``sigmoid(input)``; `pos_weight` counts targets of 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    weight : Tensor, optional
+        Weights of the terms, broadcast to their shape.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    pos_weight : Tensor, optional
+        Weights of the targets that are 1.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.binary_cross_entropy_with_logits(x, target)
+    >>> y
+    Tensor(1.301)
+    """
+    return T["binary_cross_entropy_with_logits"](input, target, weight, pos_weight, reduction=reduction)
 
 
 def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
-    eps: float = 1e-08, reduce: bool | None = None, reduction: str = "mean",
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, *, eps: float = 1e-08,
+    reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Of a rate, or its logarithm; `full` adds Stirling's approximation of the logarithm of the count's factorial."""
-    word = chosen_reduction("poisson_nll_loss", reduction, size_average, reduce)
-    return T["poisson_nll_loss"](input, target, log_input=log_input, full=full, eps=eps, reduction=word)
+    """Of a rate, or its logarithm; `full` adds Stirling's approximation of the logarithm of the count's factorial.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    log_input : bool
+        Whether `input` holds logarithms of rates.
+    full : bool
+        Whether Stirling's approximation is added.
+    eps : float
+        Added to a rate before its logarithm.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.poisson_nll_loss(x, target)
+    >>> y
+    Tensor(4.269)
+    """
+    return T["poisson_nll_loss"](input, target, log_input=log_input, full=full, eps=eps, reduction=reduction)
 
 
 def gaussian_nll_loss(
-    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-06,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Of a mean and a variance, which is at least `eps`."""
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-06, reduction: str = "mean"
+) -> Tensor:
+    """Of a mean and a variance, which is at least `eps`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    var : Tensor or float
+        Variances, of the shape of `input`, or without its last axis.
+    full : bool
+        Whether the constant term is added.
+    eps : float
+        The least variance.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> variance = mg.asarray([1.0, 1.0])
+    >>> y = F.gaussian_nll_loss(x, target, variance)
+    >>> y
+    Tensor(1.062)
+    """
     x = asarray(input)
     variance: Any = asarray(var, dtype=x.dtype, device=x.device) if isinstance(var, float) else asarray(var)
     if variance.ndim == x.ndim - 1 and variance.shape == x.shape[:-1]:
         variance = variance.expand_dims(-1)
     below = variance.detach() < eps
     variance = variance + T["where"](below, eps - variance.detach(), 0)
-    word = chosen_reduction("gaussian_nll_loss", reduction, None, None)
-    return T["gaussian_nll_loss"](x, target, variance, full=full, reduction=word)
+    return T["gaussian_nll_loss"](x, target, variance, full=full, reduction=reduction)
 
 
-def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """``log(1 + exp(-target * input))`` of targets 1 and -1."""
-    word = chosen_reduction("soft_margin_loss", reduction, size_average, reduce)
-    return T["soft_margin_loss"](input, target, reduction=word)
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """``log(1 + exp(-target * input))`` of targets 1 and -1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        1 and -1, of the shape of `input`.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, -1.0])
+    >>> y = F.soft_margin_loss(x, target)
+    >>> y
+    Tensor(1.301)
+    """
+    return T["soft_margin_loss"](input, target, reduction=reduction)
 
 
-def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """The distance itself of target 1; how far it is short of `margin` of target -1."""
-    word = chosen_reduction("hinge_embedding_loss", reduction, size_average, reduce)
-    return T["hinge_embedding_loss"](input, target, margin=margin, reduction=word)
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """The distance itself of target 1; how far it is short of `margin` of target -1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        1 and -1, of the shape of `input`.
+    margin : float
+        By how much the two cases must differ for no loss.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, -1.0])
+    >>> y = F.hinge_embedding_loss(x, target)
+    >>> y
+    Tensor(0.25)
+    """
+    return T["hinge_embedding_loss"](input, target, margin=margin, reduction=reduction)
 
 
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """How far the first is short of being `margin` above the second (target 1), or below it (target -1)."""
-    word = chosen_reduction("margin_ranking_loss", reduction, size_average, reduce)
-    return T["margin_ranking_loss"](input1, input2, target, margin=margin, reduction=word)
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
+) -> Tensor:
+    """How far the first is short of being `margin` above the second (target 1), or below it (target -1).
+
+    Parameters
+    ----------
+    input1 : Tensor
+        The first operand.
+    input2 : Tensor
+        The second operand.
+    target : Tensor
+        1 and -1; shapes broadcast.
+    margin : float
+        By how much the two cases must differ for no loss.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> a, b = mg.asarray([1.0, 0.0]), mg.asarray([0.5, 2.0])
+    >>> target = mg.asarray([1.0, 1.0])
+    >>> y = F.margin_ranking_loss(a, b, target)
+    >>> y
+    Tensor(1.)
+    """
+    return T["margin_ranking_loss"](input1, input2, target, margin=margin, reduction=reduction)
 
 
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """One less the cosine of target 1; how far it is above `margin` of target -1."""
-    word = chosen_reduction("cosine_embedding_loss", reduction, size_average, reduce)
-    return T["cosine_embedding_loss"](input1, input2, target, margin=margin, reduction=word)
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
+) -> Tensor:
+    """One less the cosine of target 1; how far it is above `margin` of target -1.
+
+    Parameters
+    ----------
+    input1 : Tensor
+        (batch, features) or (features,).
+    input2 : Tensor
+        (batch, features) or (features,).
+    target : Tensor
+        1 and -1, one for each row.
+    margin : float
+        By how much the two cases must differ for no loss.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> a, b = mg.asarray([[1.0, 0.0]]), mg.asarray([[1.0, 1.0]])
+    >>> target = mg.asarray([1.0])
+    >>> y = F.cosine_embedding_loss(a, b, target)
+    >>> y
+    Tensor(0.2929)
+    """
+    return T["cosine_embedding_loss"](input1, input2, target, margin=margin, reduction=reduction)
 
 
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-06,
-    swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    swap: bool = False, *, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """How far the negative is short of being `margin` further from the anchor than the positive."""
-    word = chosen_reduction("triplet_margin_loss", reduction, size_average, reduce)
-    given = {"margin": margin, "p": p, "eps": eps, "swap": swap, "reduction": word}
+    """How far the negative is short of being `margin` further from the anchor than the positive.
+
+    Parameters
+    ----------
+    anchor : Tensor
+        (..., features).
+    positive : Tensor
+        (..., features), to be near the anchor.
+    negative : Tensor
+        (..., features), to be far from the anchor.
+    margin : float
+        By how much the two cases must differ for no loss.
+    p : float
+        The order of the norm.
+    eps : float
+        A small number that is added, so that nothing is divided by 0.
+    swap : bool
+        Whether the negative's distance from the positive counts where that is less.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> anchor, positive = mg.asarray([[0.0, 0.0]]), mg.asarray([[0.0, 1.0]])
+    >>> negative = mg.asarray([[1.5, 0.0]])
+    >>> y = F.triplet_margin_loss(anchor, positive, negative)
+    >>> y
+    Tensor(0.5)
+    """
+    given = {"margin": margin, "p": p, "eps": eps, "swap": swap, "reduction": reduction}
     return T["triplet_margin_loss"](anchor, positive, negative, **given)
 
 
@@ -174,9 +596,50 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The same, with any distance; with `swap` the negative's from the positive counts where that is less."""
+    """`triplet_margin_loss` with any distance; with `swap` the negative's from the positive counts where it is less.
+
+    Parameters
+    ----------
+    anchor : Tensor
+        (..., features).
+    positive : Tensor
+        (..., features), to be near the anchor.
+    negative : Tensor
+        (..., features), to be far from the anchor.
+    distance_function : function, optional
+        Of two tensors; by default `pairwise_distance`.
+    margin : float
+        By how much the two cases must differ for no loss.
+    swap : bool
+        Whether the negative's distance from the positive counts where that is less.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> anchor, positive = mg.asarray([[0.0, 0.0]]), mg.asarray([[0.0, 1.0]])
+    >>> negative = mg.asarray([[1.5, 0.0]])
+    >>> y = F.triplet_margin_with_distance_loss(anchor, positive, negative)
+    >>> y
+    Tensor(0.5)
+    """
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = T["minimum"](far, distance(positive, negative))
     return reduced("triplet_margin_with_distance_loss", T["relu"](near - far + margin), reduction)
+
+
+globals().update({name: advising(globals()[name]) for name in publish(globals())})

@@ -8,22 +8,17 @@ from __future__ import annotations
 import cmath
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import DType, bool_, integer_range
-from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, wrapped, zero_rule
-from micrograd_core.ops.tangents import symmetric
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.dtypes import bool_, integer_range
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, mirror, to_bool, unary, wrapped, zero_rule
 
 
 def _comparison(name: str, doc: str, *, accepts: frozenset[str] = REAL, compose: Any = None, scalar: str = "") -> Op:
     # Drawn from few integers, so that equal elements occur.
     x, y = Array((3, 4), 0, 3, "int64"), Array((4,), 0, 3, "int64")
-    samples = (Sample(x, y), Sample(x, 1), Sample(Array((2,)), Array((2,))))
+    samples = (Sample(x, y), Sample(x, 1), Sample((2,), (2,)))
     facts = {"accepts": accepts, "result": to_bool, "compose": compose, "scalar": scalar}
     return binary(name, doc, samples=samples, gradient="comparisons are not differentiable", **facts)
 
@@ -46,7 +41,9 @@ def _logical(name: str, doc: str, compose: Any, scalar: str = "") -> Op:
 def _pow_base(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0 or NaN."""
     if is_scalar(n):
-        return k.multiply(g, k.multiply(k.pow(x, n - 1), n)) if n else zero_rule(k, g, out, x)
+        if not n:
+            return 0.0 if is_scalar(x) else zero_rule(k, g, out, x)
+        return k.multiply(g, k.multiply(k.pow(x, n - 1), n))
     # There n == 0 does not count, so 0**1 stands for the power; elsewhere it is kept, for the mixed derivative 1 / x.
     pole = k.logical_and(k.equal(n, 0), k.logical_not(k.less(0, k.abs(x))))
     power = k.pow(k.where(pole, 0, x), k.where(pole, 1, k.subtract(n, 1)))
@@ -74,19 +71,18 @@ def _share(k: Table, g: Any, won: Any, tied: Any) -> Any:
     return k.where(tied, k.multiply(g, 0.5), k.where(won, g, 0))
 
 
+_TO_THE_GREATER = (
+    lambda k, g, out, x, y: _share(k, g, k.less(y, x), k.equal(x, y)),
+    lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
+)
+
+
 def _within(k: Table, x: Any, low: Any, high: Any) -> Any:
     return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
 
 
 def _subtract(k: Table, x: Any, y: Any) -> Any:
     return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
-
-
-def _flip_order(k: Table, x: Any, dtype: DType) -> Any:
-    """A map that reverses the order of a dtype without overflow: ``-x`` for floats, ``~x`` for integers and bools."""
-    if is_scalar(x):
-        return -float(x) if dtype.is_floating else wrapped(~x, dtype)
-    return k.negative(x) if dtype.is_floating else k.bitwise_invert(x)
 
 
 def _negative(k: Table, x: Any) -> Any:
@@ -118,7 +114,11 @@ def _leg(k: Table, g: Any, out: Any, leg: Any) -> Any:
 
 def _minimum(k: Table, x: Any, y: Any) -> Any:
     dtype = k.dtype(y if is_scalar(x) else x)
-    return _flip_order(k, k.maximum(_flip_order(k, x, dtype), _flip_order(k, y, dtype)), dtype)
+
+    def turned(z: Any) -> Any:
+        return mirror(k, z) if not is_scalar(z) else -float(z) if dtype.is_floating else wrapped(~z, dtype)
+
+    return mirror(k, k.maximum(turned(x), turned(y)))
 
 
 def _relu_gradient(k: Table, x: Any, y: Any) -> Any:
@@ -178,19 +178,13 @@ ARITHMETIC = (
         "maximum",
         "The greater of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
         accepts=REAL,
-        gradient=(
-            lambda k, g, out, x, y: _share(k, g, k.less(y, x), k.equal(x, y)),
-            lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
-        ),
+        gradient=_TO_THE_GREATER,
     ),
     binary(
         "minimum",
         "The lesser of two elements; NaN if either is NaN. At a tie each side gets half the gradient.",
         accepts=REAL,
-        gradient=(
-            lambda k, g, out, x, y: _share(k, g, k.less(x, y), k.equal(x, y)),
-            lambda k, g, out, x, y: _share(k, g, k.less(y, x), k.equal(x, y)),
-        ),
+        gradient=_TO_THE_GREATER[::-1],
         compose=_minimum,
     ),
     binary(
@@ -225,15 +219,11 @@ ARITHMETIC = (
         gradient=(lambda k, g, out, x: k.negative(k.multiply(g, k.square(out))),),
         compose=lambda k, x: k.divide(1, x),
     ),
-    Op(
+    elementwise(
         "clip",
         "Elements below `min` replaced by it, those above `max` by that. Inside, bounds included, the gradient goes to "
         "`x`, outside to the bound.",
-        operands=3,
         accepts=REAL,
-        kind="elementwise",
-        check=broadcast_shapes,
-        tangent=symmetric,
         gradient=(
             lambda k, g, out, x, low, high: k.where(_within(k, x, low, high), g, 0),
             lambda k, g, out, x, low, high: k.where(k.logical_and(k.less(x, low), k.less_equal(low, high)), g, 0),
@@ -241,9 +231,9 @@ ARITHMETIC = (
         ),
         compose=lambda k, x, low, high: k.minimum(k.maximum(x, low), high),
         samples=(
-            Sample(Array((3, 4)), -1.0, 0.5),
-            Sample(Array((3, 4)), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0)),
-            Sample(Array((3, 4)), Array(()), 1.5),
+            Sample((3, 4), -1.0, 0.5),
+            Sample((3, 4), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0)),
+            Sample((3, 4), (), 1.5),
             Sample(Array((5,), -9, 9, "int32"), -3, 4),
         ),
     ),
@@ -294,6 +284,32 @@ COMPARISON = (
     ),
 )
 
+# ── functions that every device provides, from which compositions make the others ───────────────────────────
+
+_analytic = partial(unary, accepts=INEXACT)
+
+FUNCTIONS = (
+    _analytic(
+        "exp", "``e ** x``.", gradient=(lambda k, g, out, x: k.multiply(g, out),), scalar="exp({})", autocast="float32"
+    ),
+    _analytic(
+        "log",
+        "Natural logarithm.",
+        gradient=(lambda k, g, out, x: k.divide(g, x),),
+        scalar="log({})",
+        autocast="float32",
+        low=0.2,
+    ),
+    _analytic("sin", "Sine of radians.", gradient=(lambda k, g, out, x: k.multiply(g, k.cos(x)),), scalar="sin({})"),
+    _analytic(
+        "sqrt",
+        "Square root; the gradient at 0 is infinite.",
+        gradient=(lambda k, g, out, x: k.divide(k.multiply(g, 0.5), out),),
+        scalar="sqrt({})",
+        low=0.2,
+    ),
+    unary("floor", "The greatest integer not above `x`.", accepts=REAL, gradient=(zero_rule,)),
+)
 
 RELU = (
     unary(
@@ -312,11 +328,11 @@ RELU = (
         scalar="{0} if {1} > 0.0 else 0.0",
         standard=False,
         accepts=REAL,
-        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array(()), Array(()))),
+        samples=(Sample((2, 3), (2, 3)), Sample((), ())),
         gradient=(lambda k, g, out, x, y: k.relu_gradient(g, y), lambda k, g, out, x, y: zero_rule(k, g, out, y)),
         compose=_relu_gradient,
         reference=lambda np, x, y: np.where(y > 0, x, 0),
     ),
 )
 
-OPS = ARITHMETIC + COMPARISON + RELU
+OPS = ARITHMETIC + COMPARISON + FUNCTIONS + RELU

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
+from micrograd_core.ops.record import NUMERIC, Op, Sample, Table
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.tangents import affine, product
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -30,17 +27,19 @@ def _check_matmul(op: str, x: Shape, y: Shape) -> None:
     broadcast_shapes(op, x[:-2], y[:-2])
 
 
-def _swap(k: Table, x: Any) -> Any:
+def transposed(k: Table, x: Any) -> Any:
     """The matrix transpose: the last two axes exchanged."""
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _column(k: Table, x: Any) -> Any:
+def column(k: Table, x: Any) -> Any:
+    """The last axis as columns: an axis of length 1 after it."""
     return k.reshape(x, shape=(*x.shape, 1))
 
 
-def _row(k: Table, x: Any) -> Any:
+def row(k: Table, x: Any) -> Any:
+    """The last axis as rows: an axis of length 1 before it."""
     return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
@@ -56,17 +55,17 @@ def _matmul(k: Table, x: Any, y: Any) -> Any:
         return k.sum(k.multiply(x, y), axis=(len(x.shape) - 1,), keepdims=False)
     if len(x.shape) > 1 and len(y.shape) > 2:  # other matrices are repeated along the rows as they are
         y = k.expand_dims(y, axis=(len(y.shape) - 2,))
-    terms = k.multiply(_column(k, x), y)
+    terms = k.multiply(column(k, x), y)
     return k.sum(terms, axis=(len(terms.shape) - 2,), keepdims=False)
 
 
 def _matmul_left(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``g @ y.T``."""
     if len(y.shape) == 1:
-        return k.multiply(_column(k, g) if len(x.shape) > 1 else g, y)
+        return k.multiply(column(k, g) if len(x.shape) > 1 else g, y)
     if len(x.shape) == 1 and len(y.shape) > 2:
-        return k.sum(k.multiply(y, _row(k, g)), axis=(len(y.shape) - 1,), keepdims=False)
-    return k.matmul(y, g) if len(x.shape) == 1 else k.matmul(g, _swap(k, y))
+        return k.sum(k.multiply(y, row(k, g)), axis=(len(y.shape) - 1,), keepdims=False)
+    return k.matmul(y, g) if len(x.shape) == 1 else k.matmul(g, transposed(k, y))
 
 
 def _matmul_right(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
@@ -77,10 +76,10 @@ def _matmul_right(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     if len(y.shape) == 1:
         return k.multiply(x, g)
     if len(x.shape) == 1:
-        return k.multiply(_column(k, x), _row(k, g))
+        return k.multiply(column(k, x), row(k, g))
     if len(y.shape) == 2 < len(x.shape):  # one matrix for the whole batch: one product, not a batch of them to sum
         x, g = _as_matrix(k, x), _as_matrix(k, g)
-    return k.matmul(_swap(k, x), g)
+    return k.matmul(transposed(k, x), g)
 
 
 # ── linear ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,13 +93,13 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
 
 
 def _linear(k: Table, x: Any, weight: Any, bias: Any) -> Any:
-    product = k.matmul(x, _swap(k, weight))
+    product = k.matmul(x, transposed(k, weight))
     return product if is_scalar(bias) and bias == 0 else k.add(product, bias)
 
 
 def _linear_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
-    return k.matmul(_swap(k, _as_matrix(k, g)), _as_matrix(k, x))
+    return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
 
 
 OPS = (
@@ -110,30 +109,28 @@ OPS = (
         batching=products,
         autocast="half",
         standard=True,
-        operands=2,
         accepts=NUMERIC,
         check=_check_matmul,
         tangent=product,
         gradient=(_matmul_left, _matmul_right),
         compose=_matmul,
         samples=(
-            Sample(Array((2, 3)), Array((3, 4))),
-            Sample(Array((3,)), Array((3,))),
-            Sample(Array((2, 3)), Array((3,))),
-            Sample(Array((3,)), Array((3, 2))),
-            Sample(Array((2, 2, 3)), Array((3, 2))),
-            Sample(Array((2, 1, 2, 3)), Array((3, 3, 2))),
-            Sample(Array((3,)), Array((2, 3, 2))),
-            Sample(Array((2, 2, 3)), Array((3,))),
-            Sample(Array((2, 0)), Array((0, 3))),
-            Sample(Array((0, 2, 3)), Array((0, 3, 2))),
+            Sample((2, 3), (3, 4)),
+            Sample((3,), (3,)),
+            Sample((2, 3), (3,)),
+            Sample((3,), (3, 2)),
+            Sample((2, 2, 3), (3, 2)),
+            Sample((2, 1, 2, 3), (3, 3, 2)),
+            Sample((3,), (2, 3, 2)),
+            Sample((2, 2, 3), (3,)),
+            Sample((2, 0), (0, 3)),
+            Sample((0, 2, 3), (0, 3, 2)),
         ),
     ),
     Op(
         "linear",
         "``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none.",
         autocast="half",
-        operands=3,
         accepts=NUMERIC,
         check=_check_linear,
         tangent=affine,
@@ -145,10 +142,10 @@ OPS = (
         gradient_aliases=(2,),
         compose=_linear,
         samples=(
-            Sample(Array((4, 3)), Array((2, 3)), Array((2,))),
-            Sample(Array((2, 2, 3)), Array((2, 3)), Array((2,))),
-            Sample(Array((3,)), Array((2, 3)), Array((2,))),
-            Sample(Array((4, 3)), Array((2, 3)), 0.0),
+            Sample((4, 3), (2, 3), (2,)),
+            Sample((2, 2, 3), (2, 3), (2,)),
+            Sample((3,), (2, 3), (2,)),
+            Sample((4, 3), (2, 3), 0.0),
         ),
         reference=lambda np, x, weight, bias: x @ weight.T + bias,
     ),

@@ -7,38 +7,27 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ground.warning import unless_withheld
-from micrograd_core.layout import (
-    Layout,
-    as_shape,
-    broadcast_shapes,
-    contiguous_strides,
-    resolve_axes,
-    resolve_axis,
-    resolve_key,
-    resolve_reshape,
-)
+from micrograd_core.layout import Layout, as_shape, resolve_axes, resolve_axis, resolve_key, resolve_reshape
 from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected
-from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample
-from micrograd_core.ops.shared import by_position, whole
+from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.shared import axes_of, by_position, cut, elementwise, span, whole
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
 
 def _reshape_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, Any]:
+    """The same elements, in C order, in another shape; one length may be -1. A view where strides allow it."""
     return {"shape": resolve_reshape(x.shape, shape)}
 
 
 def _permute_parameters(x: Any, /, axes: tuple[int, ...]) -> dict[str, Any]:
+    """Axes in another order. A view."""
     resolved = resolve_axes("permute_dims", tuple(axes), len(x.shape)) or ()
     if len(resolved) != len(x.shape):
         raise ShapeError(
@@ -49,16 +38,18 @@ def _permute_parameters(x: Any, /, axes: tuple[int, ...]) -> dict[str, Any]:
 
 def _broadcast_parameters(x: Any, /, shape: int | tuple[int, ...]) -> dict[str, Any]:
     wanted = as_shape("broadcast_to", shape)
-    Layout(x.shape, contiguous_strides(x.shape)).broadcast_to(wanted)
+    Layout.contiguous(x.shape).broadcast_to(wanted)
     return {"shape": wanted}
 
 
 def _expand_parameters(x: Any, /, axis: int | tuple[int, ...] = 0) -> dict[str, Any]:
+    """Axes of length 1 inserted at `axis`. A view."""
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     return {"axis": resolve_axes("expand_dims", axes, len(x.shape) + len(axes))}
 
 
 def _squeeze_parameters(x: Any, /, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Without the axes `axis` of length 1. A view."""
     if axis is None:
         axis = tuple(each for each, length in enumerate(x.shape) if length == 1)
     axes = resolve_axes("squeeze", axis, len(x.shape)) or ()
@@ -68,11 +59,12 @@ def _squeeze_parameters(x: Any, /, axis: int | tuple[int, ...] | None = None) ->
 
 
 def _flip_parameters(x: Any, /, axis: int | tuple[int, ...] | None = None) -> dict[str, Any]:
-    axes = resolve_axes("flip", axis, len(x.shape))
-    return {"axis": tuple(range(len(x.shape))) if axis is None else axes}
+    """Elements in reverse order along `axis` (default: all axes). A view."""
+    return {"axis": axes_of("flip", x, axis)}
 
 
 def _concat_parameters(*xs: Any, axis: int | None = 0) -> dict[str, Any]:
+    """Tensors joined along the existing `axis`; flattened and joined for ``None``."""
     if not xs:
         raise ShapeError("concat: at least one tensor is needed")
     if axis is None:
@@ -87,6 +79,7 @@ def _concat_parameters(*xs: Any, axis: int | None = 0) -> dict[str, Any]:
 
 
 def _stack_parameters(*xs: Any, axis: int = 0) -> dict[str, Any]:
+    """Tensors of equal shape joined along a new `axis`."""
     if not xs:
         raise ShapeError("stack: at least one tensor is needed")
     if len({tuple(x.shape) for x in xs}) > 1:
@@ -95,10 +88,12 @@ def _stack_parameters(*xs: Any, axis: int = 0) -> dict[str, Any]:
 
 
 def _key_parameters(x: Any, /, key: Any) -> dict[str, Any]:
+    """Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view."""
     return {"key": resolve_key(key, x.shape)}
 
 
 def _scatter_parameters(x: Any, values: Any, /, *, key: Any) -> dict[str, Any]:
+    """A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment."""
     resolved = resolve_key(key, x.shape)
     place = Layout.contiguous(x.shape).index(resolved).shape
     shape = getattr(values, "shape", ())
@@ -108,6 +103,7 @@ def _scatter_parameters(x: Any, values: Any, /, *, key: Any) -> dict[str, Any]:
 
 
 def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
+    """Elements converted to `dtype`."""
     wanted = as_dtype(dtype)
     if getattr(x.dtype, "is_complex", False) and not (wanted.is_complex or wanted.kind == "bool"):
         raise DTypeError(
@@ -118,6 +114,7 @@ def _astype_parameters(x: Any, /, dtype: Any) -> dict[str, Any]:
 
 
 def _one_hot_parameters(x: Any, /, num_classes: int, *, dtype: Any = float32) -> dict[str, Any]:
+    """1 where the class along a new last axis equals the index, else 0."""
     if (num_classes := whole("one_hot", "num_classes", num_classes)) < 1:
         raise ShapeError(f"one_hot: num_classes must be at least 1; got {num_classes}")
     return {"num_classes": num_classes, "dtype": as_dtype(dtype)}
@@ -156,10 +153,6 @@ def _flip(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
     return k.getitem(x, key=resolve_key(key, x.shape))
 
 
-def _along(axis: int, start: int, stop: int, shape: tuple[int, ...]) -> tuple[slice, ...]:
-    return tuple(slice(start, stop, 1) if each == axis else slice(0, length, 1) for each, length in enumerate(shape))
-
-
 def _astype_rule(k: Table, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
     """Back to the operand's dtype. A real number that became complex moves along the real axis only."""
     if dtype.is_complex and not k.dtype(x).is_complex:
@@ -176,7 +169,7 @@ def _concat(k: Table, *xs: Any, axis: int | None) -> Any:
     start = 0
     for x in xs:
         stop = start + x.shape[axis]
-        result = k.scatter(result, x, key=_along(axis, start, stop, tuple(shape)))
+        result = k.scatter(result, x, key=span(tuple(shape), axis, start, stop))
         start = stop
     return result
 
@@ -185,7 +178,7 @@ def _concat_rule(position: int, k: Table, g: Any, out: Any, *xs: Any, axis: int 
     """Each operand takes its own piece of the cotangent."""
     lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
     start = sum(lengths[:position])
-    piece = k.getitem(g, key=_along(axis or 0, start, start + lengths[position], g.shape))
+    piece = cut(k, g, axis or 0, start, start + lengths[position])
     return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
 
 
@@ -203,108 +196,93 @@ _BACKWARDS = slice(None, None, -1)
 _MOVE = partial(Op, accepts=ANY, tangent=linear)
 _MADE = partial(Op, operands=0, result=requested, gradient="it has no operands", standard=True)
 _VIEW = partial(_MOVE, gradient_aliases=True, view=True)
+_BROADCAST = partial(
+    _VIEW,
+    shape=lambda x, *, shape: shape,
+    batching=broadcast,
+    parameters=_broadcast_parameters,
+    gradient=(lambda k, g, out, x, *, shape: g,),
+)
 
 OPS = (
     _VIEW(
         "reshape",
-        "The same elements, in C order, in another shape; one length may be -1. A view where strides allow it.",
         shape=lambda x, *, shape: shape,
         batching=reshaped,
         standard=True,
         parameters=_reshape_parameters,
         gradient=(_as_operand,),
         samples=(
-            Sample(Array((2, 3)), shape=(3, 2)),
-            Sample(Array((2, 6)), shape=(2, -1, 3)),
-            Sample(Array((1,)), shape=()),
-            Sample(Array((0, 3)), shape=(3, 0)),
+            Sample((2, 3), shape=(3, 2)),
+            Sample((2, 6), shape=(2, -1, 3)),
+            Sample((1,), shape=()),
+            Sample((0, 3), shape=(3, 0)),
         ),
     ),
     _VIEW(
         "permute_dims",
-        "Axes in another order. A view.",
         shape=lambda x, *, axes: tuple(x.shape[axis] for axis in axes),
         batching=permuted,
         standard=True,
         parameters=_permute_parameters,
         gradient=(permute_rule,),
-        samples=(
-            Sample(Array((2, 3)), axes=(1, 0)),
-            Sample(Array((2, 3, 4)), axes=(2, 0, -2)),
-            Sample(Array(()), axes=()),
-        ),
+        samples=(Sample((2, 3), axes=(1, 0)), Sample((2, 3, 4), axes=(2, 0, -2)), Sample((), axes=())),
     ),
-    _VIEW(
+    _BROADCAST(
         "broadcast_to",
         "Axes of length 1, or missing on the left, repeated to `shape`. A view.",
-        shape=lambda x, *, shape: shape,
-        batching=broadcast,
         standard=True,
-        parameters=_broadcast_parameters,
-        gradient=(lambda k, g, out, x, *, shape: g,),
-        samples=(
-            Sample(Array((3, 1)), shape=(2, 3, 4)),
-            Sample(Array(()), shape=(2,)),
-            Sample(Array((1, 2)), shape=(0, 2)),
-        ),
+        samples=(Sample((3, 1), shape=(2, 3, 4)), Sample((), shape=(2,)), Sample((1, 2), shape=(0, 2))),
     ),
-    _VIEW(
+    _BROADCAST(
         "spread",
         "As `broadcast_to`, but a view or fresh memory, whichever the device finds faster: the gradient of a sum.",
-        batching=broadcast,
-        parameters=_broadcast_parameters,
-        gradient=(lambda k, g, out, x, *, shape: g,),
         compose=lambda k, x, *, shape: k.broadcast_to(x, shape=shape),
-        samples=(Sample(Array((3, 1)), shape=(2, 3, 4)), Sample(Array(()), shape=(2,))),
+        samples=(Sample((3, 1), shape=(2, 3, 4)), Sample((), shape=(2,))),
         reference=lambda np, x, shape: np.broadcast_to(x, shape),
     ),
     _VIEW(
         "expand_dims",
-        "Axes of length 1 inserted at `axis`. A view.",
         parameters=_expand_parameters,
         gradient=(_as_operand,),
         compose=_expand_dims,
-        samples=(Sample(Array((2, 3)), axis=1), Sample(Array((2,)), axis=(0, -1))),
+        samples=(Sample((2, 3), axis=1), Sample((2,), axis=(0, -1))),
     ),
     _VIEW(
         "squeeze",
-        "Without the axes `axis` of length 1. A view.",
         standard=True,
         parameters=_squeeze_parameters,
         gradient=(_as_operand,),
         compose=_squeeze,
-        samples=(Sample(Array((2, 1, 3)), axis=1), Sample(Array((1, 2, 1)), axis=(0, 2))),
+        samples=(Sample((2, 1, 3), axis=1), Sample((1, 2, 1), axis=(0, 2))),
     ),
     _VIEW(
         "flip",
-        "Elements in reverse order along `axis` (default: all axes). A view.",
         standard=True,
         parameters=_flip_parameters,
         gradient=(lambda k, g, out, x, *, axis: k.flip(g, axis=axis),),
         compose=_flip,
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1), Sample(Array((0, 3)), axis=0)),
+        samples=(Sample((2, 3)), Sample((2, 3), axis=1), Sample((0, 3), axis=0)),
     ),
     _MOVE(
         "getitem",
-        "Basic indexing, ``x[key]``, with integers, slices, ``...`` and ``None``. A view.",
         shape=lambda x, *, key: Layout.contiguous(x.shape).index(key).shape,
         batching=selected,
         parameters=_key_parameters,
         gradient=(_getitem_rule,),
         view=True,
         samples=(
-            Sample(Array((3, 4)), key=1),
-            Sample(Array((3, 4)), key=(slice(None), slice(1, None, 2))),
-            Sample(Array((3, 4)), key=(_BACKWARDS, None, -1)),
-            Sample(Array((3, 4)), key=(..., slice(2, 0, -1))),
-            Sample(Array((3, 4)), key=slice(2, 2)),
-            Sample(Array(()), key=()),
+            Sample((3, 4), key=1),
+            Sample((3, 4), key=(slice(None), slice(1, None, 2))),
+            Sample((3, 4), key=(_BACKWARDS, None, -1)),
+            Sample((3, 4), key=(..., slice(2, 0, -1))),
+            Sample((3, 4), key=slice(2, 2)),
+            Sample((), key=()),
         ),
         reference=lambda np, x, key: x[key],
     ),
     _MOVE(
         "scatter",
-        "A fresh copy of ``x1`` in which ``x1[key]`` is replaced by ``x2`` (broadcast to fit): functional assignment.",
         shape=lambda x, values, *, key: x.shape,
         batching=scattered,
         operands=2,
@@ -315,17 +293,16 @@ OPS = (
         ),
         gradient_aliases=True,
         samples=(
-            Sample(Array((3, 4)), Array((4,)), key=1),
-            Sample(Array((3, 4)), Array((3, 2)), key=(slice(None), slice(None, None, 2))),
-            Sample(Array((3, 4)), Array(()), key=(_BACKWARDS, 0)),
-            Sample(Array((3, 4)), 2.5, key=(..., 1)),
+            Sample((3, 4), (4,), key=1),
+            Sample((3, 4), (3, 2), key=(slice(None), slice(None, None, 2))),
+            Sample((3, 4), (), key=(_BACKWARDS, 0)),
+            Sample((3, 4), 2.5, key=(..., 1)),
             Sample(Array((3,), 0, 9, "int32"), 7, key=0),
         ),
-        reference=lambda np, x, values, key: _assigned(x, values, key),
+        reference=lambda np, x, values, key: assigned(x, values, key),
     ),
     _MOVE(
         "concat",
-        "Tensors joined along the existing `axis`; flattened and joined for ``None``.",
         batching=joined,
         operands=-1,
         parameters=_concat_parameters,
@@ -333,34 +310,31 @@ OPS = (
         gradient_aliases=True,
         compose=_concat,
         samples=(
-            Sample(Array((2, 3)), Array((1, 3)), Array((0, 3))),
-            Sample(Array((2, 1)), Array((2, 2)), axis=-1),
-            Sample(Array((2, 2)), Array(()), Array((3,)), axis=None),
+            Sample((2, 3), (1, 3), (0, 3)),
+            Sample((2, 1), (2, 2), axis=-1),
+            Sample((2, 2), (), (3,), axis=None),
             Sample(Array((2,), dtype="bool"), Array((1,), dtype="bool")),
         ),
         reference=lambda np, *xs, axis=0: np.concatenate(xs, axis=axis),
     ),
     Op(
         "stack",
-        "Tensors of equal shape joined along a new `axis`.",
         accepts=ANY,
         batching=joined,
         operands=-1,
         parameters=_stack_parameters,
         compose=lambda k, *xs, axis: k.concat(*(k.expand_dims(x, axis=(axis,)) for x in xs), axis=axis),
-        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2,)), Array((2,)), axis=-1)),
+        samples=(Sample((2, 3), (2, 3)), Sample((2,), (2,), axis=-1)),
         reference=lambda np, *xs, axis=0: np.stack(xs, axis=axis),
     ),
-    Op(
+    elementwise(
         "where",
         "Elements of ``x1`` where the condition is true, of ``x2`` where it is not.",
-        kind="elementwise",
         scalar="{1} if {0} else {2}",
         standard=True,
         operands=3,
         accepts=(BOOLEAN, ANY, ANY),
         separate=(0,),
-        check=broadcast_shapes,
         tangent=linear,
         gradient=(
             None,
@@ -368,14 +342,13 @@ OPS = (
             lambda k, g, out, c, x, y: k.where(k.logical_not(c), g, 0),
         ),
         samples=(
-            Sample(Array((2, 3), dtype="bool"), Array((2, 3)), Array((3,))),
-            Sample(Array((3,), dtype="bool"), Array((2, 1)), 0.5),
-            Sample(Array((3,), dtype="bool"), 0.5, Array(())),
+            Sample(Array((2, 3), dtype="bool"), (2, 3), (3,)),
+            Sample(Array((3,), dtype="bool"), (2, 1), 0.5),
+            Sample(Array((3,), dtype="bool"), 0.5, ()),
         ),
     ),
     _MOVE(
         "astype",
-        "Elements converted to `dtype`.",
         kind="elementwise",
         standard=True,
         parameters=_astype_parameters,
@@ -383,9 +356,9 @@ OPS = (
         gradient=(_astype_rule,),
         gradient_aliases=True,
         samples=(
-            Sample(Array((2, 3)), dtype="float64"),
+            Sample((2, 3), dtype="float64"),
             Sample(Array((3,), 0, 9, "int32"), dtype="float32"),
-            Sample(Array((3,)), dtype="bool"),
+            Sample((3,), dtype="bool"),
         ),
         reference=lambda np, x, dtype: x.astype(str(dtype)),
     ),
@@ -396,12 +369,10 @@ OPS = (
         gradient=(lambda k, g, out, x: g,),
         gradient_aliases=True,
         compose=lambda k, x: k.bitwise_or(x, x) if k.dtype(x).kind == "bool" else k.multiply(x, 1),
-        samples=(Sample(Array((2, 3))), Sample(Array((3,), dtype="bool"))),
-        reference=lambda np, x: x,
+        samples=(Sample((2, 3)), Sample(Array((3,), dtype="bool"))),
     ),
     Op(
         "one_hot",
-        "1 where the class along a new last axis equals the index, else 0.",
         parameters=_one_hot_parameters,
         accepts=INTEGER,
         result=requested,
@@ -426,7 +397,8 @@ OPS = (
 )
 
 
-def _assigned(x: Any, values: Any, key: Any) -> Any:
+def assigned(x: Any, values: Any, key: Any) -> Any:
+    """A NumPy array of which a key selects other values."""
     result = x.copy()
     result[key] = values
     return result
@@ -436,8 +408,5 @@ def unbroadcast(k: Table, g: Any, shape: tuple[int, ...]) -> Any:
     """Sum `g` over the axes along which an operand of `shape` was broadcast to reach it."""
     new = len(g.shape) - len(shape)
     axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))
-    try:
-        g = k.sum(g, axis=axes, keepdims=False)
-    except TypeError as error:
-        g = unless_withheld(error, k.sum, (g,), {"axis": axes, "keepdims": False})
+    g = k.sum(g, axis=axes, keepdims=False)
     return g if g.shape == shape else k.reshape(g, shape=shape)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32, to_bool, to_int64
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positions, to_bool, to_int64
 from micrograd_core.ops.tangents import linear, reduction
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 
 def restore_axes(k: Table, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -29,8 +26,8 @@ def count(x: Any, axis: Any) -> int:
     return math.prod(x.shape) if axis is None else math.prod(x.shape[each] for each in axis)
 
 
-def _reduction(name: str, *, empty: bool = True) -> Any:
-    """The parameters of a reduction; ``empty=False`` where no result exists without elements."""
+def _reduction(name: str, doc: str, *, empty: bool = True, **facts: Any) -> Op:
+    """A reduction over axes; ``empty=False`` where no result exists without elements."""
 
     def parameters(x: Any, /, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> dict[str, Any]:
         axis = resolve_axes(name, axis, len(x.shape))
@@ -38,27 +35,50 @@ def _reduction(name: str, *, empty: bool = True) -> Any:
             raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
         return {"axis": axis, "keepdims": bool(keepdims)}
 
-    return parameters
+    usual = {"parameters": parameters, "kind": "reduction", "standard": True, "samples": _SAMPLES}
+    return Op(name, doc, **{**usual, **facts})
 
 
-def _with_correction(name: str) -> Any:
+def _spread(name: str, doc: str, **facts: Any) -> Op:
+    """The variance, or its root, whose divisor is corrected."""
+
     def parameters(
         x: Any, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: bool = False
     ) -> dict[str, Any]:
         axis = resolve_axes(name, axis, len(x.shape))
         return {"axis": axis, "correction": float(correction), "keepdims": bool(keepdims)}
 
-    return parameters
+    def reference(np: Any, x: Any, correction: float = 0.0, **params: Any) -> Any:
+        return getattr(np, name)(x, ddof=correction, **params)
+
+    usual: dict[str, Any] = {"parameters": parameters, "reference": reference, "tangent": reduction}
+    return _reduction(name, doc, accepts=FLOATING, autocast="float32", **usual, **facts)
 
 
-def _position(name: str) -> Any:
+def lane(name: str, x: Any, axis: int | None) -> int | None:
+    """The axis along which a place in the order is looked for, among at least one element; ``None`` for all axes."""
+    at = None if axis is None or (not x.shape and axis in (0, -1)) else resolve_axis(name, axis, len(x.shape))
+    if count(x, None if at is None else (at,)) == 0:
+        raise ShapeError(f"{name}: no result exists for zero elements (shape {tuple(x.shape)}, axis {at})")
+    return at
+
+
+def _position(name: str, doc: str, compose: Any) -> Op:
+    """Where along an axis an extremum is."""
+
     def parameters(x: Any, /, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
-        axis = None if axis is None or (not x.shape and axis in (0, -1)) else resolve_axis(name, axis, len(x.shape))
-        if count(x, None if axis is None else (axis,)) == 0:
-            raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
-        return {"axis": axis, "keepdims": bool(keepdims)}
+        return {"axis": lane(name, x, axis), "keepdims": bool(keepdims)}
 
-    return parameters
+    return locating(
+        name,
+        f"{doc} along `axis` (of the flattened tensor for ``None``), as int64.",
+        kind="reduction",
+        standard=True,
+        parameters=parameters,
+        accepts=REAL,
+        compose=compose,
+        samples=(Sample((2, 3)), Sample(Array((4, 3), 0, 2, "int32"), axis=0), Sample((2, 3), axis=-1, keepdims=True)),
+    )
 
 
 def accumulator(dtype: DType) -> DType:
@@ -69,19 +89,15 @@ def accumulator(dtype: DType) -> DType:
 
 
 _SAMPLES = (
-    Sample(Array((2, 3))),
-    Sample(Array((2, 3, 4)), axis=1),
-    Sample(Array((2, 3, 4)), axis=(0, -1)),
-    Sample(Array((2, 3)), axis=-1, keepdims=True),
-    Sample(Array((2, 3)), keepdims=True),
-    Sample(Array(())),
+    Sample((2, 3)),
+    Sample((2, 3, 4), axis=1),
+    Sample((2, 3, 4), axis=(0, -1)),
+    Sample((2, 3), axis=-1, keepdims=True),
+    Sample((2, 3), keepdims=True),
+    Sample(()),
 )
-_ZERO_LENGTH = (Sample(Array((0, 3))), Sample(Array((2, 0)), axis=0), Sample(Array((2, 0)), axis=1))
-_POSITIONS = (
-    Sample(Array((2, 3))),
-    Sample(Array((4, 3), 0, 2, "int32"), axis=0),
-    Sample(Array((2, 3)), axis=-1, keepdims=True),
-)
+_SMALL_INTEGERS = (Sample(Array((2, 3), 0, 9, "int32"), axis=0),)
+_ZERO_LENGTH = (Sample((0, 3)), Sample((2, 0), axis=0), Sample((2, 0), axis=1))
 
 
 def _sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
@@ -105,11 +121,6 @@ def _extremum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: b
     tied = k.logical_or(k.equal(x, restore_axes(k, out, x, axis, keepdims)), k.isnan(x))
     winners = k.sum(k.astype(tied, dtype=x.dtype), axis=axis, keepdims=True)
     return k.where(tied, k.divide(restore_axes(k, g, x, axis, keepdims), winners), 0)
-
-
-def _min(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
-    return flip(k.max(flip(x), axis=axis, keepdims=keepdims))
 
 
 def _deviations(k: Table, x: Any, axis: Any) -> Any:
@@ -152,26 +163,21 @@ def _argmax(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     here = k.equal(x, k.max(x, axis=(axis,), keepdims=True))
     if k.dtype(x).is_floating:
         here = k.logical_or(here, k.isnan(x))  # the maximum is NaN where any element is, and stands there
-    shape = tuple(length if each == axis else 1 for each in range(len(x.shape)))
-    from_end = k.reshape(k.arange(length, dtype=int64), shape=shape)
-    from_end = k.subtract(length, from_end)  # length .. 1; 0 marks other elements
+    from_end = k.subtract(length, positions(k, x, axis))  # length .. 1; 0 marks other elements
     furthest = k.max(k.where(here, from_end, 0), axis=(axis,), keepdims=keepdims)
     return k.subtract(length, furthest)
 
 
-def _argmin(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    flip = k.negative if k.dtype(x).is_floating else k.bitwise_invert
-    return k.argmax(flip(x), axis=axis, keepdims=keepdims)
-
-
-def _cut(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
-    """``x[..., start:stop, ...]``."""
-    key = tuple(slice(start, stop, 1) if each == axis else slice(0, n, 1) for each, n in enumerate(x.shape))
-    return k.getitem(x, key=key)
+def product_by_halves(k: Table, x: Any, axis: int) -> Any:
+    """The product along an axis of at least one element, which is kept: no division, and so right gradients at 0."""
+    while x.shape[axis] > 1:
+        half, odd = divmod(x.shape[axis], 2)
+        y = k.multiply(cut(k, x, axis, 0, half), cut(k, x, axis, half, 2 * half))
+        x = k.concat(y, cut(k, x, axis, 2 * half, 2 * half + 1), axis=axis) if odd else y
+    return x
 
 
 def _prod(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    """Halves multiplied until one element is left: no division, and so right gradients where elements are 0."""
     axes = tuple(range(len(x.shape))) if axis is None else axis
     kept = [each for each in range(len(x.shape)) if each not in axes]
     result = reduced_shape(x.shape, axes, keepdims)
@@ -180,67 +186,52 @@ def _prod(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     last = len(kept)
     if not x.shape[last]:
         return k.reshape(k.add(k.sum(x, axis=(last,), keepdims=False), 1), shape=result)
-    while x.shape[last] > 1:
-        half, odd = divmod(x.shape[last], 2)
-        y = k.multiply(_cut(k, x, last, 0, half), _cut(k, x, last, half, 2 * half))
-        x = k.concat(y, _cut(k, x, last, 2 * half, 2 * half + 1), axis=last) if odd else y
-    return k.positive(k.reshape(x, shape=result))
+    return k.positive(k.reshape(product_by_halves(k, x, last), shape=result))
 
 
-def _scan_parameters(name: str) -> Any:
+def prefixes(k: Table, x: Any, combine: Any, axis: int) -> Any:
+    """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too."""
+    length, step, x = x.shape[axis], 1, k.positive(x)
+    while step < length:
+        more = combine(cut(k, x, axis, step, length), cut(k, x, axis, 0, length - step))
+        x = k.concat(cut(k, x, axis, 0, step), more, axis=axis)
+        step *= 2
+    return x
+
+
+def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
+    """A running reduction of the standard."""
+
     def parameters(x: Any, /, axis: int | None = None, *, include_initial: bool = False) -> dict[str, Any]:
         if axis is None and len(x.shape) != 1:
             raise ShapeError(f"{name}: say along which axis; only of 1-d tensors it may be left out (shape {x.shape})")
         axis = 0 if axis is None else resolve_axis(name, axis, len(x.shape))
         return {"axis": axis, "include_initial": bool(include_initial)}
 
-    return parameters
-
-
-def _scan(combine: str, initial: int) -> Any:
-    """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too."""
-
     def compose(k: Table, x: Any, *, axis: int, include_initial: bool) -> Any:
-        length, step = x.shape[axis], 1
-        if include_initial:
-            shape = tuple(1 if each == axis else n for each, n in enumerate(x.shape))
-            first = k.full(shape=shape, fill_value=initial, dtype=x.dtype)
-        x = k.positive(x)
-        while step < length:
-            later, earlier = _cut(k, x, axis, step, length), _cut(k, x, axis, 0, length - step)
-            x = k.concat(_cut(k, x, axis, 0, step), getattr(k, combine)(later, earlier), axis=axis)
-            step *= 2
-        return k.concat(first, x, axis=axis) if include_initial else x
+        found = prefixes(k, x, getattr(k, combine), axis)
+        if not include_initial:
+            return found
+        first = k.full(shape=reduced_shape(x.shape, (axis,), True), fill_value=initial, dtype=x.dtype)
+        return k.concat(first, found, axis=axis)
 
-    return compose
+    samples = (
+        Sample((5,)),
+        Sample((2, 3), axis=1),
+        Sample((3, 2), axis=-2, include_initial=True),
+        Sample((0,), include_initial=True),
+        Sample(Array((2, 3), -5, 5, "int32"), axis=0),
+    )
+    facts |= {"standard": True, "accepts": NUMERIC, "cast": accumulator, "samples": samples}
+    return Op(name, doc, parameters=parameters, compose=compose, **facts)
 
 
 def _cumulative_sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
     """The cumulative sum from the other end."""
     if include_initial:
-        g = _cut(k, g, axis, 1, g.shape[axis])
+        g = cut(k, g, axis, 1, g.shape[axis])
     backwards = k.cumulative_sum(k.flip(g, axis=(axis,)), axis=axis, include_initial=False)
     return k.flip(backwards, axis=(axis,))
-
-
-def _scan_reference(name: str, initial: int) -> Any:
-    def reference(np: Any, x: Any, axis: int = 0, include_initial: bool = False) -> Any:
-        result = getattr(np, name)(x, axis=axis)
-        if not include_initial:
-            return result
-        shape = tuple(1 if each == axis % x.ndim else n for each, n in enumerate(x.shape))
-        return np.concatenate([np.full(shape, initial, result.dtype), result], axis=axis)
-
-    return reference
-
-
-_SCANS = (
-    Sample(Array((5,))),
-    Sample(Array((2, 3)), axis=1),
-    Sample(Array((3, 2)), axis=-2, include_initial=True),
-    Sample(Array((0,)), include_initial=True),
-    Sample(Array((2, 3), -5, 5, "int32"), axis=0),
-)
 
 
 @in_float32
@@ -265,193 +256,117 @@ def _shares(k: Table, x: Any, *, axis: Any) -> Any:
     return k.divide(e, k.sum(e, axis=axis, keepdims=True))
 
 
-def _logsumexp_reference(np: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
-    return total if keepdims else np.squeeze(total, axis=axis)
-
-
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
 
 
-def _zeros(k: Table, x: Any, **params: Any) -> Any:
-    """How many elements over the axes are 0, or false."""
-    return k.sum(k.astype(k.equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params)
+def _count_nonzero(k: Table, x: Any, **params: Any) -> Any:
+    return k.sum(k.astype(x if k.dtype(x) is bool_ else k.not_equal(x, 0), dtype=int64), **params)
 
 
-def _any(k: Table, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
-    if k.dtype(x) is bool_:
-        return k.less(0, k.sum(k.astype(x, dtype=int64), axis=axis, keepdims=keepdims))
-    count = math.prod(x.shape if axis is None else [x.shape[each] for each in axis])
-    return k.less(_zeros(k, x, axis=axis, keepdims=keepdims), count)
+def _all(k: Table, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+    return k.equal(k.count_nonzero(x, axis=axis, keepdims=keepdims), count(x, axis))
 
 
-_REDUCTION = partial(Op, kind="reduction", standard=True)
-_IN_FLOAT32 = partial(_REDUCTION, autocast="float32")
+_quantifier = partial(
+    _reduction, accepts=ANY, result=to_bool, gradient="booleans are not differentiable", samples=_QUANTIFIER
+)
+_extremum = partial(_reduction, empty=False, accepts=REAL, tangent=reduction, gradient=(_extremum_rule,))
+_in_float32 = partial(_reduction, autocast="float32")
 
 OPS = (
-    _IN_FLOAT32(
+    _in_float32(
         "sum",
         "Sum over `axis`. Integer results are 64 bits wide; bools are counted.",
-        parameters=_reduction("sum"),
         accepts=ANY,
         cast=accumulator,
         tangent=linear,
         gradient=(_sum_rule,),
         gradient_aliases=True,
-        samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
+        samples=_SAMPLES + _ZERO_LENGTH + _SMALL_INTEGERS,
     ),
-    _IN_FLOAT32(
+    _in_float32(
         "mean",
         "Arithmetic mean over `axis`.",
-        parameters=_reduction("mean"),
         accepts=INEXACT,
         tangent=linear,
         gradient=(_mean_rule,),
         gradient_aliases=True,
         compose=_mean,
-        samples=_SAMPLES,
     ),
-    _REDUCTION(
+    _extremum(
         "max",
         "Maximum over `axis` (`argmax` says where); NaN where any element is. Tied elements share the gradient evenly.",
-        parameters=_reduction("max", empty=False),
-        accepts=REAL,
-        tangent=reduction,
-        gradient=(_extremum_rule,),
-        samples=_SAMPLES,
     ),
-    _REDUCTION(
+    _extremum(
         "min",
         "Minimum over `axis` (`argmin` says where); NaN where any element is. Tied elements share the gradient evenly.",
-        parameters=_reduction("min", empty=False),
-        accepts=REAL,
-        tangent=reduction,
-        gradient=(_extremum_rule,),
-        compose=_min,
+        compose=lambda k, x, **params: mirror(k, k.max(mirror(k, x), **params)),
         samples=(*_SAMPLES, Sample(Array((2, 3), -9, 9, "int32"), axis=0)),
     ),
-    _IN_FLOAT32(
+    _spread(
         "var",
         "Variance over `axis`, by the two-pass formula; divides by the count less `correction`.",
-        parameters=_with_correction("var"),
-        accepts=FLOATING,
-        tangent=reduction,
         gradient=(_var_rule,),
         compose=_var,
-        samples=(*_SAMPLES, Sample(Array((2, 3)), axis=1, correction=1.0)),
-        reference=lambda np, x, correction=0.0, **params: np.var(x, ddof=correction, **params),
+        samples=(*_SAMPLES, Sample((2, 3), axis=1, correction=1.0)),
     ),
-    _IN_FLOAT32(
+    _spread(
         "std",
         "Standard deviation over `axis`: the root of `var`. Without deviation, as of one element, the gradient is 0.",
-        parameters=_with_correction("std"),
-        accepts=FLOATING,
-        tangent=reduction,
         gradient=(_std_rule,),
         compose=lambda k, x, **params: k.sqrt(k.var(x, **params)),
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=1, correction=1.0)),
-        reference=lambda np, x, correction=0.0, **params: np.std(x, ddof=correction, **params),
+        samples=(Sample((2, 3)), Sample((2, 3), axis=1, correction=1.0)),
     ),
-    _REDUCTION(
+    _quantifier(
         "any",
         "Whether any element over `axis` is true (nonzero).",
-        parameters=_reduction("any"),
-        accepts=ANY,
-        result=to_bool,
-        gradient="booleans are not differentiable",
-        compose=_any,
-        samples=_QUANTIFIER,
+        compose=lambda k, x, **params: k.less(0, k.count_nonzero(x, **params)),
     ),
-    _REDUCTION(
-        "all",
-        "Whether all elements over `axis` are true (nonzero).",
-        parameters=_reduction("all"),
-        accepts=ANY,
-        result=to_bool,
-        gradient="booleans are not differentiable",
-        compose=lambda k, x, **params: k.equal(_zeros(k, x, **params), 0),
-        samples=_QUANTIFIER,
-    ),
-    _REDUCTION(
-        "argmax",
-        "Position of the first maximum along `axis` (of the flattened tensor for ``None``), as int64.",
-        parameters=_position("argmax"),
-        accepts=REAL,
-        result=to_int64,
-        gradient="positions are not differentiable",
-        compose=_argmax,
-        samples=_POSITIONS,
-    ),
-    _REDUCTION(
-        "argmin",
-        "Position of the first minimum along `axis` (of the flattened tensor for ``None``), as int64.",
-        parameters=_position("argmin"),
-        accepts=REAL,
-        result=to_int64,
-        gradient="positions are not differentiable",
-        compose=_argmin,
-        samples=_POSITIONS,
-    ),
-    _REDUCTION(
+    _quantifier("all", "Whether all elements over `axis` are true (nonzero).", compose=_all),
+    _position("argmax", "Position of the first maximum", _argmax),
+    _position("argmin", "Position of the first minimum", lambda k, x, **params: k.argmax(mirror(k, x), **params)),
+    _reduction(
         "count_nonzero",
         "How many elements over `axis` are not 0, as int64.",
-        parameters=_reduction("count_nonzero"),
         accepts=ANY,
         result=to_int64,
         gradient="counts are not differentiable",
-        compose=lambda k, x, **params: k.sum(
-            k.astype(k.not_equal(x, False if k.dtype(x) is bool_ else 0), dtype=int64), **params
-        ),
-        samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample(Array((2, 3)))),
+        compose=_count_nonzero,
+        samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample((2, 3))),
     ),
-    _IN_FLOAT32(
+    _in_float32(
         "prod",
         "Product over `axis`. Integer results are 64 bits wide.",
-        parameters=_reduction("prod"),
         accepts=ANY,
         cast=accumulator,
         compose=_prod,
-        samples=_SAMPLES + _ZERO_LENGTH + (Sample(Array((2, 3), 0, 9, "int32"), axis=0),),
+        samples=_SAMPLES + _ZERO_LENGTH + _SMALL_INTEGERS,
     ),
-    Op(
+    _scan(
         "cumulative_sum",
         "Sums of the first 1, 2, … elements along `axis`; with `include_initial` the sum of none, 0, comes first.",
+        "add",
+        0,
         autocast="float32",
-        standard=True,
-        parameters=_scan_parameters("cumulative_sum"),
-        accepts=NUMERIC,
-        cast=accumulator,
         tangent=linear,
         gradient=(_cumulative_sum_rule,),
         gradient_aliases=True,
-        compose=_scan("add", 0),
-        samples=_SCANS,
-        reference=_scan_reference("cumsum", 0),
     ),
-    Op(
+    _scan(
         "cumulative_prod",
         "Products of the first 1, 2, … elements along `axis`; with `include_initial` that of none, 1, comes first.",
-        standard=True,
-        parameters=_scan_parameters("cumulative_prod"),
-        accepts=NUMERIC,
-        cast=accumulator,
-        compose=_scan("multiply", 1),
-        samples=_SCANS,
-        reference=_scan_reference("cumprod", 1),
+        "multiply",
+        1,
     ),
-    Op(
+    _in_float32(
         "logsumexp",
         "``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows.",
-        kind="reduction",
-        autocast="float32",
-        parameters=_reduction("logsumexp", empty=False),
+        empty=False,
+        standard=False,
         accepts=FLOATING,
         tangent=reduction,
         gradient=(_logsumexp_rule,),
         compose=_logsumexp,
-        samples=_SAMPLES,
-        reference=_logsumexp_reference,
+        reference=lambda np, x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
     ),
 )

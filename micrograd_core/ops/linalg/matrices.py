@@ -9,14 +9,12 @@ from functools import partial
 from operator import index
 from typing import Any, NamedTuple
 
-from micrograd_core.dtypes import DType, float32
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer
 from micrograd_core.ops.batching import leading, products
 from micrograd_core.ops.linalg import matrix_calculus as calculus
 from micrograd_core.ops.record import INEXACT, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import to_int64
-from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
+from micrograd_core.ops.shared import at_least_single, complex_dtype, real_dtype, to_int64
 
 # ── what is returned ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -57,11 +55,6 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
-def _at_least_single(dtype: DType) -> DType:
-    """Nobody factorises in half precision: the result is float32."""
-    return float32 if dtype.bits == 16 and dtype.is_floating else dtype
-
-
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -73,20 +66,18 @@ def matrix_stack(name: str, shape: Shape, *, square: bool = False) -> None:
         raise ShapeError(f"{name}: the matrix must be square; got shape {shape}")
 
 
-def _plain(name: str, *, square: bool = False) -> Any:
-    def parameters(x: Any, /) -> dict[str, Any]:
-        matrix_stack(name, x.shape, square=square)
-        return {}
-
-    return parameters
-
-
 def _cholesky_parameters(x: Any, /, *, upper: bool = False) -> dict[str, Any]:
+    """The lower triangular L (or upper U) with ``x = L L^H = U^H U`` for a symmetric, positive definite matrix."""
     matrix_stack("cholesky", x.shape, square=True)
     return {"upper": bool(upper)}
 
 
 def _qr_parameters(x: Any, /, *, mode: str = "reduced") -> dict[str, Any]:
+    """``x = Q R``: orthonormal columns times an upper triangle.
+
+    The gradient is defined for ``mode='reduced'`` (and for matrices that are not tall), where the leading columns
+    are independent.
+    """
     matrix_stack("qr", x.shape)
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode is 'reduced' or 'complete'; got {mode!r}")
@@ -94,11 +85,17 @@ def _qr_parameters(x: Any, /, *, mode: str = "reduced") -> dict[str, Any]:
 
 
 def _svd_parameters(x: Any, /, *, full_matrices: bool = True) -> dict[str, Any]:
+    """``x = U diag(S) Vh``: singular vectors, and singular values, descending.
+
+    With ``full_matrices`` U and Vh are square; only ``full_matrices=False`` has gradients of the vectors of a
+    matrix that is not. They are NaN where a singular value repeats; those of the values alone are not.
+    """
     matrix_stack("svd", x.shape)
     return {"full_matrices": bool(full_matrices)}
 
 
 def _solve_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
+    """The ``x`` of ``x1 x = x2`` for square ``x1``; ``x2`` is a vector if it has one axis, else matrices."""
     matrix_stack("solve", x1.shape, square=True)
     rows = getattr(x2, "shape", ())[-2:][:1]
     if rows != x1.shape[-1:]:
@@ -113,21 +110,16 @@ def _solve_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
 def _rank_parameters(name: str) -> Any:
     def parameters(x: Any, /, *, rtol: Any = None) -> dict[str, Any]:
         matrix_stack(name, x.shape)
-        values = getattr(rtol, "tolist", lambda: rtol)()
-        if isinstance(values, list):
-            shape = tuple(rtol.shape)
-            broadcast_shapes(name, shape, x.shape[:-2])
-            return {"rtol": (shape, _flatten(values))}
-        return {"rtol": None if values is None else ((), (float(values),))}
+        if not hasattr(rtol, "tolist"):
+            return {"rtol": None if rtol is None else ((), (float(rtol),))}
+        broadcast_shapes(name, tuple(rtol.shape), x.shape[:-2])
+        return {"rtol": (tuple(rtol.shape), tuple(map(float, rtol.reshape(-1).tolist())))}
 
     return parameters
 
 
-def _flatten(values: Any) -> tuple[float, ...]:
-    return sum(map(_flatten, values), ()) if isinstance(values, list) else (float(values),)
-
-
 def _power_parameters(x: Any, /, n: int) -> dict[str, Any]:
+    """A square matrix multiplied by itself `n` times; inverted first if that is negative."""
     matrix_stack("matrix_power", x.shape, square=True)
     if not is_integer(n):
         raise TypeError(f"matrix_power: the exponent is an integer; got {n!r}")
@@ -163,18 +155,33 @@ def _solve_shape(x: Any, y: Any) -> Shape:
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 matrix = partial(Array, low=-0.125, high=0.125, kind="dominant")
-_symmetric = partial(Array, low=-0.125, high=0.125, kind="symmetric")
-_SQUARE = tuple(Sample(matrix(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
-_SYMMETRIC = tuple(Sample(_symmetric(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
-_turning = partial(Array, low=-0.125, high=0.125, kind="turning")
-_TURNING = tuple(Sample(_turning(shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2)))
+_SHAPES = ((3, 3), (2, 2, 2), (1, 1), (0, 2, 2))
+_SQUARE, _SYMMETRIC, _TURNING = (
+    tuple(Sample(matrix(shape, kind=kind)) for shape in _SHAPES) for kind in ("dominant", "symmetric", "turning")
+)
 _ANY_SHAPE = tuple(Sample(matrix(shape)) for shape in ((3, 3), (4, 2), (2, 3), (2, 3, 2), (0, 2, 2)))
 
 LINALG = partial(
-    Op, extension="linalg", standard=True, capability="linalg", accepts=INEXACT, cast=_at_least_single, batching=leading
+    Op,
+    extension="linalg",
+    standard=True,
+    capability="linalg",
+    accepts=INEXACT,
+    cast=at_least_single,
+    batching=leading,
+    undefined="the iteration did not converge, as for infinite or NaN elements",
 )
 _SINGULAR = "the matrix is singular, and has no inverse (pinv has the one of least norm)"
-STUCK = "the iteration did not converge, as for infinite or NaN elements"
+
+
+def _of_matrices(name: str, doc: str, *, square: bool = True, **facts: Any) -> Op:
+    """An operation without parameters, of square matrices unless told otherwise."""
+
+    def parameters(x: Any, /) -> dict[str, Any]:
+        matrix_stack(name, x.shape, square=square)
+        return {}
+
+    return LINALG(name, doc, parameters=parameters, **{"samples": _SQUARE, **facts})
 
 
 def _flip_free(u: Any, middle: Any, vh: Any) -> Any:
@@ -185,106 +192,82 @@ def _flip_free(u: Any, middle: Any, vh: Any) -> Any:
 OPS = (
     LINALG(
         "cholesky",
-        "The lower triangular L (or upper U) with ``x = L L^H = U^H U`` for a symmetric, positive definite matrix.",
         parameters=_cholesky_parameters,
         shape=lambda x, *, upper: x.shape,
         gradient=(calculus.conjugate_calculus(calculus.cholesky_rule),),
         undefined="the matrix is not positive definite",
-        samples=(*_SYMMETRIC, Sample(_symmetric((3, 3)), upper=True)),
-        reference=lambda np, x, upper=False: np.linalg.cholesky(x, upper=upper),
+        samples=(*_SYMMETRIC, Sample(matrix((3, 3), kind="symmetric"), upper=True)),
     ),
-    LINALG(
+    _of_matrices(
         "eig",
         "Eigenvalues, in no particular order, and eigenvectors of length 1 of a square matrix; complex, also where "
         "they are real. The gradient of vectors is NaN where an eigenvalue repeats.",
         capability="eig",
-        parameters=_plain("eig", square=True),
         parts=EigResult,
         result=(complex_dtype, complex_dtype),
         shape=_eigen_shapes,
         gradient=(calculus.conjugate_calculus(calculus.eig_rule),),
-        undefined=STUCK,
         samples=(*_TURNING, _SQUARE[0]),
         observe=lambda xp, w, v: _flip_free(v, w * w + w, xp.conj(v).mT),
         reference=lambda np, x: [part + 0j for part in np.linalg.eig(x)],
     ),
-    LINALG(
+    _of_matrices(
         "eigvals",
         "Eigenvalues of a square matrix, in no particular order; complex, also where they are real.",
         capability="eig",
-        parameters=_plain("eigvals", square=True),
         result=complex_dtype,
         compose=lambda k, x: k.copy(k.eig(x)[0]),
-        undefined=STUCK,
         samples=(*_TURNING, _SQUARE[0]),
         reference=lambda np, x: np.linalg.eigvals(x) + 0j,
     ),
-    LINALG(
+    _of_matrices(
         "eigh",
         "Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix. The gradient of vectors is NaN "
         "where an eigenvalue repeats; that of the values alone is not.",
-        parameters=_plain("eigh", square=True),
         parts=EighResult,
         result=(real_dtype, SAME),
         shape=_eigen_shapes,
         gradient=(calculus.conjugate_calculus(calculus.eigh_rule),),
-        undefined=STUCK,
         samples=_SYMMETRIC,
         observe=lambda xp, w, v: _flip_free(v, w * w + w[..., :1], xp.conj(v).mT),
-        reference=lambda np, x: np.linalg.eigh(x),
     ),
-    LINALG(
+    _of_matrices(
         "eigvalsh",
         "Eigenvalues of a symmetric matrix, ascending.",
-        parameters=_plain("eigvalsh", square=True),
         result=real_dtype,
         compose=lambda k, x: k.copy(k.eigh(x)[0]),
-        undefined=STUCK,
         samples=_SYMMETRIC,
-        reference=lambda np, x: np.linalg.eigvalsh(x),
     ),
     LINALG(
         "svd",
-        "``x = U diag(S) Vh``: singular vectors, and singular values, descending. With ``full_matrices`` U and Vh are "
-        "square; only ``full_matrices=False`` has gradients of the vectors of a matrix that is not. They are NaN where "
-        "a singular value repeats; those of the values alone are not.",
         parameters=_svd_parameters,
         parts=SVDResult,
         result=(SAME, real_dtype, SAME),
         shape=_svd_shapes,
         gradient=(calculus.conjugate_calculus(calculus.svd_rule),),
-        undefined=STUCK,
         samples=(*(Sample(*sample.operands, full_matrices=False) for sample in _ANY_SHAPE), Sample(matrix((3, 3)))),
         observe=lambda xp, u, s, vh: _flip_free(u, s * s + s[..., :1], vh),
-        reference=lambda np, x, full_matrices=True: np.linalg.svd(x, full_matrices=full_matrices),
     ),
-    LINALG(
+    _of_matrices(
         "svdvals",
         "Singular values, descending.",
-        parameters=_plain("svdvals"),
+        square=False,
         result=real_dtype,
         compose=lambda k, x: k.copy(k.svd(x, full_matrices=False)[1]),
-        undefined=STUCK,
         samples=_ANY_SHAPE,
-        reference=lambda np, x: np.linalg.svd(x, compute_uv=False),
     ),
     LINALG(
         "qr",
-        "``x = Q R``: orthonormal columns times an upper triangle. The gradient is defined for ``mode='reduced'`` "
-        "(and for matrices that are not tall), where the leading columns are independent.",
         parameters=_qr_parameters,
         parts=QRResult,
         result=(SAME, SAME),
         shape=_qr_shapes,
         gradient=(calculus.conjugate_calculus(calculus.qr_rule),),
-        undefined=STUCK,
         samples=(*_ANY_SHAPE, Sample(matrix((2, 3)), mode="complete")),
         observe=lambda xp, q, r: abs(q) @ abs(r) + q @ r,
-        reference=lambda np, x, mode="reduced": np.linalg.qr(x, mode),
     ),
     LINALG(
         "solve",
-        "The ``x`` of ``x1 x = x2`` for square ``x1``; ``x2`` is a vector if it has one axis, else matrices.",
         operands=2,
         parameters=_solve_parameters,
         shape=_solve_shape,
@@ -293,24 +276,20 @@ OPS = (
         gradient=(calculus.solve_left, calculus.solve_right),
         undefined="the matrix is singular: no unique solution exists (pinv(x1) @ x2 is the one of least squares)",
         samples=(
-            Sample(matrix((3, 3)), Array((3, 2))),
-            Sample(matrix((3, 3)), Array((3,))),
-            Sample(matrix((2, 3, 3)), Array((3,))),
-            Sample(matrix((2, 1, 2, 2)), Array((3, 2, 1))),
-            Sample(matrix((2, 2)), Array((2, 0))),
+            Sample(matrix((3, 3)), (3, 2)),
+            Sample(matrix((3, 3)), (3,)),
+            Sample(matrix((2, 3, 3)), (3,)),
+            Sample(matrix((2, 1, 2, 2)), (3, 2, 1)),
+            Sample(matrix((2, 2)), (2, 0)),
         ),
-        reference=lambda np, x, y: np.linalg.solve(x, y),
     ),
-    LINALG(
+    _of_matrices(
         "inv",
         "The inverse of a square matrix.",
-        parameters=_plain("inv", square=True),
         tangent=calculus.inv_tangent,
         gradient=(calculus.inv_rule,),
         compose=calculus.inv,
         undefined=_SINGULAR,
-        samples=_SQUARE,
-        reference=lambda np, x: np.linalg.inv(x),
     ),
     LINALG(
         "pinv",
@@ -320,7 +299,6 @@ OPS = (
         parameters=_rank_parameters("pinv"),
         gradient=(calculus.conjugate_calculus(calculus.pinv_rule),),
         compose=calculus.pinv,
-        undefined=STUCK,
         samples=(*_ANY_SHAPE, Sample(matrix((3, 2)), rtol=1e-3)),
         reference=lambda np, x, rtol=None: np.linalg.pinv(x, rtol=1e-12 if rtol is None else rtol),
     ),
@@ -332,52 +310,42 @@ OPS = (
         result=to_int64,
         gradient="a rank is an integer",
         compose=calculus.matrix_rank,
-        undefined=STUCK,
         samples=(*_ANY_SHAPE, Sample(matrix((3, 3)), rtol=0.5)),
         reference=lambda np, x, rtol=None: np.linalg.matrix_rank(x, rtol=1e-12 if rtol is None else rtol),
     ),
-    LINALG(
+    _of_matrices(
         "slogdet",
         "The sign of the determinant of a square matrix, and the logarithm of its absolute value.",
-        parameters=_plain("slogdet", square=True),
         parts=SlogdetResult,
         result=(SAME, real_dtype),
         shape=lambda x: (x.shape[:-2], x.shape[:-2]),
         gradient=(calculus.slogdet_rule,),
-        samples=_SQUARE,
+        undefined="",
         observe=lambda xp, sign, logabsdet: sign * 3 + logabsdet,
-        reference=lambda np, x: np.linalg.slogdet(x),
     ),
-    LINALG(
+    _of_matrices(
         "det",
         "The determinant of a square matrix. Its gradient is the matrix of cofactors, also of a singular matrix; only "
         "the second one needs an inverse.",
-        parameters=_plain("det", square=True),
         tangent=calculus.det_tangent,
         gradient=(lambda k, g, out, x: k.multiply(calculus.per_matrix(k, g), k.cofactor(x)),),
         compose=calculus.det,
-        samples=_SQUARE,
-        reference=lambda np, x: np.linalg.det(x),
+        undefined="",
     ),
-    LINALG(
+    _of_matrices(
         "cofactor",
         "``det(x) inv(x).mT`` of a square matrix, but defined for singular ones too: the gradient of `det`.",
         standard=False,
-        parameters=_plain("cofactor", square=True),
         gradient=(calculus.cofactor_rule,),
         compose=calculus.cofactor,
-        undefined=STUCK,
-        samples=_SQUARE,
         reference=lambda np, x: np.linalg.det(x)[..., None, None] * np.linalg.inv(x).mT,
     ),
     LINALG(
         "matrix_power",
-        "A square matrix multiplied by itself `n` times; inverted first if that is negative.",
         standard=False,
         parameters=_power_parameters,
         compose=calculus.matrix_power,
         undefined=_SINGULAR,
         samples=tuple(Sample(matrix((3, 3)), n=n) for n in (0, 1, 2, 5, -1, -3)),
-        reference=lambda np, x, n: np.linalg.matrix_power(x, n),
     ),
 )

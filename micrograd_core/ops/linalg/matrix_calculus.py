@@ -18,14 +18,15 @@ A symmetric matrix is read by one of its triangles; its gradient is symmetric. W
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import GraphError
-from micrograd_core.layout import Shape, resolve_key
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.layout import Shape
+from micrograd_core.ops.core.matmul import column, row, transposed
+from micrograd_core.ops.record import Table
+from micrograd_core.ops.shared import cut, in_dtype_of
+from micrograd_core.ops.tangents import total
 
 # ── small parts of rules ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -35,15 +36,9 @@ def conj(k: Table, x: Any) -> Any:
     return k.conj(x) if k.dtype(x).is_complex else x
 
 
-def _t(k: Table, x: Any) -> Any:
-    """The matrix transpose."""
-    ndim = len(x.shape)
-    return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
-
-
 def _h(k: Table, x: Any) -> Any:
     """The conjugate transpose."""
-    return conj(k, _t(k, x))
+    return conj(k, transposed(k, x))
 
 
 def product(k: Table, *matrices: Any) -> Any:
@@ -52,16 +47,6 @@ def product(k: Table, *matrices: Any) -> Any:
     for each in matrices[1:]:
         result = k.matmul(result, each)
     return result
-
-
-def in_dtype_of(k: Table, real: Any, x: Any) -> Any:
-    """Real numbers in the dtype of `x`."""
-    return real if real.dtype == x.dtype else k.astype(real, dtype=x.dtype)
-
-
-def _per_column(k: Table, x: Any) -> Any:
-    """One number per column: an axis of length 1 before the last."""
-    return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
 def per_matrix(k: Table, x: Any) -> Any:
@@ -79,11 +64,10 @@ def _eye(k: Table, x: Any, n: int) -> Any:
     return k.astype(k.equal(*_position(k, n, n)), dtype=x.dtype)
 
 
-def _triangle(k: Table, x: Any, diagonal: float, *, upper: bool = False) -> Any:
-    """A triangle of `x`, with its diagonal multiplied by `diagonal`."""
-    row, column = _position(k, *x.shape[-2:])
-    inside = k.less(row, column) if upper else k.less(column, row)
-    return k.where(inside, x, k.where(k.equal(row, column), k.multiply(x, diagonal), 0))
+def _triangle(k: Table, x: Any, diagonal: float) -> Any:
+    """The lower triangle of `x`, with its diagonal multiplied by `diagonal`."""
+    i, j = _position(k, *x.shape[-2:])
+    return k.where(k.less(j, i), x, k.where(k.equal(i, j), k.multiply(x, diagonal), 0))
 
 
 def _hermitian(k: Table, x: Any) -> Any:
@@ -91,8 +75,8 @@ def _hermitian(k: Table, x: Any) -> Any:
     return k.multiply(k.add(x, _h(k, x)), 0.5)
 
 
-def _column_slice(k: Table, x: Any, start: int, stop: int) -> Any:
-    return k.getitem(x, key=resolve_key((..., slice(start, stop)), x.shape))
+def _columns(k: Table, x: Any, start: int, stop: int) -> Any:
+    return cut(k, x, len(x.shape) - 1, start, stop)
 
 
 def conjugate_calculus(rule: Any) -> Any:
@@ -105,30 +89,27 @@ def conjugate_calculus(rule: Any) -> Any:
     return bilinear
 
 
-def _sum_of(k: Table, terms: list[Any]) -> Any:
-    """The sum of one or more terms."""
-    total = terms[0]
-    for term in terms[1:]:
-        total = k.add(total, term)
-    return total
-
-
 # ── solving ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _solved(k: Table, a: Any, b: Any, vectors: bool) -> Any:
+    """The solution for `b`, of which `vectors` may be one for each matrix of a stack."""
+    if vectors and len(b.shape) > 1:
+        return k.reshape(k.solve(a, column(k, b)), shape=b.shape)
+    return k.solve(a, b)
 
 
 def solve_right(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
     """``A^-T g`` (Giles, 2.3.1)."""
-    if len(b.shape) == 1 and len(g.shape) > 1:  # one vector for a stack of matrices
-        return k.reshape(k.solve(_t(k, a), k.reshape(g, shape=(*g.shape, 1))), shape=g.shape)
-    return k.solve(_t(k, a), g)
+    return _solved(k, transposed(k, a), g, len(b.shape) == 1)
 
 
 def solve_left(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
     """``-(A^-T g) out^T``."""
     g = solve_right(k, g, out, a, b)
     if len(b.shape) == 1:
-        g, out = k.reshape(g, shape=(*g.shape, 1)), k.reshape(out, shape=(*out.shape, 1))
-    return k.negative(k.matmul(g, _t(k, out)))
+        g, out = column(k, g), column(k, out)
+    return k.negative(k.matmul(g, transposed(k, out)))
 
 
 def inv(k: Table, x: Any) -> Any:
@@ -138,21 +119,18 @@ def inv(k: Table, x: Any) -> Any:
 
 def inv_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """``-out^T g out^T`` (Giles, 2.2.3)."""
-    transposed = _t(k, out)
-    return k.negative(product(k, transposed, g, transposed))
+    turned = transposed(k, out)
+    return k.negative(product(k, turned, g, turned))
 
 
 def solve_tangent(op: Any, k: Table, tangents: Any, out: Any, a: Any, b: Any) -> Any:
     """``A^-1 (db - dA out)``."""
     da, db = tangents
+    vectors = len(b.shape) == 1
     if da is not None:
-        column = len(b.shape) == 1
-        moved = k.matmul(da, k.reshape(out, shape=(*out.shape, 1)) if column else out)
-        moved = k.negative(moved if not column else k.reshape(moved, shape=moved.shape[:-1]))
-        db = moved if db is None else k.add(db, moved)
-    if len(b.shape) == 1 and len(db.shape) > 1:  # a vector for each matrix of a stack
-        return k.reshape(k.solve(a, k.reshape(db, shape=(*db.shape, 1))), shape=db.shape)
-    return k.solve(a, db)
+        moved = k.negative(k.matmul(da, column(k, out) if vectors else out))
+        db = total(k, (db, k.reshape(moved, shape=moved.shape[:-1]) if vectors else moved))
+    return _solved(k, a, db, vectors)
 
 
 def inv_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
@@ -168,8 +146,8 @@ def det_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
 def matrix_power(k: Table, x: Any, *, n: int) -> Any:
     """By repeated squaring."""
     if n == 0:
-        row, _ = _position(k, *x.shape[-2:])
-        return k.where(k.equal(row, row), _eye(k, x, x.shape[-1]), x)  # nothing of x, whose gradient is 0
+        first, _ = _position(k, *x.shape[-2:])
+        return k.where(k.equal(first, first), _eye(k, x, x.shape[-1]), x)  # nothing of x, whose gradient is 0
     square = k.inv(x) if n < 0 else x
     n, result = abs(n), None
     while n:
@@ -191,7 +169,7 @@ def slogdet_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
         terms = terms or [k.multiply(sign, 0)]
     elif sign is not None:
         terms.append(k.multiply(in_dtype_of(k, k.imag(k.multiply(sign, out[0])), x), 1j))
-    return k.multiply(per_matrix(k, _sum_of(k, terms)), k.inv(_t(k, x)))
+    return k.multiply(per_matrix(k, total(k, terms)), k.inv(transposed(k, x)))
 
 
 def det(k: Table, x: Any) -> Any:
@@ -203,22 +181,20 @@ def det(k: Table, x: Any) -> Any:
 def cofactor(k: Table, x: Any) -> Any:
     """With ``x = U S Vh``: ``det(U Vh) conj(U P Vh)``, where P holds the products of all other singular values."""
     u, s, vh = k.svd(x, full_matrices=True)
-    others = k.where(k.equal(*_position(k, *x.shape[-2:])), 1, _per_column(k, s))
+    others = k.where(k.equal(*_position(k, *x.shape[-2:])), 1, row(k, s))
     absent = k.equal(others, 0)
     last = (len(others.shape) - 1,)
     products = k.exp(k.sum(k.log(k.where(absent, 1, others)), axis=last, keepdims=False))
     products = k.where(k.any(absent, axis=last, keepdims=False), 0, products)
     turn = k.multiply(k.det(u), k.det(vh))
-    return k.multiply(
-        per_matrix(k, turn), conj(k, k.matmul(k.multiply(u, _per_column(k, in_dtype_of(k, products, x))), vh))
-    )
+    return k.multiply(per_matrix(k, turn), conj(k, k.matmul(k.multiply(u, row(k, in_dtype_of(k, products, x))), vh)))
 
 
 def cofactor_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     """From ``out = det(A) A^-T``: ``sum(g out) A^-T - A^-T g^T out``, where A can be inverted."""
-    inverse = k.inv(_t(k, x))
-    total = k.sum(k.multiply(g, out), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
-    return k.subtract(k.multiply(total, inverse), product(k, inverse, _t(k, g), out))
+    inverse = k.inv(transposed(k, x))
+    along = k.sum(k.multiply(g, out), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
+    return k.subtract(k.multiply(along, inverse), product(k, inverse, transposed(k, g), out))
 
 
 # ── factorisations ───────────────────────────────────────────────────────────────────────────────────────────
@@ -235,9 +211,9 @@ def cholesky_rule(k: Table, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
 
 def _reciprocal_gaps(k: Table, values: Any, like: Any, *, squared: bool = False) -> Any:
     """``1 / (values_j - values_i)``, or of their squares; 0 on the diagonal, infinite where values repeat."""
-    row, column = _per_column(k, values), k.reshape(values, shape=(*values.shape, 1))
-    gaps = k.subtract(row, column)
-    gaps = k.multiply(gaps, k.add(row, column)) if squared else gaps
+    across, down = row(k, values), column(k, values)
+    gaps = k.subtract(across, down)
+    gaps = k.multiply(gaps, k.add(across, down)) if squared else gaps
     n = values.shape[-1]
     return in_dtype_of(k, k.divide(1, k.where(k.equal(*_position(k, n, n)), math.inf, gaps)), like)
 
@@ -248,11 +224,11 @@ def eigh_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     adjoint = _h(k, vectors)
     terms = []
     if g_values is not None:
-        terms.append(product(k, k.multiply(vectors, _per_column(k, in_dtype_of(k, g_values, x))), adjoint))
+        terms.append(product(k, k.multiply(vectors, row(k, in_dtype_of(k, g_values, x))), adjoint))
     if g_vectors is not None:
         turned = k.multiply(k.matmul(adjoint, g_vectors), _reciprocal_gaps(k, values, x))
         terms.append(_hermitian(k, product(k, vectors, turned, adjoint)))
-    return _sum_of(k, terms)
+    return total(k, terms)
 
 
 def eig_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
@@ -265,15 +241,15 @@ def eig_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     diagonal = k.equal(*_position(k, *x.shape[-2:]))
     terms = []
     if g_values is not None:
-        terms.append(k.where(diagonal, _per_column(k, g_values), 0))
+        terms.append(k.where(diagonal, row(k, g_values), 0))
     if g_vectors is not None:
         turned = k.matmul(adjoint, g_vectors)
         along = k.where(diagonal, in_dtype_of(k, k.real(turned), vectors), 0)
         turned = k.subtract(turned, product(k, adjoint, vectors, along))
-        gaps = k.subtract(_per_column(k, values), k.reshape(values, shape=(*values.shape, 1)))
+        gaps = k.subtract(row(k, values), column(k, values))
         terms.append(k.where(diagonal, 0, k.divide(turned, conj(k, k.where(diagonal, 1, gaps)))))
-    total = k.solve(adjoint, k.matmul(_sum_of(k, terms), adjoint))
-    return total if k.dtype(x).is_complex else k.real(total)
+    found = k.solve(adjoint, k.matmul(total(k, terms), adjoint))
+    return found if k.dtype(x).is_complex else k.real(found)
 
 
 def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
@@ -287,12 +263,13 @@ def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
         )
     if full_matrices:
         n = min(rows, columns)
-        u, vh = _column_slice(k, u, 0, n), _t(k, _column_slice(k, _t(k, vh), 0, n))
-    scale, s_like = _per_column(k, in_dtype_of(k, s, x)), in_dtype_of(k, s, x)
+        u, vh = _columns(k, u, 0, n), transposed(k, _columns(k, transposed(k, vh), 0, n))
+    s_like = in_dtype_of(k, s, x)
+    scale = row(k, s_like)
     across = k.reshape(s_like, shape=(*s.shape, 1))
     terms, inner = [], []
     if g_s is not None:
-        terms.append(product(k, k.multiply(u, _per_column(k, in_dtype_of(k, g_s, x))), vh))
+        terms.append(product(k, k.multiply(u, row(k, in_dtype_of(k, g_s, x))), vh))
     within = None if g_u is None and g_vh is None else _reciprocal_gaps(k, s, x, squared=True)
     if g_u is not None:
         projected = k.matmul(_h(k, u), g_u)
@@ -310,8 +287,8 @@ def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
             outside = k.divide(k.subtract(g_vh, k.matmul(_h(k, projected), vh)), across)
             terms.append(k.matmul(u, outside))
     if inner:
-        terms.append(product(k, u, _sum_of(k, inner), vh))
-    return _sum_of(k, terms)
+        terms.append(product(k, u, total(k, inner), vh))
+    return total(k, terms)
 
 
 def _skew(k: Table, x: Any) -> Any:
@@ -333,15 +310,14 @@ def qr_rule(k: Table, g: Any, out: Any, x: Any, *, mode: str) -> Any:
     beyond = None
     if columns > rows:
         if g_r is not None:
-            beyond = _column_slice(k, g_r, rows, columns)
-            more = k.matmul(_column_slice(k, x, rows, columns), _h(k, beyond))
+            beyond = _columns(k, g_r, rows, columns)
+            more = k.matmul(_columns(k, x, rows, columns), _h(k, beyond))
             g_q = more if g_q is None else k.add(g_q, more)
-            g_r = _column_slice(k, g_r, 0, rows)
-        r = _column_slice(k, r, 0, rows)
+            g_r = _columns(k, g_r, 0, rows)
+        r = _columns(k, r, 0, rows)
     terms = [] if g_r is None else [k.matmul(r, _h(k, g_r))]
     terms += [] if g_q is None else [k.negative(k.matmul(_h(k, g_q), q))]
-    total = _sum_of(k, terms)
-    below = _triangle(k, total, 0.5)
+    below = _triangle(k, total(k, terms), 0.5)
     inside = k.matmul(q, k.add(below, _h(k, below)))
     inside = inside if g_q is None else k.add(inside, g_q)
     square = _h(k, k.solve(r, _h(k, inside)))
@@ -371,7 +347,7 @@ def pinv(k: Table, x: Any, *, rtol: Any) -> Any:
     u, s, vh = k.svd(x, full_matrices=False)
     kept = k.less(_cutoff(k, s, x.shape, rtol), s)
     reciprocal = k.where(kept, k.divide(1, k.where(kept, s, 1)), 0)
-    return k.matmul(k.multiply(_h(k, vh), _per_column(k, in_dtype_of(k, reciprocal, x))), _h(k, u))
+    return k.matmul(k.multiply(_h(k, vh), row(k, in_dtype_of(k, reciprocal, x))), _h(k, u))
 
 
 def pinv_rule(k: Table, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:

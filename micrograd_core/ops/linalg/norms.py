@@ -7,35 +7,34 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes, resolve_axis, resolve_key
+from micrograd_core.layout import broadcast_shapes, reduced_shape, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import leading
 from micrograd_core.ops.core.reductions import accumulator, count, restore_axes
-from micrograd_core.ops.linalg.matrices import LINALG, STUCK, matrix, matrix_stack
-from micrograd_core.ops.linalg.matrix_calculus import conj, in_dtype_of
-from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32
-from micrograd_core.ops.standard.complex import real_dtype
+from micrograd_core.ops.linalg.matrices import LINALG, matrix, matrix_stack
+from micrograd_core.ops.linalg.matrix_calculus import conj
+from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut, in_dtype_of, in_float32, real_dtype
 from micrograd_core.ops.tangents import product, reduction
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 
 def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
+    """The elements ``x[..., i, i + offset]``. A view where strides allow it."""
     matrix_stack("diagonal", x.shape)
     return {"offset": int(offset)}
 
 
 def _trace_parameters(x: Any, /, *, offset: int = 0, dtype: Any = None) -> dict[str, Any]:
+    """The sum of the elements ``x[..., i, i + offset]``, in `dtype` if given. Integer results are 64 bits wide."""
     matrix_stack("trace", x.shape)
     return {"offset": int(offset), "dtype": None if dtype is None else as_dtype(dtype)}
 
 
 def _cross_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
+    """The cross product of vectors of three elements along `axis`."""
     shapes = x1.shape, x2.shape
     at = [resolve_axis("cross", axis, len(shape)) - len(shape) for shape in shapes]
     if at[0] != at[1]:
@@ -51,6 +50,11 @@ def _cross_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
 def _vector_norm_parameters(
     x: Any, /, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, ord: float = 2
 ) -> dict[str, Any]:
+    """``sum(abs(x)**ord)**(1/ord)`` over `axis`.
+
+    The largest and the least absolute value for inf and -inf, the number of nonzero elements for 0. Nothing
+    overflows on the way, and the gradient at the zero vector is 0.
+    """
     axis = resolve_axes("vector_norm", axis, len(x.shape))
     if not hasattr(type(ord), "__float__"):
         raise TypeError(f"vector_norm: ord is a number, inf and -inf among them; got {ord!r}")
@@ -65,6 +69,11 @@ MATRIX_NORMS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 
 def _matrix_norm_parameters(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> dict[str, Any]:
+    """The norm `ord` of each matrix, by default ``'fro'``, the root of the sum of squares.
+
+    ``'nuc'``, 2 and -2 are the sum, the largest and the least singular value; 1 and -1 the largest and the least
+    sum of absolute values in a column; inf and -inf those in a row.
+    """
     matrix_stack("matrix_norm", x.shape)
     ord = "fro" if ord is None else ord
     if ord not in MATRIX_NORMS:
@@ -91,12 +100,7 @@ def _vector_norm(k: Table, x: Any, *, axis: Any, keepdims: bool, ord: float) -> 
     scale = k.where(k.logical_and(k.isfinite(scale), k.not_equal(scale, 0)), scale, 1)
     total = k.sum(k.pow(k.divide(size, scale), ord), axis=axis, keepdims=True)
     result = k.multiply(scale, k.sqrt(total) if ord == 2 else k.pow(total, 1 / ord))
-    return k.reshape(result, shape=_reduced(x.shape, axis, keepdims))
-
-
-def _reduced(shape: Shape, axis: Any, keepdims: bool) -> Shape:
-    gone = range(len(shape)) if axis is None else axis
-    return tuple(1 if i in gone else n for i, n in enumerate(shape) if keepdims or i not in gone)
+    return k.reshape(result, shape=reduced_shape(x.shape, axis, keepdims))
 
 
 def _vector_norm_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
@@ -106,19 +110,16 @@ def _vector_norm_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims
     g, out = (in_dtype_of(k, restore_axes(k, each, x, axis, keepdims), x) for each in (g, out))
     if ord == 2:  # x / inf is 0, and so are its derivatives
         return k.multiply(g, conj(k, k.divide(x, k.where(k.equal(out, 0), math.inf, out))))
-    size = in_dtype_of(k, k.abs(x), x)
+    turn, size = conj(k, k.sign(x)), in_dtype_of(k, k.abs(x), x)
+    if ord == 1:
+        return k.multiply(g, turn)
     if ord in (math.inf, -math.inf):
         tied = k.astype(k.equal(size, out), dtype=x.dtype)
-        weight = k.divide(tied, k.sum(tied, axis=axis, keepdims=True))
-    elif ord == 1:
-        return k.multiply(g, conj(k, k.sign(x)))
-    else:
-        absent = k.equal(size if 0 < ord < 2 else out, 0)
-        numerator, divisor = (size, out) if ord > 1 else (out, size)  # the power is positive: of 0 it is 0
-        ratio = k.where(absent, 1, k.divide(numerator, k.where(k.equal(divisor, 0), 1, divisor)))
-        weight = k.multiply(k.pow(ratio, abs(ord - 1)), conj(k, k.sign(x)))
-        return k.where(absent, 0, k.multiply(g, weight))
-    return k.multiply(k.multiply(g, weight), conj(k, k.sign(x)))
+        return k.multiply(k.multiply(g, k.divide(tied, k.sum(tied, axis=axis, keepdims=True))), turn)
+    absent = k.equal(size if 0 < ord < 2 else out, 0)
+    numerator, divisor = (size, out) if ord > 1 else (out, size)  # the power is positive: of 0 it is 0
+    ratio = k.where(absent, 1, k.divide(numerator, k.where(k.equal(divisor, 0), 1, divisor)))
+    return k.where(absent, 0, k.multiply(g, k.multiply(k.pow(ratio, abs(ord - 1)), turn)))
 
 
 def _matrix_norm(k: Table, x: Any, *, keepdims: bool, ord: Any) -> Any:
@@ -132,7 +133,7 @@ def _matrix_norm(k: Table, x: Any, *, keepdims: bool, ord: Any) -> Any:
     else:
         reduction = {"nuc": k.sum, 2: k.max, -2: k.min}[ord]
         result = reduction(k.svdvals(x), axis=(ndim - 2,), keepdims=True)
-    return k.reshape(result, shape=_reduced(x.shape, both, keepdims))
+    return k.reshape(result, shape=reduced_shape(x.shape, both, keepdims))
 
 
 # ── movement ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,8 +158,7 @@ def _trace(k: Table, x: Any, *, offset: int, dtype: Any) -> Any:
 
 def _cross(k: Table, x: Any, y: Any, *, axis: int) -> Any:
     def at(z: Any, i: int) -> Any:
-        key = (..., slice(i, i + 1), *[slice(None)] * (-axis - 1))
-        return k.getitem(z, key=resolve_key(key, z.shape))
+        return cut(k, z, len(z.shape) + axis, i, i + 1)
 
     parts = [
         k.subtract(k.multiply(at(x, i), at(y, j)), k.multiply(at(x, j), at(y, i))) for i, j in ((1, 2), (2, 0), (0, 1))
@@ -173,25 +173,18 @@ _EVERYWHERE = partial(Op, extension="linalg")
 OPS = (
     LINALG(
         "matrix_norm",
-        "Of each matrix ``'fro'``, the root of the sum of squares; ``'nuc'``, 2 and -2, the sum, the largest and the "
-        "least singular value; 1 and -1, the largest and the least sum of absolute values in a column; inf and "
-        "-inf, in a row.",
         standard=False,
         parameters=_matrix_norm_parameters,
         result=real_dtype,
         compose=_matrix_norm,
-        undefined=STUCK,
         samples=(
             *(Sample(matrix((2, 3, 2)), ord=ord) for ord in MATRIX_NORMS),
             Sample(matrix((2, 3)), keepdims=True),
             Sample(matrix((2, 3)), keepdims=True, ord=2),
         ),
-        reference=lambda np, x, ord="fro", keepdims=False: np.linalg.matrix_norm(x, ord=ord, keepdims=keepdims),
     ),
     _EVERYWHERE(
         "vector_norm",
-        "``sum(abs(x)**ord)**(1/ord)`` over `axis`; the largest and the least absolute value for inf and -inf, the "
-        "number of nonzero elements for 0. Nothing overflows on the way, and the gradient at the zero vector is 0.",
         kind="reduction",
         autocast="float32",
         parameters=_vector_norm_parameters,
@@ -201,63 +194,47 @@ OPS = (
         gradient=(_vector_norm_rule,),
         compose=_vector_norm,
         samples=(
-            *(Sample(Array((2, 3)), ord=ord, axis=1) for ord in (1, 2, 3, 2.5, 0.5, -1, math.inf, -math.inf, 0)),
-            Sample(Array((2, 3))),
-            Sample(Array((2, 3, 2)), axis=(0, 2), keepdims=True),
-            Sample(Array(())),
-            Sample(Array((0, 2)), axis=0),
+            *(Sample((2, 3), ord=ord, axis=1) for ord in (1, 2, 3, 2.5, 0.5, -1, math.inf, -math.inf, 0)),
+            Sample((2, 3)),
+            Sample((2, 3, 2), axis=(0, 2), keepdims=True),
+            Sample(()),
+            Sample((0, 2), axis=0),
         ),
-        reference=lambda np, x, **params: np.linalg.vector_norm(x, **params),
     ),
     _EVERYWHERE(
         "diagonal",
-        "The elements ``x[..., i, i + offset]``. A view where strides allow it.",
         batching=leading,
         parameters=_diagonal_parameters,
         accepts=ANY,
         compose=_diagonal,
         view=True,
         samples=(
-            Sample(Array((3, 3))),
-            Sample(Array((2, 3, 4)), offset=1),
-            Sample(Array((4, 3)), offset=-2),
-            Sample(Array((2, 2)), offset=5),
+            Sample((3, 3)),
+            Sample((2, 3, 4), offset=1),
+            Sample((4, 3), offset=-2),
+            Sample((2, 2), offset=5),
             Sample(Array((3, 2), 0, 9, "int64"), offset=-1),
         ),
-        reference=lambda np, x, offset=0: np.linalg.diagonal(x, offset=offset),
     ),
     _EVERYWHERE(
         "trace",
-        "The sum of the elements ``x[..., i, i + offset]``, in `dtype` if given. Integer results are 64 bits wide.",
         batching=leading,
         parameters=_trace_parameters,
         result=lambda dtype, params: params.get("dtype") or accumulator(dtype),
         compose=_trace,
         samples=(
-            Sample(Array((3, 3))),
-            Sample(Array((2, 3, 4)), offset=1),
+            Sample((3, 3)),
+            Sample((2, 3, 4), offset=1),
             Sample(Array((3, 2), 0, 9, "int32")),
-            Sample(Array((2, 2)), offset=2),
+            Sample((2, 2), offset=2),
         ),
-        reference=lambda np, x, offset=0: np.linalg.trace(x, offset=offset),
     ),
     _EVERYWHERE(
         "cross",
-        "The cross product of vectors of three elements along `axis`.",
-        operands=2,
         parameters=_cross_parameters,
         tangent=product,
-        gradient=(
-            lambda k, g, out, x, y, *, axis: k.cross(y, g, axis=axis),
-            lambda k, g, out, x, y, *, axis: k.cross(g, x, axis=axis),
-        ),
         compose=_cross,
-        samples=(
-            Sample(Array((3,)), Array((3,))),
-            Sample(Array((2, 3)), Array((3,))),
-            Sample(Array((3, 2)), Array((3, 2)), axis=0),
-            Sample(Array((2, 1, 3)), Array((4, 3))),
-        ),
+        samples=(Sample((3,), (3,)), Sample((2, 3), (3,)), Sample((3, 2), (3, 2), axis=0), Sample((2, 1, 3), (4, 3))),
         reference=lambda np, x, y, axis=-1: np.cross(x, y, axis=axis),
     ),
 )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
-from micrograd_core.ops.record import NUMERIC, Array, Op, Sample
+from micrograd_core.ops.linalg.matrix_calculus import conj
+from micrograd_core.ops.record import NUMERIC, Array, Op, Sample, Table
 from micrograd_core.ops.tangents import product
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _tensordot_parameters(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> dict[str, Any]:
+    """Sum of products over pairs of `axes`.
+
+    The last N of the first operand with the first N of the second, or two sequences of them.
+    """
     shapes = tuple(x1.shape), tuple(x2.shape)
     both: Any = axes
     if is_integer(both):
@@ -41,20 +43,17 @@ def _tensordot_parameters(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], 
 
 
 def _tensordot(k: Table, x: Any, y: Any, *, axes: tuple[Shape, Shape]) -> Any:
-    """One matrix product: what is summed over stands last in the first matrix and first in the second."""
-    rows = tuple(axis for axis in range(len(x.shape)) if axis not in axes[0])
-    columns = tuple(axis for axis in range(len(y.shape)) if axis not in axes[1])
-    inner = math.prod(x.shape[axis] for axis in axes[0])
-    shape = (*(x.shape[axis] for axis in rows), *(y.shape[axis] for axis in columns))
-    x = k.permute_dims(x, axes=(*rows, *axes[0]))
-    y = k.permute_dims(y, axes=(*axes[1], *columns))
-    left = k.reshape(x, shape=(math.prod(x.shape[: len(rows)]), inner))
-    right = k.reshape(y, shape=(inner, math.prod(y.shape[len(axes[1]) :])))
-    return k.reshape(k.matmul(left, right), shape=shape)
+    """One matrix product of the axes that remain, each with a letter of its own."""
+    first, last = ascii_letters[: len(x.shape)], list(ascii_letters[len(x.shape) :][: len(y.shape)])
+    for left, right in zip(*axes, strict=True):
+        last[right] = first[left]
+    second = "".join(last)
+    return _contract(k, x, first, y, second, "".join(c for c in first + second if (c in first) is not (c in second)))[0]
 
 
 def _vecdot_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
-    """The axis, counted from the end, which is the same for both operands."""
+    """Sum of products along `axis`, the first operand conjugated; the other axes broadcast."""
+    # The axis, counted from the end, which is the same for both operands.
     shapes = tuple(x1.shape), tuple(x2.shape)
     shortest = min(map(len, shapes))
     if axis >= 0 and len(shapes[0]) != len(shapes[1]):
@@ -71,10 +70,6 @@ def _vecdot_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
     return {"axis": at}
 
 
-def _conj(k: Table, x: Any) -> Any:
-    return k.conj(x) if k.dtype(x).is_complex else x
-
-
 def _sum(k: Table, x: Any, axis: Shape) -> Any:
     """In the dtype of `x`: small integers wrap, as in a matrix product."""
     total = k.sum(x, axis=axis, keepdims=False)
@@ -82,19 +77,12 @@ def _sum(k: Table, x: Any, axis: Shape) -> Any:
 
 
 def _vecdot(k: Table, x: Any, y: Any, *, axis: int) -> Any:
-    product = k.multiply(_conj(k, x), y)
+    product = k.multiply(conj(k, x), y)
     return _sum(k, product, (len(product.shape) + axis,))
 
 
-def _vecdot_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, y: Any, *, axis: int) -> Any:
-        g = k.expand_dims(g, axis=(len(g.shape) + 1 + axis,))
-        return _conj(k, k.multiply(g, y)) if position == 0 else k.multiply(g, _conj(k, x))
-
-    return rule
-
-
 def _outer_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
+    """All products of the elements of two 1-d tensors."""
     if not len(x1.shape) == len(x2.shape) == 1:
         raise ShapeError(f"outer: operands are 1-d; got shapes {tuple(x1.shape)} and {tuple(x2.shape)}")
     return {}
@@ -108,7 +96,12 @@ def _outer(k: Table, x: Any, y: Any) -> Any:
 
 
 def _einsum_parameters(*operands: Any, subscripts: str) -> dict[str, Any]:
-    """The subscripts in full: one letter per axis, also those behind an ellipsis, and the result's written out."""
+    """Einstein's sum: products of operands whose axes the letters of `subscripts` name.
+
+    They are summed over the letters that the result lacks. ``...`` stands for axes that broadcast. Source:
+    ``numpy.einsum``.
+    """
+    # The subscripts in full: one letter per axis, also those behind an ellipsis, and the result's written out.
     text = subscripts.replace(" ", "")
     inputs, arrow, result = text.partition("->")
     terms = inputs.split(",")
@@ -177,11 +170,7 @@ def _distinct(k: Table, x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, 
             others = tuple(axis for axis in range(len(term)) if axis not in (first, second))
             length = max(x.shape[first], x.shape[second])
             shape = tuple(length if axis in (first, second) else n for axis, n in enumerate(x.shape))
-            x = k.permute_dims(k.broadcast_to(x, shape=shape), axes=(*others, first, second))
-            shape = tuple(x.shape[:-2])
-            flat = k.reshape(x, shape=(*shape, length * length))
-            every = slice(0, length * length, length + 1) if length else slice(0, 0, 1)
-            x = k.getitem(flat, key=(*(slice(0, n, 1) if n else slice(0, 0, 1) for n in shape), every))
+            x = k.diagonal(k.permute_dims(k.broadcast_to(x, shape=shape), axes=(*others, first, second)), offset=0)
             term = "".join(term[axis] for axis in others) + letter
     single = tuple(axis for axis, letter in enumerate(term) if x.shape[axis] == 1 != sizes[letter])
     if single:
@@ -235,65 +224,50 @@ def _contract(k: Table, x: Any, first: str, y: Any, second: str, kept: str) -> t
 OPS = (
     Op(
         "tensordot",
-        "Sum of products over pairs of `axes`: the last N of the first operand with the first N of the second, or two "
-        "sequences of them.",
         autocast="half",
-        operands=2,
         parameters=_tensordot_parameters,
         accepts=NUMERIC,
         compose=_tensordot,
         samples=(
-            Sample(Array((2, 3, 4)), Array((3, 4, 2))),
-            Sample(Array((2, 3)), Array((3, 2)), axes=1),
-            Sample(Array((2,)), Array((3,)), axes=0),
-            Sample(Array((2, 3, 4)), Array((4, 2, 3)), axes=((2, -2), (0, 2))),
-            Sample(Array((2, 0)), Array((0, 3)), axes=1),
+            Sample((2, 3, 4), (3, 4, 2)),
+            Sample((2, 3), (3, 2), axes=1),
+            Sample((2,), (3,), axes=0),
+            Sample((2, 3, 4), (4, 2, 3), axes=((2, -2), (0, 2))),
+            Sample((2, 0), (0, 3), axes=1),
         ),
     ),
     Op(
         "vecdot",
-        "Sum of products along `axis`, the first operand conjugated; the other axes broadcast.",
-        operands=2,
         parameters=_vecdot_parameters,
         accepts=NUMERIC,
         tangent=product,
-        gradient=tuple(map(_vecdot_rule, range(2))),
         compose=_vecdot,
-        samples=(
-            Sample(Array((2, 3)), Array((2, 3))),
-            Sample(Array((2, 1, 3)), Array((4, 3))),
-            Sample(Array((3, 2)), Array((3, 2)), axis=0),
-            Sample(Array((0,)), Array((0,))),
-        ),
+        samples=(Sample((2, 3), (2, 3)), Sample((2, 1, 3), (4, 3)), Sample((3, 2), (3, 2), axis=0), Sample((0,), (0,))),
         reference=lambda np, x, y, axis=-1: (np.conj(x) * y).sum(axis=axis),
     ),
     Op(
         "outer",
-        "All products of the elements of two 1-d tensors.",
-        operands=2,
         parameters=_outer_parameters,
         accepts=NUMERIC,
         compose=_outer,
-        samples=(Sample(Array((2,)), Array((3,))), Sample(Array((0,)), Array((3,)))),
+        samples=(Sample((2,), (3,)), Sample((0,), (3,))),
     ),
     Op(
         "einsum",
-        "Einstein's sum: products of operands whose axes the letters of `subscripts` name, summed over those that the "
-        "result lacks. ``...`` stands for axes that broadcast. Source: ``numpy.einsum``.",
         autocast="half",
         operands=-1,
         parameters=_einsum_parameters,
         accepts=NUMERIC,
         compose=_einsum,
         samples=(
-            Sample(Array((2, 3)), Array((3, 4)), subscripts="ij,jk->ik"),
-            Sample(Array((2, 3)), Array((3, 4)), Array((4, 2)), subscripts="ij,jk,ki->j"),
-            Sample(Array((3, 3)), subscripts="ii"),
-            Sample(Array((2, 3, 3)), subscripts="...ii->i..."),
-            Sample(Array((2, 2, 3)), Array((2, 3, 4)), subscripts="b...i,bij"),
-            Sample(Array((1, 3)), Array((2, 3)), subscripts="ab,ab->ba"),
-            Sample(Array((2, 3)), Array((2,)), subscripts="ij,k->"),
-            Sample(Array((2, 0)), Array((0, 3)), subscripts="ij,jk"),
+            Sample((2, 3), (3, 4), subscripts="ij,jk->ik"),
+            Sample((2, 3), (3, 4), (4, 2), subscripts="ij,jk,ki->j"),
+            Sample((3, 3), subscripts="ii"),
+            Sample((2, 3, 3), subscripts="...ii->i..."),
+            Sample((2, 2, 3), (2, 3, 4), subscripts="b...i,bij"),
+            Sample((1, 3), (2, 3), subscripts="ab,ab->ba"),
+            Sample((2, 3), (2,), subscripts="ij,k->"),
+            Sample((2, 0), (0, 3), subscripts="ij,jk"),
             Sample(Array((2, 3), -5, 5, "int32"), Array((3,), -5, 5, "int32"), subscripts="ij,j->i"),
         ),
         reference=lambda np, *xs, subscripts: np.einsum(subscripts, *xs),

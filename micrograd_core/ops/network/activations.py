@@ -9,18 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import one_of
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import arrays, in_float32
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import arrays, in_float32, network
 from micrograd_core.ops.tangents import symmetric
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 
 # ── the error function ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -164,18 +159,14 @@ def _mish(k: Table, x: Any) -> Any:
     return k.multiply(k.multiply(x, k.divide(n, k.add(n, 1))), scale)
 
 
-def _silu_derivative(k: Table, x: Any) -> Any:
+def _silu_gradient(k: Table, g: Any, x: Any) -> Any:
     s = k.sigmoid(x)
-    return k.multiply(s, k.add(k.multiply(x, k.subtract(1, s)), 1))
+    return k.multiply(g, k.multiply(s, k.add(k.multiply(x, k.subtract(1, s)), 1)))
 
 
-def _mish_derivative(k: Table, x: Any) -> Any:
+def _mish_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     t = k.tanh(k.softplus(x))
-    return k.add(t, k.multiply(k.multiply(x, k.sigmoid(x)), k.subtract(1, k.square(t))))
-
-
-def _elu(k: Table, x: Any, *, alpha: float) -> Any:
-    return k.where(k.less(0, x), x, k.multiply(k.expm1(k.minimum(x, 0)), alpha))
+    return k.multiply(g, k.add(t, k.multiply(k.multiply(x, k.sigmoid(x)), k.subtract(1, k.square(t)))))
 
 
 def _elu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
@@ -236,12 +227,17 @@ def _times_normal_reference(np: Any, x: Any, y: Any) -> Any:
 
 
 def _gelu_parameters(x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
+    """``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016).
+
+    With ``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.
+    """
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate is {one_of(['none', 'tanh'])}; got {approximate!r}")
     return {"approximate": approximate}
 
 
 def _gelu_gradient_parameters(g: Any, x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
+    """``x1`` times the derivative of `gelu` at ``x2``."""
     return _gelu_parameters(x, approximate=approximate)
 
 
@@ -263,14 +259,17 @@ def _gelu_gradient_reference(np: Any, g: Any, x: Any, approximate: str = "none")
 
 
 def _leaky_parameters(x: Any, /, *, negative_slope: float = 0.01) -> dict[str, Any]:
+    """``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`."""
     return {"negative_slope": float(negative_slope)}
 
 
 def _elu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
+    """``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`."""
     return {"alpha": float(alpha)}
 
 
 def _hardtanh_parameters(x: Any, /, *, min_val: float = -1.0, max_val: float = 1.0) -> dict[str, Any]:
+    """``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0."""
     if not min_val <= max_val:
         raise ValueError(f"hardtanh: min_val must not exceed max_val; got {min_val} and {max_val}")
     return {"min_val": float(min_val), "max_val": float(max_val)}
@@ -290,7 +289,7 @@ def _sigmoid(np: Any, x: Any) -> Any:
     return np.exp(-np.logaddexp(0, -x))
 
 
-_ELEMENTWISE = partial(Op, accepts=REAL_FLOATING, kind="elementwise", tangent=symmetric)
+_ELEMENTWISE = partial(network, kind="elementwise", tangent=symmetric, samples=_samples())
 
 OPS = (
     _ELEMENTWISE(
@@ -311,7 +310,6 @@ OPS = (
     ),
     _ELEMENTWISE(
         "leaky_relu",
-        "``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`.",
         parameters=_leaky_parameters,
         gradient=(lambda k, g, out, x, *, negative_slope: k.where(k.less(0, x), g, k.multiply(g, negative_slope)),),
         compose=lambda k, x, *, negative_slope: k.where(k.less(0, x), x, k.multiply(x, negative_slope)),
@@ -320,17 +318,14 @@ OPS = (
     ),
     _ELEMENTWISE(
         "elu",
-        "``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`.",
         parameters=_elu_parameters,
         gradient=(_elu_rule,),
-        compose=_elu,
+        compose=lambda k, x, *, alpha: k.where(k.less(0, x), x, k.multiply(k.expm1(k.minimum(x, 0)), alpha)),
         samples=_samples({}, {"alpha": 0.5}),
         reference=lambda np, x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     ),
     _ELEMENTWISE(
         "gelu",
-        "``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016); with "
-        "``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.",
         parameters=_gelu_parameters,
         gradient=(lambda k, g, out, x, *, approximate: k.gelu_gradient(g, x, approximate=approximate),),
         compose=_gelu,
@@ -340,7 +335,6 @@ OPS = (
     _ELEMENTWISE(
         "times_normal",
         "``x1`` times the standard normal distribution function of ``x2``: the exact `gelu` of one operand.",
-        operands=2,
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, y: k.times_normal(g, y),
@@ -350,12 +344,9 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array((2, 1)), Array((3,), -6.0, 6.0))),
         reference=_times_normal_reference,
     ),
-    Op(
+    network(
         "gelu_gradient",
-        "``x1`` times the derivative of `gelu` at ``x2``.",
-        operands=2,
         parameters=_gelu_gradient_parameters,
-        accepts=REAL_FLOATING,
         compose=_gelu_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3)), Array((2, 3)), approximate="tanh")),
         reference=_gelu_gradient_reference,
@@ -365,24 +356,20 @@ OPS = (
         "``x * sigmoid(x)`` (Elfwing et al. 2018), also called swish.",
         gradient=(lambda k, g, out, x: k.silu_gradient(g, x),),
         compose=_silu,
-        samples=_samples(),
         reference=lambda np, x: x * _sigmoid(np, x),
     ),
-    Op(
+    network(
         "silu_gradient",
         "``x1`` times the derivative of `silu` at ``x2``.",
-        operands=2,
-        accepts=REAL_FLOATING,
-        compose=lambda k, g, x: k.multiply(g, _silu_derivative(k, x)),
+        compose=_silu_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
         reference=lambda np, g, x: g * _sigmoid(np, x) * (1 + x * _sigmoid(np, -x)),
     ),
     _ELEMENTWISE(
         "mish",
         "``x * tanh(softplus(x))`` (Misra 2020).",
-        gradient=(lambda k, g, out, x: k.multiply(g, _mish_derivative(k, x)),),
+        gradient=(_mish_rule,),
         compose=_mish,
-        samples=_samples(),
         reference=lambda np, x: x * np.tanh(np.logaddexp(0, x)),
     ),
     _ELEMENTWISE(
@@ -390,7 +377,6 @@ OPS = (
         "``log(1 + exp(x))``, without overflow, and without loss of digits in the left tail.",
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(x)),),
         compose=_softplus,
-        samples=_samples(),
         reference=lambda np, x: np.logaddexp(0, x),
     ),
     _ELEMENTWISE(
@@ -398,12 +384,10 @@ OPS = (
         "``log(sigmoid(x))``, which is ``-softplus(-x)``.",
         gradient=(lambda k, g, out, x: k.multiply(g, k.sigmoid(k.negative(x))),),
         compose=lambda k, x: k.negative(k.softplus(k.negative(x))),
-        samples=_samples(),
         reference=lambda np, x: -np.logaddexp(0, -x),
     ),
     _ELEMENTWISE(
         "hardtanh",
-        "``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0.",
         parameters=_hardtanh_parameters,
         gradient=(_hardtanh_rule,),
         compose=lambda k, x, *, min_val, max_val: k.minimum(k.maximum(x, min_val), max_val),

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
+from micrograd_core.ops.network.softmax import attention_weights_reference
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Op, Sample, Table
 from micrograd_core.ops.shared import in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _embedding_parameters(indices: Any, weight: Any, /) -> dict[str, Any]:
+    """The rows of ``x2`` (number of embeddings, features) that the integers ``x1`` name.
+
+    An index that names none raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
+    """
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding: the weight has axes (number of embeddings, features); got shape {weight.shape}")
     return {}
 
 
 def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
+    """For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it.
+
+    It is the transpose of `embedding`.
+    """
     if g.shape[:-1] != indices.shape or not g.shape:
         raise ShapeError(
             f"embedding_gradient: a cotangent of shape {g.shape} does not fit indices of shape {indices.shape}: it has "
@@ -59,10 +63,6 @@ def _embedding_gradient(k: Table, g: Any, indices: Any, *, num_embeddings: int) 
     return k.sum(received, axis=tuple(range(ndim)), keepdims=False)
 
 
-def _embedding_rule(k: Table, g: Any, out: Any, indices: Any, weight: Any) -> Any:
-    return k.embedding_gradient(g, indices, num_embeddings=weight.shape[0])
-
-
 def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
     out = np.zeros((num_embeddings, g.shape[-1]))
     np.add.at(out, indices, g)
@@ -75,6 +75,12 @@ def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings:
 def _attention_parameters(
     query: Any, key: Any, value: Any, /, attn_mask: Any = None, *, is_causal: bool = False, scale: float | None = None
 ) -> dict[str, Any]:
+    """``softmax(scale * query @ key.T + attn_mask) @ value`` over the last two axes (Vaswani et al. 2017).
+
+    The query is (..., targets, features), the key (..., sources, features), the value (..., sources, outputs).
+    `scale` is by default ``features ** -0.5``. A boolean mask is true where a target may look; with `is_causal` it
+    looks at no later source. A target that may look nowhere gets 0, with gradient 0.
+    """
     op = "scaled_dot_product_attention"
     shapes = [each.shape for each in (query, key, value)]
     fits = min(map(len, shapes)) > 1 and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
@@ -104,14 +110,7 @@ def _attention_reference(
     np: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool = False, scale: float | None = None
 ) -> Any:
     scores = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
-    if np.asarray(mask).dtype == bool:
-        mask = np.where(mask, 0, -np.inf)
-    scores = scores + mask
-    e = np.where(scores == -np.inf, 0, np.exp(scores))
-    total = np.sum(e, axis=-1, keepdims=True)
-    return e / np.where(total == 0, 1, total) @ value
+    return attention_weights_reference(np, scores, mask, is_causal) @ value
 
 
 _INDICES = Array((2, 3), 0, 4, "int64")
@@ -119,14 +118,11 @@ _INDICES = Array((2, 3), 0, 4, "int64")
 OPS = (
     Op(
         "embedding",
-        "The rows of ``x2`` (number of embeddings, features) that the integers ``x1`` name. An index that names none "
-        "raises ``IndexError`` on devices that can tell at once, and gives NaN on others.",
-        operands=2,
         parameters=_embedding_parameters,
-        accepts=(INTEGER, REAL_FLOATING),
+        accepts=(INTEGER, FLOATING),
         separate=(0,),
         tangent=linear,
-        gradient=(None, _embedding_rule),
+        gradient=(None, lambda k, g, out, i, weight: k.embedding_gradient(g, i, num_embeddings=weight.shape[0])),
         compose=_embedding,
         samples=(
             Sample(_INDICES, Array((4, 3))),
@@ -137,11 +133,8 @@ OPS = (
     ),
     Op(
         "embedding_gradient",
-        "For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it: the transpose of "
-        "`embedding`.",
-        operands=2,
         parameters=_embedding_gradient_parameters,
-        accepts=(REAL_FLOATING, INTEGER),
+        accepts=(FLOATING, INTEGER),
         separate=(1,),
         tangent=linear,
         gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
@@ -154,15 +147,10 @@ OPS = (
     ),
     Op(
         "scaled_dot_product_attention",
-        "``softmax(scale * query @ key.T + attn_mask) @ value`` over the last two axes (Vaswani et al. 2017): query "
-        "(..., targets, features), key (..., sources, features), value (..., sources, outputs). `scale` is by default "
-        "``features ** -0.5``. A boolean mask is true where a target may look; with `is_causal` it looks at no later "
-        "source. A target that may look nowhere gets 0, with gradient 0.",
         autocast="half",
-        operands=4,
         optional=(0.0,),
         parameters=_attention_parameters,
-        accepts=(REAL_FLOATING, REAL_FLOATING, REAL_FLOATING, REAL_FLOATING | BOOLEAN),
+        accepts=(FLOATING, FLOATING, FLOATING, FLOATING | BOOLEAN),
         separate=(3,),
         compose=_attention,
         samples=(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, REAL, Array, Op, Sample
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Op, Sample, Table
 from micrograd_core.ops.shared import in_float32, is_scalar
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 MODES = ("sum", "mean", "max")
 
 
 def _parameters(rows: Any, starts: Any, counted: Any = None, /, *, mode: str = "sum") -> dict[str, Any]:
+    """The sum, mean or maximum, by `mode`, of the rows of ``x1`` in each bag.
+
+    ``x2`` says where bags start, and ``x3``, bools, which rows count.
+    """
     if mode not in MODES:
         raise ValueError(f"bags: mode is {one_of(map(repr, MODES))}; got {mode!r}")
     if len(rows.shape) != 2 or len(starts.shape) != 1 or getattr(counted, "shape", rows.shape[:1]) != rows.shape[:1]:
@@ -59,13 +59,10 @@ def _reference(np: Any, rows: Any, starts: Any, counted: Any, mode: str = "sum")
 OPS = (
     Op(
         "bags",
-        "The sum, mean or maximum, by `mode`, of the rows of ``x1`` in each bag; ``x2`` says where bags start, and "
-        "``x3``, bools, which rows count.",
-        operands=3,
         optional=(1.0,),
         separate=(1, 2),
         parameters=_parameters,
-        accepts=(REAL_FLOATING, INTEGER, BOOLEAN),
+        accepts=(FLOATING, INTEGER, BOOLEAN),
         compose=_bags,
         samples=(
             Sample(Array((4, 2)), Array((1,), 0, 1, "int64"), 1.0, mode="mean"),

@@ -5,37 +5,33 @@ float16 and bfloat16 are added up in float32 throughout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.normalization import (
     _IN_FLOAT32,
-    REAL_FLOATING,
+    GRADIENTS,
+    NormGradients,
     _centred,
     _normalized,
     _standardize_gradient_reference,
     _weight_gradient_reference,
+    scaled_tangent,
 )
-from micrograd_core.ops.record import Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, at_once, in_float32, is_scalar, times, zero_rule
+from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, network, plus, times, zero_rule
 from micrograd_core.ops.tangents import total
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 
 def _batch_norm_parameters(
-    x: Any,
-    /,
-    mean: Any = None,
-    var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    *,
-    training: bool = False,
+    x: Any, /, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None, *, training: bool = False,
     eps: float = 1e-5,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015).
+
+    With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.
+    """
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
     channels = x.shape[1:2]
@@ -49,19 +45,15 @@ def _batch_norm_parameters(
 
 
 def _batch_norm_gradient_parameters(g: Any, x: Any, /, weight: Any = None, *, eps: float = 1e-5) -> dict[str, Any]:
+    """The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``."""
     _batch_norm_parameters(x, None, None, weight)  # which looks at the shapes
     return {"eps": float(eps)}
 
 
 def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
+    """The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``."""
     _batch_norm_parameters(x)  # which looks at the shape
     return {"eps": float(eps)}
-
-
-def _by_channel(k: Table, parameter: Any, ndim: int) -> Any:
-    if is_scalar(parameter) or not parameter.shape:
-        return parameter
-    return k.reshape(parameter, shape=along_axis(parameter, 1, ndim))
 
 
 def _but_channels(x: Any) -> Shape:
@@ -71,8 +63,8 @@ def _but_channels(x: Any) -> Shape:
 def _normalized_by_channel(k: Table, x: Any, mean: Any, var: Any, training: bool, eps: float) -> Any:
     if training:
         return k.standardize(x, axis=_but_channels(x), eps=eps)
-    centred = k.subtract(x, _by_channel(k, mean, len(x.shape)))
-    return k.multiply(centred, _by_channel(k, _per_deviation(k, var, eps), len(x.shape)))
+    centred = k.subtract(x, by_channel(k, mean, len(x.shape)))
+    return k.multiply(centred, by_channel(k, _per_deviation(k, var, eps), len(x.shape)))
 
 
 def _per_deviation(k: Table, var: Any, eps: float) -> Any:
@@ -81,22 +73,21 @@ def _per_deviation(k: Table, var: Any, eps: float) -> Any:
 
 @in_float32
 def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
-    weight, bias = (_by_channel(k, each, len(x.shape)) for each in (weight, bias))
-    y = times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight)
-    return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+    weight, bias = (by_channel(k, each, len(x.shape)) for each in (weight, bias))
+    return plus(k, times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight), bias)
 
 
 @in_float32
 def _batch_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
     # whose own weight is along the axes, as kernels take it
     free = k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps)
-    return times(k, free, _by_channel(k, weight, len(x.shape)))
+    return times(k, free, by_channel(k, weight, len(x.shape)))
 
 
 @in_float32
 def _by_given_statistics(k: Table, g: Any, x: Any, var: Any, weight: Any, *, eps: float) -> Any:
-    scale, by_channel = (_by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
-    return times(k, k.multiply(g, scale), by_channel)
+    scale, laid = (by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
+    return times(k, k.multiply(g, scale), laid)
 
 
 def _batch_norm_x(
@@ -155,6 +146,23 @@ def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
+def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
+    """The vector-Jacobian products of `batch_norm` in training by its input, weight and bias, with ``x1``.
+
+    ``x2`` is its input, ``x3`` its weight.
+    """
+    _batch_norm_parameters(x, weight=weight)
+    return {"eps": float(eps)}
+
+
+def _batch_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> NormGradients:
+    return NormGradients(
+        _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
+        k.batch_norm_weight_gradient(g, x, eps=eps),
+        k.sum(g, axis=_but_channels(x), keepdims=False),
+    )
+
+
 def _batch_norm_tangent(
     op: Op, k: Table, tangents: Any, out: Any, x: Any, *given: Any, training: bool, eps: float
 ) -> Any:
@@ -162,20 +170,20 @@ def _batch_norm_tangent(
     mean, var, weight, _ = given
     ndim = len(x.shape)
     dx, *others = tangents
-    dm, dv, dw, db = (None if each is None else _by_channel(k, each, ndim) for each in others)
-    by_x = dv = None if training else dv
-    y = None if dv is dw is None else _normalized_by_channel(k, x, mean, var, training, eps)
+    dm, dv, dw, db = (None if each is None else by_channel(k, each, ndim) for each in others)
+
+    def normalized() -> Any:
+        return _normalized_by_channel(k, x, mean, var, training, eps)
+
     if training:
         by_x = None if dx is None else k.standardize_gradient(dx, x, 1.0, axis=_but_channels(x), eps=eps)
     else:
         moved = total(k, (dx, None if dm is None else k.negative(dm)))
-        scale = _by_channel(k, _per_deviation(k, var, eps), ndim)
-        by_var = (
-            None if dv is None else k.multiply(y, k.divide(dv, k.multiply(_by_channel(k, k.add(var, eps), ndim), -2)))
-        )
-        by_x = total(k, (None if moved is None else k.multiply(moved, scale), by_var))
-    weighed = None if by_x is None else times(k, by_x, _by_channel(k, weight, ndim))
-    return total(k, (weighed, None if dw is None else k.multiply(y, dw), db))
+        by_x = None if moved is None else k.multiply(moved, by_channel(k, _per_deviation(k, var, eps), ndim))
+        if dv is not None:
+            twice = k.multiply(by_channel(k, k.add(var, eps), ndim), -2)
+            by_x = total(k, (by_x, k.multiply(normalized(), k.divide(dv, twice))))
+    return scaled_tangent(k, by_x, by_channel(k, weight, ndim), dw, normalized, db)
 
 
 def _batch_norm_reference(
@@ -187,12 +195,17 @@ def _batch_norm_reference(
     return (x - mean) / np.sqrt(var + eps) * weight + bias
 
 
+def _batch_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, eps: float = 1e-5) -> Any:
+    axis = (0, *range(2, x.ndim))
+    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), 1)
+    weight = np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
+    by_x = _standardize_gradient_reference(np, g, x, 1.0, axis=axis, eps=eps) * weight
+    return by_x, by_weight, _weight_gradient_reference(np, g, 1)
+
+
 OPS = (
     _IN_FLOAT32(
         "batch_norm",
-        "``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015). With "
-        "`training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.",
-        operands=5,
         optional=(0.0, 1.0, 1.0, 0.0),
         parameters=_batch_norm_parameters,
         tangent=_batch_norm_tangent,
@@ -211,13 +224,10 @@ OPS = (
         ),
         reference=_batch_norm_reference,
     ),
-    Op(
+    network(
         "batch_norm_gradient",
-        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
-        operands=3,
         optional=(1.0,),
         parameters=_batch_norm_gradient_parameters,
-        accepts=REAL_FLOATING,
         compose=_batch_norm_gradient,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
@@ -227,16 +237,23 @@ OPS = (
             np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
         ),
     ),
-    Op(
+    network(
         "batch_norm_weight_gradient",
-        "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
-        operands=2,
         parameters=_batch_norm_weight_gradient_parameters,
-        accepts=REAL_FLOATING,
         compose=_batch_norm_weight_gradient,
         samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
         reference=lambda np, g, x, eps=1e-5: _weight_gradient_reference(
             np, g * _normalized(np, x, (0, *range(2, x.ndim)), eps), 1
         ),
+    ),
+    GRADIENTS(
+        "batch_norm_gradients",
+        parameters=_batch_norm_gradients_parameters,
+        compose=_batch_norm_gradients,
+        samples=(
+            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
+            Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),
+        ),
+        reference=_batch_norm_gradients_reference,
     ),
 )

@@ -6,20 +6,17 @@ Both are ``-sum(shares * weight * log_p)`` over classes, with the `shares` that 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.softmax import softmax_reference
-from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, check_reduction, in_float32, is_scalar, times
+from micrograd_core.ops.record import FLOATING, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, times
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 IGNORED = -100  # PyTorch's default for `ignore_index`
 
 
@@ -52,15 +49,17 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
 
 
 def _cross_entropy_parameters(
-    logits: Any,
-    targets: Any,
-    /,
-    weight: Any = None,
-    *,
-    ignore_index: int = IGNORED,
-    label_smoothing: float = 0.0,
+    logits: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED, label_smoothing: float = 0.0,
     reduction: str = "mean",
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
+    """Minus the log-probability that logits give to `targets`.
+
+    Classes lie along axis 1 of the logits, or along axis 0 of 1-d ones. Targets are integer class indices, or
+    probabilities of the shape of the logits. `weight` has a number for each class; positions whose index is
+    `ignore_index` do not count; `label_smoothing` mixes the targets with equal probabilities (Szegedy et al. 2016).
+    Reduced by ``'mean'`` (for indices weighted; NaN, with gradient 0, if none counts), ``'sum'`` or ``'none'``. A
+    target that names no class raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
+    """
     check_reduction("cross_entropy", reduction)
     _check_classes("cross_entropy", logits, targets, weight)
     if not 0 <= label_smoothing <= 1:
@@ -68,273 +67,188 @@ def _cross_entropy_parameters(
     return {"ignore_index": int(ignore_index), "label_smoothing": float(label_smoothing), "reduction": reduction}
 
 
+def _gradient_parameters(
+    g: Any, logits: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED,
+    label_smoothing: float = 0.0, reduction: str = "mean",
+) -> dict[str, Any]:  # fmt: skip
+    """The vector-Jacobian product of `cross_entropy` by its logits, with the cotangent ``x1``."""
+    given = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
+    return _cross_entropy_parameters(logits, targets, weight, **given)  # type: ignore[arg-type]
+
+
 def _nll_parameters(
     log_probabilities: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED, reduction: str = "mean"
 ) -> dict[str, Any]:
+    """Minus the log-probability ``x`` of integer class `targets`: what `cross_entropy` does after `log_softmax`.
+
+    Classes lie along axis 1, or along axis 0 of 1-d operands. The parameters are those of `cross_entropy`.
+    """
     check_reduction("nll_loss", reduction)
     _check_classes("nll_loss", log_probabilities, targets, weight)
     return {"ignore_index": int(ignore_index), "reduction": reduction}
 
 
 class Aim:
-    """Class indices as the formulas want them: int64, with an axis of length 1 for the classes.
+    """What a loss of logits aims at: targets, class weights and parameters, as the formulas want them.
 
-    What follows from them is computed when it is first asked for, and once.
+    Class indices become int64, with an axis of length 1 for the classes; what follows from them is computed when it is
+    first asked for, and once.
     """
 
-    def __init__(self, indices: Any) -> None:
-        self.indices = indices
-        self._own: Any = None
-        self._nowhere: Any = None
-        self._counted: Any = None
+    def __init__(
+        self, k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str,
+        label_smoothing: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.k, self.logits, self.targets, self.weight = k, logits, targets, weight
+        self.ignore_index, self.reduction, self.smoothing = ignore_index, reduction, label_smoothing
+        self.axis = _class_axis(logits.shape)
+        self.classes = logits.shape[self.axis]
+        self.has_indices = k.dtype(targets).is_integer
+        if self.has_indices:
+            wide = targets if k.dtype(targets) is int64 else k.astype(targets, dtype=int64)  # uint8 does not hold -100
+            self.indices = k.expand_dims(wide, axis=(self.axis,))
 
-    def own(self, k: Table, logits: Any) -> Any:
+    @cached_property
+    def own(self) -> Any:
         """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
-        if self._own is None:
-            axis = _class_axis(logits.shape)
-            classes = k.arange(logits.shape[axis], dtype=int64)
-            if after := len(logits.shape) - axis - 1:
-                classes = k.reshape(classes, shape=(logits.shape[axis],) + (1,) * after)
-            self._own = k.astype(k.equal(self.indices, classes), dtype=logits.dtype)
-        return self._own
+        classes = self.k.arange(self.classes, dtype=int64)
+        if after := len(self.logits.shape) - self.axis - 1:
+            classes = self.k.reshape(classes, shape=(self.classes,) + (1,) * after)
+        return self.k.astype(self.k.equal(self.indices, classes), dtype=self.logits.dtype)
 
-    def nowhere(self, k: Table, logits: Any) -> Any:
-        """Where they name no class."""
-        if self._nowhere is None:
-            count = logits.shape[_class_axis(logits.shape)]
-            self._nowhere = k.bitwise_or(k.less(self.indices, 0), k.greater_equal(self.indices, count))
-        return self._nowhere
+    @cached_property
+    def nowhere(self) -> Any:
+        """Where indices name no class."""
+        return self.k.bitwise_or(self.k.less(self.indices, 0), self.k.greater_equal(self.indices, self.classes))
 
-    def counted(self, k: Table, logits: Any, ignore_index: int) -> Any:
+    @cached_property
+    def counted(self) -> Any:
         """0 where a position is ignored, NaN where its index names no class, else 1."""
-        if self._counted is None:
-            one = k.full(shape=(), fill_value=1, dtype=logits.dtype)
-            named = k.where(self.nowhere(k, logits), math.nan, one)
-            self._counted = k.where(k.equal(self.indices, ignore_index), 0, named)
-        return self._counted
+        one = self.k.full(shape=(), fill_value=1, dtype=self.logits.dtype)
+        named = self.k.where(self.nowhere, math.nan, one)
+        return self.k.where(self.k.equal(self.indices, self.ignore_index), 0, named)
 
+    def by_class(self, x: Any) -> Any:
+        """The product with the class weights, along the axis of the classes."""
+        return times(self.k, x, by_channel(self.k, self.weight, len(self.logits.shape), self.axis))
 
-def _aim(k: Table, logits: Any, targets: Any) -> Any:
-    """An `Aim` for class indices; target probabilities as they are."""
-    if not k.dtype(targets).is_integer:
-        return targets
-    wide = targets if k.dtype(targets) is int64 else k.astype(targets, dtype=int64)  # uint8 does not hold -100
-    return Aim(k.expand_dims(wide, axis=(_class_axis(logits.shape),)))
+    def shares(self) -> Any:
+        """The distribution over classes at each position: 0 where it is ignored, NaN where its index names none."""
+        shares = self.own if self.has_indices else self.k.astype(self.targets, dtype=self.logits.dtype)
+        if self.smoothing:
+            shares = self.k.add(self.k.multiply(shares, 1 - self.smoothing), self.smoothing / self.classes)
+        return self.k.multiply(shares, self.counted) if self.has_indices else shares
 
+    def sum_of_shares(self, shares: Any) -> Any:
+        """Over the classes. Without weights of classes that is known."""
+        if self.has_indices and is_scalar(self.weight):
+            return times(self.k, self.counted, self.weight)
+        return self.k.sum(shares, axis=(self.axis,), keepdims=True)
 
-def _shares(k: Table, logits: Any, aim: Any, ignore_index: int, label_smoothing: float) -> Any:
-    """The distribution over classes that is aimed at, at each position.
+    def own_shares(self) -> Any:
+        """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
+        if 0 <= self.ignore_index < self.classes:
+            return self.k.where(self.k.equal(self.indices, self.ignore_index), 0, self.own)
+        return self.own
 
-    All 0 where a position is ignored; NaN where its index names no class.
-    """
-    axis = _class_axis(logits.shape)
-    if not isinstance(aim, Aim):
-        return _smoothed(k, k.astype(aim, dtype=logits.dtype), label_smoothing, logits.shape[axis])
-    shares = _smoothed(k, aim.own(k, logits), label_smoothing, logits.shape[axis])
-    return k.multiply(shares, aim.counted(k, logits, ignore_index))
+    def total(self) -> Any:
+        """What a mean divides by: the number of positions, or for indices the weight of those not ignored."""
+        if self.reduction != "mean":
+            return 1
+        if not self.has_indices:
+            shape = self.logits.shape
+            return math.prod(shape[: self.axis] + shape[self.axis + 1 :]) or math.nan
+        if is_scalar(self.weight):
+            counted = self.k.where(self.nowhere, 0, self.counted)
+            return times(self.k, self.k.sum(counted, axis=None, keepdims=False), self.weight)
+        return self.k.sum(self.by_class(self.own_shares()), axis=None, keepdims=False)
 
+    def spread(self, g: Any) -> Any:
+        """The cotangent of each position's loss, to be broadcast over classes; where no position counts it is 0."""
+        if self.reduction == "none":
+            return self.k.expand_dims(g, axis=(self.axis,))
+        total = self.total()
+        if is_scalar(total):
+            return g if total == 1 else self.k.divide(g, total)
+        return self.k.divide(g, self.k.where(self.k.equal(total, 0), 1, total))  # nothing is multiplied with it then
 
-def _sum_of_shares(k: Table, shares: Any, logits: Any, aim: Any, weight: Any, ignore_index: int) -> Any:
-    """Over the classes. Without weights of classes that is known."""
-    if isinstance(aim, Aim) and is_scalar(weight):
-        return times(k, aim.counted(k, logits, ignore_index), weight)
-    return k.sum(shares, axis=(_class_axis(logits.shape),), keepdims=True)
+    def loss(self, log_p: Any, total: Any) -> Any:
+        """``-sum(shares * weight * log_p)`` over classes, reduced; what has no share adds nothing."""
+        shares = self.by_class(self.shares())
+        terms = self.k.multiply(shares, self.k.where(self.k.equal(shares, 0), 0, log_p))
+        if self.reduction == "none":
+            return self.k.subtract(0, self.k.sum(terms, axis=(self.axis,), keepdims=False))  # 0.0 of what is ignored
+        whole = self.k.sum(terms, axis=None, keepdims=False)
+        return self.k.divide(whole, -total if is_scalar(total) else self.k.negative(total))
 
-
-def _own_shares(k: Table, logits: Any, aim: Aim, ignore_index: int) -> Any:
-    """1 at each position's target class, and 0 elsewhere, also where it is ignored or names no class."""
-    if 0 <= ignore_index < logits.shape[_class_axis(logits.shape)]:
-        return k.where(k.equal(aim.indices, ignore_index), 0, aim.own(k, logits))
-    return aim.own(k, logits)
-
-
-def _smoothed(k: Table, shares: Any, label_smoothing: float, classes: int) -> Any:
-    if not label_smoothing:
-        return shares
-    return k.add(k.multiply(shares, 1 - label_smoothing), label_smoothing / classes)
-
-
-def _by_class(k: Table, weight: Any, logits: Any) -> Any:
-    """Class weights along the axis of the classes."""
-    if is_scalar(weight) or not weight.shape:
-        return weight
-    return k.reshape(weight, shape=along_axis(weight, _class_axis(logits.shape), len(logits.shape)))
-
-
-def _total(k: Table, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """What a mean divides by: the number of positions, or for indices the weight of those not ignored."""
-    axis = _class_axis(logits.shape)
-    if reduction != "mean":
-        return 1
-    if not isinstance(aim, Aim):
-        return math.prod(logits.shape[:axis] + logits.shape[axis + 1 :]) or math.nan
-    if is_scalar(weight):
-        counted = k.where(aim.nowhere(k, logits), 0, aim.counted(k, logits, ignore_index))
-        return times(k, k.sum(counted, axis=None, keepdims=False), weight)
-    own = times(k, _own_shares(k, logits, aim, ignore_index), _by_class(k, weight, logits))
-    return k.sum(own, axis=None, keepdims=False)
-
-
-def _spread_cotangent(k: Table, g: Any, logits: Any, aim: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """The cotangent of each position's loss, to be broadcast over classes; where no position counts it is 0."""
-    if reduction == "none":
-        return k.expand_dims(g, axis=(_class_axis(logits.shape),))
-    total = _total(k, logits, aim, weight, ignore_index, reduction)
-    if is_scalar(total):
-        return g if total == 1 else k.divide(g, total)
-    return k.divide(g, k.where(k.equal(total, 0), 1, total))  # which then has nothing to be multiplied with
+    def by_weight(self, g: Any, out: Any, log_p: Any) -> Any:
+        """Each class's part of the loss; less, for the mean over indices, its part of what the sum was divided by."""
+        shares = self.shares()
+        parts = self.k.multiply(shares, self.k.where(self.k.equal(shares, 0), 0, self.k.negative(log_p)))
+        if self.reduction == "mean" and self.has_indices:
+            parts = self.k.subtract(parts, self.k.multiply(self.own_shares(), out))
+        parts = self.k.multiply(parts, self.spread(g))
+        others = tuple(each for each in range(len(log_p.shape)) if each != self.axis)
+        return self.k.sum(parts, axis=others if self.weight.shape else None, keepdims=False)
 
 
 @in_float32
-def _nll(k: Table, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
-    aim = _aim(k, log_p, targets)
-    total = _total(k, log_p, aim, weight, ignore_index, reduction)
-    return _expected(k, log_p, aim, total, weight, ignore_index, 0.0, reduction)
-
-
-def _expected(
-    k: Table, log_p: Any, aim: Any, total: Any, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
-) -> Any:
-    """``-sum(shares * weight * log_p)`` over classes, reduced. What has no share adds nothing, even if impossible."""
-    shares = times(k, _shares(k, log_p, aim, ignore_index, label_smoothing), _by_class(k, weight, log_p))
-    terms = k.multiply(shares, k.where(k.equal(shares, 0), 0, log_p))
-    if reduction == "none":
-        return k.negative(k.sum(terms, axis=(_class_axis(log_p.shape),), keepdims=False))
-    return k.divide(k.sum(terms, axis=None, keepdims=False), -total if is_scalar(total) else k.negative(total))
+def _nll(k: Table, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+    aim = Aim(k, log_p, targets, weight, **params)
+    return aim.loss(log_p, aim.total())
 
 
 @in_float32
-def _nll_rule(
-    k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
-) -> Any:
-    aim = _aim(k, log_p, targets)
-    shares = times(k, _shares(k, log_p, aim, ignore_index, 0.0), _by_class(k, weight, log_p))
-    share = _spread_cotangent(k, g, log_p, aim, weight, ignore_index, reduction)
-    return k.multiply(k.negative(shares), share)
+def _nll_rule(k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+    aim = Aim(k, log_p, targets, weight, **params)
+    return k.multiply(k.negative(aim.by_class(aim.shares())), aim.spread(g))
 
 
 @in_float32
-def _nll_weight_rule(
-    k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str
-) -> Any:
-    return _weight_rule(k, g, out, log_p, targets, weight, ignore_index, 0.0, reduction)
-
-
-def _weight_rule(
-    k: Table,
-    g: Any,
-    out: Any,
-    log_p: Any,
-    targets: Any,
-    weight: Any,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
-    """Each class's part of the loss; less, for the mean over indices, its part of what the sum was divided by."""
-    axis = _class_axis(log_p.shape)
-    aim = _aim(k, log_p, targets)
-    shares = _shares(k, log_p, aim, ignore_index, label_smoothing)
-    parts = k.multiply(shares, k.where(k.equal(shares, 0), 0, k.negative(log_p)))
-    if reduction == "mean" and isinstance(aim, Aim):
-        parts = k.subtract(parts, k.multiply(_own_shares(k, log_p, aim, ignore_index), out))
-    parts = k.multiply(parts, _spread_cotangent(k, g, log_p, aim, weight, ignore_index, reduction))
-    if not weight.shape:
-        return k.sum(parts, axis=None, keepdims=False)
-    others = tuple(each for each in range(len(log_p.shape)) if each != axis)
-    return k.sum(parts, axis=others, keepdims=False)
+def _nll_weight_rule(k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+    return Aim(k, log_p, targets, weight, **params).by_weight(g, out, log_p)
 
 
 @in_float32
-def _cross_entropy(
-    k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
-) -> Any:
-    aim = _aim(k, logits, targets)
-    total = _total(k, logits, aim, weight, ignore_index, reduction)  # first, so that loops over the logits may use it
-    log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
-    return _expected(k, log_p, aim, total, weight, ignore_index, label_smoothing, reduction)
+def _cross_entropy(k: Table, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+    aim = Aim(k, logits, targets, weight, **params)
+    total = aim.total()  # first, so that loops over the logits may use it
+    return aim.loss(k.log_softmax(logits, axis=aim.axis), total)
 
 
 @in_float32
-def _cross_entropy_gradient(
-    k: Table,
-    g: Any,
-    logits: Any,
-    targets: Any,
-    weight: Any,
-    *,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
+def _cross_entropy_gradient(k: Table, g: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
     """``softmax(logits) * sum(shares) - shares`` at each position."""
-    axis = _class_axis(logits.shape)
-    aim = _aim(k, logits, targets)
-    share = _spread_cotangent(k, g, logits, aim, weight, ignore_index, reduction)
-    shares = times(k, _shares(k, logits, aim, ignore_index, label_smoothing), _by_class(k, weight, logits))
-    error = k.multiply(k.softmax(logits, axis=axis), _sum_of_shares(k, shares, logits, aim, weight, ignore_index))
+    aim = Aim(k, logits, targets, weight, **params)
+    share = aim.spread(g)
+    shares = aim.by_class(aim.shares())
+    error = k.multiply(k.softmax(logits, axis=aim.axis), aim.sum_of_shares(shares))
     return k.multiply(k.subtract(error, shares), share)
 
 
 @in_float32
-def _cross_entropy_target(
-    k: Table,
-    g: Any,
-    out: Any,
-    logits: Any,
-    targets: Any,
-    weight: Any,
-    *,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
+def _cross_entropy_target(k: Table, g: Any, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
     """Of target probabilities: minus the weighted log-probabilities."""
-    log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
-    share = _spread_cotangent(k, g, logits, _aim(k, logits, targets), weight, ignore_index, reduction)
-    slope = k.multiply(times(k, log_p, _by_class(k, weight, logits)), label_smoothing - 1)
+    aim = Aim(k, logits, targets, weight, **params)
+    log_p = k.log_softmax(logits, axis=aim.axis)
+    share = aim.spread(g)
+    slope = k.multiply(aim.by_class(log_p), aim.smoothing - 1)
     return k.astype(k.multiply(slope, share), dtype=targets.dtype)
 
 
 @in_float32
-def _cross_entropy_weight(
-    k: Table,
-    g: Any,
-    out: Any,
-    logits: Any,
-    targets: Any,
-    weight: Any,
-    *,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
+def _cross_entropy_weight(k: Table, g: Any, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
     log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
-    return _weight_rule(k, g, out, log_p, targets, weight, ignore_index, label_smoothing, reduction)
-
-
-def _gradient_parameters(
-    g: Any,
-    logits: Any,
-    targets: Any,
-    /,
-    weight: Any = None,
-    *,
-    ignore_index: int = IGNORED,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> dict[str, Any]:
-    return _cross_entropy_parameters(
-        logits, targets, weight, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction
-    )
+    return Aim(k, logits, targets, weight, **params).by_weight(g, out, log_p)
 
 
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _losses_by_definition(
-    np: Any, log_p: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float
-) -> tuple[Any, Any]:
+def _nll_reference(
+    np: Any, log_p: Any, targets: Any, weight: Any, ignore_index: int = IGNORED, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
     """Losses, and what a mean divides by, position by position."""
     axis = _class_axis(log_p.shape)
     classes = log_p.shape[axis]
@@ -350,28 +264,13 @@ def _losses_by_definition(
             totals[position] = weights[targets[position]]
         aim = aim * (1 - label_smoothing) + label_smoothing / classes
         losses[position] = -np.sum(aim * weights * rows[position])
-    return losses, np.sum(totals)
+    return {"mean": np.sum(losses) / np.sum(totals), "sum": np.sum(losses), "none": losses}[reduction]
 
 
-def _nll_reference(
-    np: Any, x: Any, targets: Any, weight: Any, ignore_index: int = IGNORED, reduction: str = "mean"
-) -> Any:
-    losses, total = _losses_by_definition(np, x, targets, weight, ignore_index, 0.0)
-    return {"mean": np.sum(losses) / total, "sum": np.sum(losses), "none": losses}[reduction]
-
-
-def _cross_entropy_reference(
-    np: Any,
-    logits: Any,
-    targets: Any,
-    weight: Any,
-    ignore_index: int = IGNORED,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> Any:
-    log_p = np.log(softmax_reference(np, logits, _class_axis(logits.shape)))
-    losses, total = _losses_by_definition(np, log_p, targets, weight, ignore_index, label_smoothing)
-    return {"mean": np.sum(losses) / total, "sum": np.sum(losses), "none": losses}[reduction]
+def _cross_entropy_reference(np: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+    return _nll_reference(
+        np, np.log(softmax_reference(np, logits, _class_axis(logits.shape))), targets, weight, **params
+    )
 
 
 def _gradient_reference(
@@ -392,17 +291,10 @@ _IMAGE, _PIXELS = Array((2, 3, 2)), Array((2, 2), 0, 3, "int64")
 OPS = (
     Op(
         "cross_entropy",
-        "Minus the log-probability that logits (classes along axis 1; axis 0 if 1-d) give to `targets`: integer class "
-        "indices, or probabilities of the shape of the logits. `weight` has a number for each class; positions whose "
-        "index is `ignore_index` do not count; `label_smoothing` mixes the targets with equal probabilities (Szegedy "
-        "et al. 2016). Reduced by ``'mean'`` (for indices weighted; NaN, with gradient 0, if none counts), ``'sum'`` "
-        "or ``'none'``. A target that names no class raises ``IndexError`` on devices that can tell at once, and gives "
-        "NaN on others.",
         autocast="float32",
-        operands=3,
         optional=(1.0,),
         parameters=_cross_entropy_parameters,
-        accepts=(REAL_FLOATING, INTEGER | REAL_FLOATING, REAL_FLOATING),
+        accepts=(FLOATING, INTEGER | FLOATING, FLOATING),
         separate=(1,),
         gradient=(
             lambda k, g, out, logits, targets, weight, **params: k.cross_entropy_gradient(
@@ -424,11 +316,9 @@ OPS = (
     ),
     Op(
         "cross_entropy_gradient",
-        "The vector-Jacobian product of `cross_entropy` by its logits, with the cotangent ``x1``.",
-        operands=4,
         optional=(1.0,),
         parameters=_gradient_parameters,
-        accepts=(REAL_FLOATING, REAL_FLOATING, INTEGER | REAL_FLOATING, REAL_FLOATING),
+        accepts=(FLOATING, FLOATING, INTEGER | FLOATING, FLOATING),
         separate=(2,),
         compose=_cross_entropy_gradient,
         samples=(
@@ -440,13 +330,10 @@ OPS = (
     ),
     Op(
         "nll_loss",
-        "Minus the log-probability ``x`` of integer class `targets` (classes along axis 1; axis 0 if 1-d): what "
-        "`cross_entropy` does after `log_softmax`, with the same parameters.",
         autocast="float32",
-        operands=3,
         optional=(1.0,),
         parameters=_nll_parameters,
-        accepts=(REAL_FLOATING, INTEGER, REAL_FLOATING),
+        accepts=(FLOATING, INTEGER, FLOATING),
         separate=(1,),
         gradient=(_nll_rule, None, _nll_weight_rule),
         compose=_nll,

@@ -9,30 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, windows_of
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import along_axis, in_float32, is_scalar
+from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, transposed, windows_of
+from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.shared import by_channel, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
-
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_channels(op: str, x: Any, weight: Any, groups: int, inputs: int, outputs: int, order: str) -> None:
+def _check_channels(
+    op: str, x: Any, weight: Any, bias: Any, groups: int, inputs: int, outputs: int, order: str
+) -> None:
     if groups < 1 or inputs % groups or outputs % groups or x.shape[1] != inputs:
         raise ShapeError(
             f"{op}: input {x.shape} and weight {weight.shape} do not fit in {groups} groups: the input's channels "
             f"(axis 1) must be {inputs}, and groups must divide input and output channels; the weight is {order}"
         )
+    check_bias(op, bias, outputs)
 
 
 def check_bias(op: str, bias: Any, channels: int) -> None:
@@ -42,23 +39,16 @@ def check_bias(op: str, bias: Any, channels: int) -> None:
 
 
 def _conv_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    order = "(outputs, inputs / groups, *kernel)"
+
     def parameters(
-        x: Any,
-        weight: Any,
-        /,
-        bias: Any = None,
-        *,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
         groups: int = 1,
-    ) -> dict[str, Any]:
-        _check_rank(op, weight, rank, "(outputs, inputs / groups, *kernel)")
+    ) -> dict[str, Any]:  # fmt: skip
+        _check_rank(op, weight, rank, order)
         windows = windows_of(op, x, weight.shape[2:], stride, padding, dilation, rank)
         del windows["kernel_size"]
-        inputs, outputs = weight.shape[1] * groups, weight.shape[0]
-        _check_channels(op, x, weight, groups, inputs, outputs, "(outputs, inputs / groups, *kernel)")
-        check_bias(op, bias, outputs)
+        _check_channels(op, x, weight, bias, groups, weight.shape[1] * groups, weight.shape[0], order)
         return {**windows, "groups": index(groups)}
 
     return parameters
@@ -70,35 +60,25 @@ def _check_rank(op: str, weight: Any, rank: int, order: str) -> None:
 
 
 def _transpose_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
+    order = "(inputs, outputs / groups, *kernel)"
+
     def parameters(
-        x: Any,
-        weight: Any,
-        /,
-        bias: Any = None,
-        *,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> dict[str, Any]:
-        order = "(inputs, outputs / groups, *kernel)"
+        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> dict[str, Any]:  # fmt: skip
         _check_rank(op, weight, rank, order)
         if len(x.shape) != rank + 2:
             raise ShapeError(f"{op}: the input has axes {AXES[rank]}; got shape {x.shape}")
         steps, spread = per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1)
-        around, more = (
-            per_axis(op, "padding", padding, rank, 0),
-            per_axis(op, "output_padding", output_padding, rank, 0),
-        )
+        around = per_axis(op, "padding", padding, rank, 0)
+        more = per_axis(op, "output_padding", output_padding, rank, 0)
         if any(m >= s for m, s in zip(more, steps, strict=True)):
             raise ShapeError(
                 f"{op}: output_padding must be less than the stride {steps} or the dilation {spread} of its axis; "
                 f"got {more}"
             )
-        check_rest(op, x, weight, around, _transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread))
-        _check_channels(op, x, weight, groups, weight.shape[0], weight.shape[1] * groups, order)
-        check_bias(op, bias, weight.shape[1] * groups)
+        check_rest(op, x, weight, around, transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread))
+        _check_channels(op, x, weight, bias, groups, weight.shape[0], weight.shape[1] * groups, order)
         found = {"stride": steps, "padding": around, "output_padding": more, "dilation": spread}
         return {**found, "groups": index(groups)}
 
@@ -111,7 +91,7 @@ def check_rest(op: str, x: Any, weight: Any, padding: Shape, size: Shape) -> Non
         raise ShapeError(f"{op}: nothing is left of input {x.shape} with weight {weight.shape} and padding {padding}")
 
 
-def _transposed_size(
+def transposed_size(
     size: Shape, kernel: Shape, stride: Shape, padding: Shape, output_padding: Shape, dilation: Shape
 ) -> Shape:
     """``(n - 1) s - 2 p + d (k - 1) + 1 + output_padding``: the largest of the sizes that `lengths_of` takes to `n`."""
@@ -152,44 +132,27 @@ def _transposed(k: Table, x: Any) -> Any:
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _with_bias(k: Table, out: Any, bias: Any) -> Any:
-    if is_scalar(bias):
-        return out if bias == 0 else k.add(out, bias)
-    return k.add(out, k.reshape(bias, shape=along_axis(bias, 1, len(out.shape))) if bias.shape else bias)
-
-
 @in_float32
-def _conv(
-    k: Table, x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape, dilation: Shape, groups: int
-) -> Any:
+def _conv(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Shape) -> Any:
     """Each group's weight, as a matrix, times its patches."""
-    windows = {"kernel_size": weight.shape[2:], "stride": stride, "padding": padding, "dilation": dilation}
-    lengths = lengths_of("convolution", x.shape[2:], *windows.values())
-    columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, math.prod(lengths))
+    patches = k.patches(x, fill=0.0, kernel_size=weight.shape[2:], **windows)
+    lengths = patches.shape[len(weight.shape) :]
+    columns = _rows(k, patches, groups, math.prod(lengths))
     out = k.reshape(k.matmul(_grouped(k, weight, groups), columns), shape=(x.shape[0], weight.shape[0], *lengths))
-    return _with_bias(k, out, bias)
+    return plus(k, out, by_channel(k, bias, len(out.shape)))
 
 
 @in_float32
 def _conv_transpose(
-    k: Table,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    *,
-    stride: Shape,
-    padding: Shape,
-    output_padding: Shape,
-    dilation: Shape,
-    groups: int,
+    k: Table, x: Any, weight: Any, bias: Any, *, output_padding: Shape, groups: int, **windows: Shape
 ) -> Any:
     """Each group's transposed weight times its input gives patches, which are added up."""
     kernel = weight.shape[2:]
-    size = _transposed_size(x.shape[2:], kernel, stride, padding, output_padding, dilation)
+    size = transposed_size(x.shape[2:], kernel, output_padding=output_padding, **windows)
     columns = k.matmul(_transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
     patches = k.reshape(columns, shape=(x.shape[0], weight.shape[1] * groups, *kernel, *x.shape[2:]))
-    out = k.patches_gradient(patches, size=size, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
-    return _with_bias(k, out, bias)
+    out = k.patches_gradient(patches, size=size, kernel_size=kernel, **windows)
+    return plus(k, out, by_channel(k, bias, len(out.shape)))
 
 
 @in_float32
@@ -210,9 +173,9 @@ def _bias_rule(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **par
     return _sum_but_channels(k, g) if bias.shape else g
 
 
-def _missing(size: Shape, lengths: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Shape:
+def _missing(size: Shape, lengths: Shape, kernel: Shape, **windows: Shape) -> Shape:
     """The ``output_padding`` with which a transpose gives `size`."""
-    least = _transposed_size(lengths, kernel, stride, padding, (0,) * len(size), dilation)
+    least = transposed_size(lengths, kernel, output_padding=(0,) * len(size), **windows)
     return tuple(n - m for n, m in zip(size, least, strict=True))
 
 
@@ -233,16 +196,9 @@ def _conv_reference(
 
 
 def _transpose_reference(
-    np: Any,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
+    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Any:  # fmt: skip
     """Each element of the input sends the weight, times itself, to where it lies."""
     rank = x.ndim - 2
     kernel = np.array(weight.shape[2:])
@@ -263,15 +219,8 @@ def _transpose_reference(
 def _weight_reference(
     np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
-    patches = patches_reference(np, x, kernel_size, stride, padding, dilation)
-    rank = x.ndim - 2
-    inputs, outputs = x.shape[1] // groups, g.shape[1] // groups
-    out = np.empty((g.shape[1], inputs, *patches.shape[2 : 2 + rank]))
-    for o in range(g.shape[1]):
-        seen = patches[:, o // outputs * inputs : (o // outputs + 1) * inputs]
-        spatial = [0, *range(rank + 2, seen.ndim)]
-        out[o] = np.einsum(seen, range(seen.ndim), g[:, o], spatial, range(1, rank + 2))
-    return out
+    shape = (g.shape[1], x.shape[1] // groups, *np.broadcast_to(kernel_size, (x.ndim - 2,)))
+    return transposed(np, lambda w: _conv_reference(np, x, w, 0.0, stride, padding, dilation, groups), shape, g)
 
 
 def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
@@ -280,7 +229,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
 
     def backward(k: Table, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
         """From positions back to an input of `size`."""
-        more = _missing(size, g.shape[2:], weight.shape[2:], windows["stride"], windows["padding"], windows["dilation"])
+        more = _missing(size, g.shape[2:], weight.shape[2:], **windows)
         return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
 
     def conv_x(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
@@ -314,16 +263,14 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     bigger = {"stride": 2, "padding": 1}
     grouped = Array((2, 1, *shape(2, 3)))
     return (
-        Op(
+        network(
             conv,
             f"Cross-correlation of {axes} with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): "
             "the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and "
             "`dilation` are integers, or one for each spatial axis.",
-            operands=3,
             autocast="half",
             optional=(0.0,),
             parameters=_conv_parameters(conv, rank),
-            accepts=REAL_FLOATING,
             tangent=affine,
             gradient=(conv_x, conv_weight, _bias_rule),
             compose=_conv,
@@ -335,16 +282,14 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             ),
             reference=_conv_reference,
         ),
-        Op(
+        network(
             transpose,
             f"The transpose of `{conv}` in its input, from {axes} and a weight (inputs, outputs / groups, *kernel), "
             "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
             "convolution would take to that of the input; the function takes one that is less than the dilation, too.",
-            operands=3,
             autocast="half",
             optional=(0.0,),
             parameters=_transpose_parameters(transpose, rank),
-            accepts=REAL_FLOATING,
             tangent=affine,
             gradient=(transpose_x, transpose_weight, _bias_rule),
             compose=_conv_transpose,
@@ -356,13 +301,11 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             ),
             reference=_transpose_reference,
         ),
-        Op(
+        network(
             by_weight,
             f"The gradient of `{conv}` by its weight of spatial shape `kernel_size`, from the cotangent ``x1`` and the "
             "input ``x2``.",
-            operands=2,
             parameters=_weight_parameters(by_weight, rank),
-            accepts=REAL_FLOATING,
             tangent=product,
             gradient=(weight_g, weight_x),
             compose=_conv_weight,

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import float32
-from micrograd_core.ground.context import draws
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import network
 from micrograd_core.ops.standard.random import start_of, words_of_uniform
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.support.context import draws
 
 
 def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any = None) -> dict[str, Any]:
-    """The place in a generator's stream is taken here, once: kernel, gradient and higher orders all start from it."""
+    """Zeros with probability `p`, all else times ``1 / (1 - p)``, so that the mean stays (Srivastava et al. 2014).
+
+    The mask comes from `generator`, by default the default one, or an integer: the seed of one for this call alone.
+    It is the same on every device. Without `training` nothing is changed.
+    """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p, the probability of a zero, is at least 0 and less than 1; got {p}")
     if not training or p == 0:
         return {"p": 0.0, "key": 0, "block": 0}
+    # the place in the generator's stream is taken once: kernel, gradient and higher orders start from it
     words = words_of_uniform(math.prod(x.shape) * draws(), float32)
     return {"p": float(p), **(start_of(generator) if isinstance(generator, int) else generator.take(words))}
 
@@ -42,13 +45,9 @@ def _reference(np: Any, x: Any, p: float = 0.5, training: bool = True, generator
 
 
 OPS = (
-    Op(
+    network(
         "dropout",
-        "Zeros with probability `p`, all else times ``1 / (1 - p)``, so that the mean stays (Srivastava et al. 2014). "
-        "The mask comes from `generator`, by default the default one, or an integer: the seed of one for this call "
-        "alone. It is the same on every device. Without `training` nothing is changed.",
         parameters=_parameters,
-        accepts=REAL & FLOATING,
         tangent=linear,
         gradient=(lambda k, g, out, x, *, p, key, block: k.dropout(g, p=p, key=key, block=block),),
         compose=_dropout,

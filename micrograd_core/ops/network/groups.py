@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.batching import along_axis
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import cut, in_float32, is_scalar, times
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import by_channel, cut, in_float32, network, plus, times
 
 # ── by groups, instances, neighbours ─────────────────────────────────────────────────────────────────────────
 
@@ -27,43 +23,46 @@ def _check_channels(name: str, x: Any, **parameters: Any) -> None:
             raise ShapeError(f"{name}: {word} of shape {shape} does not fit the channels (axis 1) of {tuple(x.shape)}")
 
 
-def _norm_parameters(name: str, with_groups: bool) -> Any:
-    def grouped(
-        x: Any, weight: Any = None, bias: Any = None, /, *, num_groups: int, eps: float = 1e-5
-    ) -> dict[str, Any]:
-        shape = tuple(x.shape)
-        if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
-            raise ShapeError(f"{name}: {num_groups} groups do not divide the channels (axis 1) of shape {shape}")
-        _check_channels(name, x, weight=weight, bias=bias)
-        return {"groups": int(num_groups), "eps": float(eps)}
+def _group_parameters(
+    x: Any, weight: Any = None, bias: Any = None, /, *, num_groups: int, eps: float = 1e-5
+) -> dict[str, Any]:
+    """Each of `num_groups` groups of channels (axis 1) of each example by its own mean and variance (Wu & He 2018).
 
-    def alone(x: Any, weight: Any = None, bias: Any = None, /, *, eps: float = 1e-5) -> dict[str, Any]:
-        shape = tuple(x.shape)
-        if math.prod(shape[2:]) < 2:
-            raise ShapeError(f"{name}: an instance needs more than one number, to have a variance; got {shape}")
-        _check_channels(name, x, weight=weight, bias=bias)
-        return {"eps": float(eps)}
-
-    return grouped if with_groups else alone
+    Times ``weight``, plus ``bias``, of one number for each channel.
+    """
+    shape = tuple(x.shape)
+    if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+        raise ShapeError(f"group_norm: {num_groups} groups do not divide the channels (axis 1) of shape {shape}")
+    _check_channels("group_norm", x, weight=weight, bias=bias)
+    return {"groups": int(num_groups), "eps": float(eps)}
 
 
-def _by_channel(k: Table, x: Any, weight: Any, bias: Any) -> Any:
-    def laid(each: Any) -> Any:
-        return each if is_scalar(each) else k.reshape(each, shape=(*each.shape, *(1,) * (len(x.shape) - 2)))
+def _instance_parameters(x: Any, weight: Any = None, bias: Any = None, /, *, eps: float = 1e-5) -> dict[str, Any]:
+    """Each channel (axis 1) of each example by its own mean and variance (Ulyanov et al. 2016).
 
-    x = times(k, x, laid(weight))
-    return x if is_scalar(bias) and bias == 0 else k.add(x, laid(bias))
+    Times ``weight``, plus ``bias``.
+    """
+    shape = tuple(x.shape)
+    if math.prod(shape[2:]) < 2:
+        raise ShapeError(f"instance_norm: an instance needs more than one number, to have a variance; got {shape}")
+    _check_channels("instance_norm", x, weight=weight, bias=bias)
+    return {"eps": float(eps)}
+
+
+def _weighed(k: Table, x: Any, weight: Any, bias: Any) -> Any:
+    ndim = len(x.shape)
+    return plus(k, times(k, x, by_channel(k, weight, ndim)), by_channel(k, bias, ndim))
 
 
 @in_float32
 def _group_norm(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> Any:
     apart = k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    return _by_channel(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
+    return _weighed(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
 
 
 @in_float32
 def _instance_norm(k: Table, x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
-    return _by_channel(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
+    return _weighed(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
 
 
 def _group_reference(np: Any, x: Any, weight: Any, bias: Any, num_groups: int | None = None, eps: float = 1e-5) -> Any:
@@ -76,6 +75,7 @@ def _group_reference(np: Any, x: Any, weight: Any, bias: Any, num_groups: int | 
 def _response_parameters(
     x: Any, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> dict[str, Any]:
+    """``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012)."""
     if len(x.shape) < 3:
         raise ShapeError(f"local_response_norm: the input is (batch, channels, *spatial); got shape {tuple(x.shape)}")
     return {"size": int(size), "alpha": float(alpha), "beta": float(beta), "constant": float(k)}
@@ -102,6 +102,7 @@ def _response_reference(np: Any, x: Any, size: int, alpha: float = 1e-4, beta: f
 
 
 def _normalize_parameters(x: Any, /, axis: int = 1, *, p: float = 2.0, eps: float = 1e-12) -> dict[str, Any]:
+    """Over the p-norms along `axis`, or `eps` where they are less."""
     return {"axis": resolve_axis("normalize", axis, len(x.shape)), "p": float(p), "eps": float(eps)}
 
 
@@ -120,6 +121,7 @@ def _norm(np: Any, x: Any, p: float, axis: int, keepdims: bool = False) -> Any:
 
 
 def _similarity_parameters(x1: Any, x2: Any, /, axis: int = 1, *, eps: float = 1e-8) -> dict[str, Any]:
+    """``sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps))`` along `axis`."""
     shape = broadcast_shapes("cosine_similarity", *(tuple(each.shape) for each in (x1, x2)))
     return {"axis": resolve_axis("cosine_similarity", axis, len(shape)) - len(shape), "eps": float(eps)}
 
@@ -144,6 +146,7 @@ def _similarity_reference(np: Any, x: Any, y: Any, axis: int = 1, eps: float = 1
 def _pairwise_parameters(
     x1: Any, x2: Any, /, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> dict[str, Any]:
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
     broadcast_shapes("pairwise_distance", *(tuple(each.shape) for each in (x1, x2)))
     return {"p": float(p), "eps": float(eps), "keepdims": bool(keepdims)}
 
@@ -154,13 +157,11 @@ def _pairwise_distance(k: Table, x: Any, y: Any, *, p: float, eps: float, keepdi
     return _length(k, apart, p, len(apart.shape) - 1, keepdims)
 
 
-def _matrix_parameters(name: str) -> Any:
-    def parameters(x: Any, /, *, p: float = 2.0) -> dict[str, Any]:
-        if len(x.shape) != 2:
-            raise ShapeError(f"{name}: the input is a matrix, whose rows are compared; got shape {tuple(x.shape)}")
-        return {"p": float(p)}
-
-    return parameters
+def _pdist_parameters(x: Any, /, *, p: float = 2.0) -> dict[str, Any]:
+    """The distances of all pairs of rows, by the p-norm, those of the first row first."""
+    if len(x.shape) != 2:
+        raise ShapeError(f"pdist: the input is a matrix, whose rows are compared; got shape {tuple(x.shape)}")
+    return {"p": float(p)}
 
 
 @in_float32
@@ -173,6 +174,10 @@ def _pdist(k: Table, x: Any, *, p: float) -> Any:
 
 
 def _cdist_parameters(x1: Any, x2: Any, /, *, p: float = 2.0) -> dict[str, Any]:
+    """The distances of all rows of ``x1`` from all of ``x2``, by the p-norm.
+
+    Shapes are (..., n, features) and (..., m, features) to (..., n, m).
+    """
     shapes = [tuple(each.shape) for each in (x1, x2)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1]:
         raise ShapeError(
@@ -189,6 +194,7 @@ def _cdist(k: Table, x: Any, y: Any, *, p: float) -> Any:
 
 
 def _bilinear_parameters(x1: Any, x2: Any, weight: Any, bias: Any = None, /) -> dict[str, Any]:
+    """``x1 @ weight[o] @ x2 + bias[o]`` for each output feature `o`: the third operand and the fourth."""
     shapes = tuple(x1.shape), tuple(x2.shape), tuple(weight.shape)
     if len(shapes[2]) != 3 or shapes[0][-1:] != shapes[2][1:2] or shapes[1][-1:] != shapes[2][2:]:
         raise ShapeError(
@@ -205,21 +211,18 @@ def _bilinear(k: Table, x: Any, y: Any, weight: Any, bias: Any) -> Any:
     first = k.reshape(first, shape=(*first.shape[:-1], outputs, others))
     out = k.matmul(first, k.expand_dims(y, axis=(len(y.shape),)))
     out = k.reshape(out, shape=out.shape[:-1])
-    return out if is_scalar(bias) and bias == 0 else k.add(out, bias)
+    return plus(k, out, bias)
 
 
 _IMAGE, _ROWS = Array((2, 4, 3)), Array((2, 3))
 
+_WIDE = partial(network, autocast="float32")
+
 OPS = (
-    Op(
+    _WIDE(
         "group_norm",
-        "Each of `num_groups` groups of channels (axis 1) of each example by its own mean and variance (Wu & He 2018), "
-        "times ``weight``, plus ``bias``, of one number for each channel.",
-        operands=3,
         optional=(1.0, 0.0),
-        autocast="float32",
-        parameters=_norm_parameters("group_norm", True),
-        accepts=REAL_FLOATING,
+        parameters=_group_parameters,
         compose=_group_norm,
         samples=(
             Sample(_IMAGE, Array((4,)), Array((4,)), num_groups=2),
@@ -227,47 +230,32 @@ OPS = (
         ),
         reference=_group_reference,
     ),
-    Op(
+    _WIDE(
         "instance_norm",
-        "Each channel (axis 1) of each example by its own mean and variance (Ulyanov et al. 2016), times ``weight``, "
-        "plus ``bias``.",
-        operands=3,
         optional=(1.0, 0.0),
-        autocast="float32",
-        parameters=_norm_parameters("instance_norm", False),
-        accepts=REAL_FLOATING,
+        parameters=_instance_parameters,
         compose=_instance_norm,
         samples=(Sample(Array((1, 2, 4)), Array((2,)), 0.5), Sample(Array((1, 2, 2, 2)), 1.0, 0.0, eps=0.1)),
         reference=_group_reference,
     ),
-    Op(
+    _WIDE(
         "local_response_norm",
-        "``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012).",
-        autocast="float32",
         parameters=_response_parameters,
-        accepts=REAL_FLOATING,
         compose=_response_norm,
         samples=(Sample(Array((1, 3, 2)), size=2), Sample(Array((1, 4, 1)), size=3, alpha=0.5, beta=0.5, k=2.0)),
         reference=_response_reference,
     ),
-    Op(
+    _WIDE(
         "normalize",
-        "Over the p-norms along `axis`, or `eps` where they are less.",
-        autocast="float32",
         parameters=_normalize_parameters,
-        accepts=REAL_FLOATING,
         batching=along_axis,
         compose=_normalize,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),
         reference=lambda np, x, axis=1, p=2.0, eps=1e-12: x / np.maximum(_norm(np, x, p, axis, True), eps),
     ),
-    Op(
+    _WIDE(
         "cosine_similarity",
-        "``sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps))`` along `axis`.",
-        operands=2,
-        autocast="float32",
         parameters=_similarity_parameters,
-        accepts=REAL_FLOATING,
         compose=_cosine_similarity,
         samples=(
             Sample(_ROWS, _ROWS),
@@ -277,49 +265,34 @@ OPS = (
         ),
         reference=_similarity_reference,
     ),
-    Op(
+    _WIDE(
         "pairwise_distance",
-        "The p-norm of ``x1 - x2 + eps`` along the last axis.",
-        operands=2,
-        autocast="float32",
         parameters=_pairwise_parameters,
-        accepts=REAL_FLOATING,
         compose=_pairwise_distance,
         samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, Array((3,)), p=1.0, eps=1e-3, keepdims=True)),
         reference=lambda np, x, y, p=2.0, eps=1e-6, keepdims=False: _norm(np, x - y + eps, p, -1, keepdims),
     ),
-    Op(
+    _WIDE(
         "pdist",
-        "The distances of all pairs of rows, by the p-norm, those of the first row first.",
-        autocast="float32",
-        parameters=_matrix_parameters("pdist"),
-        accepts=REAL_FLOATING,
+        parameters=_pdist_parameters,
         compose=_pdist,
         samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0)),
         reference=lambda np, x, p=2.0: np.array(
             [_norm(np, x[i] - x[j], p, 0) for i in range(len(x)) for j in range(i + 1, len(x))]
         ),
     ),
-    Op(
+    _WIDE(
         "cdist",
-        "The distances of all rows of ``x1`` from all of ``x2``, by the p-norm: (..., n, features) and (..., m, "
-        "features) to (..., n, m).",
-        operands=2,
-        autocast="float32",
         parameters=_cdist_parameters,
-        accepts=REAL_FLOATING,
         compose=_cdist,
         samples=(Sample(_ROWS, Array((3, 3))), Sample(Array((1, 2, 2)), Array((2, 2)), p=1.0)),
         reference=lambda np, x, y, p=2.0: _norm(np, x[..., :, None, :] - y[..., None, :, :], p, -1),
     ),
-    Op(
+    network(
         "bilinear",
-        "``x1 @ weight[o] @ x2 + bias[o]`` for each output feature `o`: the third operand and the fourth.",
-        operands=4,
         optional=(0.0,),
         autocast="half",
         parameters=_bilinear_parameters,
-        accepts=REAL_FLOATING,
         compose=_bilinear,
         samples=(
             Sample(Array((2, 2)), Array((2, 3)), Array((2, 2, 3)), Array((2,))),

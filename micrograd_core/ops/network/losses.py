@@ -1,31 +1,27 @@
 """Losses, reduced by ``'mean'``, ``'sum'`` or ``'none'``.
 
-Those that compare element by element are rows of one table: the value, and its slopes by prediction and by target.
+Each is a row: its terms, and their slopes by prediction, target and weights where it pays to write them by hand.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, times
+from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, network, times
 from micrograd_core.ops.tangents import total
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
-REAL_FLOATING = REAL & FLOATING
-
-
-def _reduce(k: Table, losses: Any, reduction: str, batch: int = 1) -> Any:
+def _reduce(k: Table, losses: Any, reduction: str) -> Any:
     if reduction == "none":
         return losses
-    total = (k.mean if reduction == "mean" else k.sum)(losses, axis=None, keepdims=False)
-    return k.divide(total, batch) if reduction == "batchmean" else total
+    whole = (k.mean if reduction == "mean" else k.sum)(losses, axis=None, keepdims=False)
+    return k.divide(whole, int(_divisor(losses.shape, reduction))) if reduction == "batchmean" else whole
 
 
 def _divisor(shape: Shape, reduction: str) -> float:
@@ -35,99 +31,102 @@ def _divisor(shape: Shape, reduction: str) -> float:
     return (math.prod(shape) or math.nan) if reduction == "mean" else 1
 
 
-_REDUCTIONS = {
-    "mean": lambda np, losses: np.mean(losses),
-    "sum": lambda np, losses: np.sum(losses),
-    "batchmean": lambda np, losses: np.sum(losses) / losses.shape[0],
-    "none": lambda np, losses: losses,
-}
-
 Function = Callable[..., Any]
 
 
 # ── element by element ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shapes(name: str, x: Any, y: Any) -> None:
+def _checked(name: str, reduction: str, x: Any, y: Any, *more: str, **params: Any) -> dict[str, Any]:
+    """The parameters of a loss of two operands of one shape, of which one may be a number; `more` reductions."""
+    check_reduction(name, reduction, *more)
     shapes = [getattr(each, "shape", ()) for each in (x, y)]
     if shapes[0] != shapes[1] and () not in shapes:
         raise ShapeError(f"{name}: shapes {shapes[0]} and {shapes[1]} must be equal; reshape one of them")
+    return {**params, "reduction": reduction}
 
 
-def _pairwise(
+def loss(
     name: str,
-    doc: str,
     value: Function,
-    slope: Function,
-    target_slope: Function,
-    reference: Function,
     parameters: Function,
-    samples: tuple[Sample, ...],
+    reference: Function,
+    slopes: tuple[Function, ...] = (),
+    **facts: Any,
 ) -> Op:
-    """A loss of predictions `x` and targets `y`; `value` and the slopes are functions ``(k, x, y, **parameters)``."""
+    """A loss whose terms are a function ``(k, *operands, **parameters)``, and so are its slopes by each operand.
+
+    Without slopes the composition is differentiated. The reference is that of the terms.
+    """
+
+    def whole(operands: tuple[Any, ...]) -> Shape:
+        shapes = {tuple(each.shape) for each in operands if not is_scalar(each)}
+        return shapes.pop() if len(shapes) == 1 else broadcast_shapes(name, *shapes)
 
     def rule(slope: Function) -> Function:
         @in_float32
-        def apply(k: Table, g: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
-            slopes = slope(k, x, y, **params)
-            divisor = _divisor(slopes.shape, reduction)
+        def apply(k: Table, g: Any, out: Any, *operands: Any, reduction: str, **params: Any) -> Any:
+            slopes, shape = slope(k, *operands, **params), whole(operands)
+            slopes = slopes if slopes.shape == shape else k.broadcast_to(slopes, shape=shape)
+            divisor = _divisor(shape, reduction)
             return k.multiply(g, slopes if divisor == 1 else k.multiply(slopes, 1 / divisor))
 
         return apply
 
     @in_float32
-    def compose(k: Table, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
-        losses = value(k, x, y, **params)
-        return _reduce(k, losses, reduction, int(_divisor(losses.shape, reduction)) if reduction == "batchmean" else 1)
+    @wraps(value)
+    def compose(k: Table, *operands: Any, reduction: str, **params: Any) -> Any:
+        return _reduce(k, value(k, *operands, **params), reduction)
 
-    def tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, y: Any, *, reduction: str, **params: Any) -> Any:
-        pairs = zip(tangents, (slope, target_slope), strict=True)
-        along = total(k, (k.multiply(slope_of(k, x, y, **params), t) for t, slope_of in pairs if t is not None))
-        return _reduce(k, along, reduction, int(_divisor(along.shape, reduction)) if reduction == "batchmean" else 1)
+    def tangent(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, reduction: str, **params: Any) -> Any:
+        pairs = zip(tangents, slopes, strict=True)
+        along = total(k, (k.multiply(slope(k, *operands, **params), t) for t, slope in pairs if t is not None))
+        return _reduce(k, along, reduction)
 
-    def reduced(np: Any, x: Any, y: Any, reduction: str = "mean", **params: Any) -> Any:
-        return _REDUCTIONS[reduction](np, reference(np, x, y, **params))
+    def reduced(np: Any, *operands: Any, reduction: str = "mean", **params: Any) -> Any:
+        terms = reference(np, *operands, **params)
+        if reduction == "none":
+            return terms
+        return np.sum(terms) / len(terms) if reduction == "batchmean" else getattr(np, reduction)(terms)
 
-    return Op(
-        name,
-        doc,
-        operands=2,
-        autocast="float32",
-        parameters=parameters,
-        accepts=REAL_FLOATING,
-        tangent=tangent,
-        gradient=(rule(slope), rule(target_slope)),
-        compose=compose,
-        samples=samples,
-        reference=reduced,
-    )
+    made: dict[str, Any] = {"parameters": parameters, "compose": compose, "reference": reduced, "autocast": "float32"}
+    if slopes:
+        made |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
+    return network(name, **{**made, **facts})
 
 
-def _plain(name: str) -> Function:
-    def parameters(x: Any, y: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
-        check_reduction(name, reduction)
-        _shapes(name, x, y)
-        return {"reduction": reduction}
+def _opposite(slope: Function) -> tuple[Function, Function]:
+    """The slopes of what depends on the difference of its operands alone."""
+    return slope, lambda k, x, y, **params: k.negative(slope(k, x, y, **params))
 
-    return parameters
+
+def _squared_parameters(x: Any, y: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+    """Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``."""
+    return _checked("mse_loss", reduction, x, y)
+
+
+def _absolute_parameters(x: Any, y: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+    """Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none is 0."""
+    return _checked("l1_loss", reduction, x, y)
 
 
 def _huber_parameters(x: Any, y: Any, /, *, delta: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("huber_loss", reduction)
-    _shapes("huber_loss", x, y)
+    """Half the squared difference up to `delta`, then ``delta * (|difference| - delta / 2)`` (Huber 1964).
+
+    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
+    """
     if not delta > 0:
         raise ValueError(f"huber_loss: delta must be positive; got {delta}")
-    return {"delta": float(delta), "reduction": reduction}
+    return _checked("huber_loss", reduction, x, y, delta=float(delta))
 
 
 def _kl_parameters(x: Any, y: Any, /, *, log_target: bool = False, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("kl_div", reduction, "batchmean")
-    _shapes("kl_div", x, y)
-    return {"log_target": bool(log_target), "reduction": reduction}
+    """``y * (log(y) - x)`` of log-probabilities `x` and probabilities `y`: the Kullback-Leibler divergence.
 
-
-def _difference(k: Table, x: Any, y: Any) -> Any:
-    return k.subtract(x, y)
+    With `log_target` `y` are logarithms, too. Reduced by ``'mean'``, ``'sum'``, ``'batchmean'`` (the sum over the
+    length of the first axis) or ``'none'``.
+    """
+    return _checked("kl_div", reduction, x, y, "batchmean", log_target=bool(log_target))
 
 
 def _clipped(k: Table, x: Any, y: Any, delta: float) -> Any:
@@ -159,78 +158,17 @@ def _kl_reference(np: Any, x: Any, y: Any, log_target: bool = False) -> Any:
     return np.exp(y) * (y - x) if log_target else y * (np.log(y) - x)
 
 
-def _negated(slope: Function) -> Function:
-    return lambda k, x, y, **params: k.negative(slope(k, x, y, **params))
-
-
-def _twice(k: Table, x: Any, y: Any) -> Any:
-    return k.multiply(k.subtract(x, y), 2)
-
-
-def _sign(k: Table, x: Any, y: Any) -> Any:
-    return k.sign(k.subtract(x, y))
-
-
-_X, _Y = Array((2, 3)), Array((2, 3), 0.05, 0.95)
-
-PAIRWISE = (
-    _pairwise(
-        "mse_loss",
-        "Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``.",
-        lambda k, x, y: k.square(k.subtract(x, y)),
-        _twice,
-        _negated(_twice),
-        lambda np, x, y: (x - y) ** 2,
-        _plain("mse_loss"),
-        (Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
-    ),
-    _pairwise(
-        "l1_loss",
-        "Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none is 0.",
-        lambda k, x, y: k.abs(k.subtract(x, y)),
-        _sign,
-        _negated(_sign),
-        lambda np, x, y: np.abs(x - y),
-        _plain("l1_loss"),
-        (Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
-    ),
-    _pairwise(
-        "huber_loss",
-        "Half the squared difference up to `delta`, then ``delta * (|difference| - delta / 2)`` (Huber 1964), reduced "
-        "by ``'mean'``, ``'sum'`` or ``'none'``.",
-        _huber,
-        lambda k, x, y, *, delta: _clipped(k, x, y, delta),
-        lambda k, x, y, *, delta: k.negative(_clipped(k, x, y, delta)),
-        lambda np, x, y, delta=1.0: np.where(
-            np.abs(x - y) <= delta, 0.5 * (x - y) ** 2, delta * (np.abs(x - y) - delta / 2)
-        ),
-        _huber_parameters,
-        (Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
-    ),
-    _pairwise(
-        "kl_div",
-        "``y * (log(y) - x)`` of log-probabilities `x` and probabilities `y` (their logarithms with `log_target`): the "
-        "Kullback-Leibler divergence, reduced by ``'mean'``, ``'sum'``, ``'batchmean'`` (the sum over the length of "
-        "the first axis) or ``'none'``.",
-        _kl,
-        lambda k, x, y, *, log_target: k.negative(k.exp(y) if log_target else k.add(y, 0)),
-        _kl_target_slope,
-        _kl_reference,
-        _kl_parameters,
-        (Sample(_X, _Y), Sample(_X, _Y, reduction="batchmean"), Sample(_X, _X, log_target=True, reduction="none")),
-    ),
-)
-
-
 # ── binary classification ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _bce_parameters(
     x: Any, y: Any, /, weight: Any = None, pos_weight: Any = None, *, reduction: str = "mean"
 ) -> dict[str, Any]:
-    check_reduction("binary_cross_entropy_with_logits", reduction)
-    _shapes("binary_cross_entropy_with_logits", x, y)
-    return {"reduction": reduction}
+    """``-pos_weight * y * log(p) - (1 - y) * log(1 - p)`` with ``p = sigmoid(x)``, times `weight`.
+
+    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
+    """
+    return _checked("binary_cross_entropy_with_logits", reduction, x, y)
 
 
 def _tails(k: Table, x: Any) -> tuple[Any, Any]:
@@ -243,27 +181,11 @@ def _rest(k: Table, y: Any) -> Any:
     return 1 - y if is_scalar(y) else k.subtract(1, y)
 
 
-def _bce_losses(k: Table, x: Any, y: Any, pos_weight: Any) -> Any:
-    if_true, if_false = _tails(k, x)
-    return k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
-
-
-@in_float32
-def _bce(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
+def _bce(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
     """``pos_weight y softplus(-x) + (1 - y) softplus(x)``: confident logits neither overflow nor lose their digits."""
-    return _reduce(k, times(k, _bce_losses(k, x, y, pos_weight), weight), reduction)
-
-
-def _bce_rule(slope: Function) -> Function:
-    """A rule from a slope ``(k, x, y, weight, pos_weight)`` of the losses before reduction."""
-
-    @in_float32
-    def rule(k: Table, g: Any, out: Any, x: Any, y: Any, weight: Any, pos_weight: Any, *, reduction: str) -> Any:
-        slopes = slope(k, x, y, weight, pos_weight)
-        losses = broadcast_shapes("", *(getattr(each, "shape", ()) for each in (x, y, weight, pos_weight)))
-        return k.multiply(g, k.multiply(slopes, 1 / _divisor(losses, reduction)))
-
-    return rule
+    if_true, if_false = _tails(k, x)
+    losses = k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
+    return times(k, losses, weight)
 
 
 def _bce_x(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
@@ -281,34 +203,64 @@ def _bce_pos_weight(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> A
     return times(k, k.multiply(_tails(k, x)[0], y), weight)
 
 
-def _bce_reference(np: Any, x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str = "mean") -> Any:
+def _bce_reference(np: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
     p = 1 / (1 + np.exp(-x))
-    return _REDUCTIONS[reduction](np, -weight * (pos_weight * y * np.log(p) + (1 - y) * np.log(1 - p)))
+    return -weight * (pos_weight * y * np.log(p) + (1 - y) * np.log(1 - p))
+
+
+_X, _Y = Array((2, 3)), Array((2, 3), 0.05, 0.95)
 
 
 OPS = (
-    *PAIRWISE,
-    Op(
-        "binary_cross_entropy_with_logits",
-        "``-pos_weight * y * log(p) - (1 - y) * log(1 - p)`` with ``p = sigmoid(x)``, times `weight`, reduced by "
-        "``'mean'``, ``'sum'`` or ``'none'``.",
-        operands=4,
-        autocast="float32",
-        optional=(1.0, 1.0),
-        parameters=_bce_parameters,
-        accepts=REAL_FLOATING,
-        gradient=(
-            _bce_rule(_bce_x),
-            _bce_rule(_bce_y),
-            _bce_rule(lambda k, x, y, weight, pos_weight: _bce_losses(k, x, y, pos_weight)),
-            _bce_rule(_bce_pos_weight),
+    loss(
+        "mse_loss",
+        lambda k, x, y: k.square(k.subtract(x, y)),
+        _squared_parameters,
+        lambda np, x, y: (x - y) ** 2,
+        _opposite(lambda k, x, y: k.multiply(k.subtract(x, y), 2)),
+        samples=(Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
+    ),
+    loss(
+        "l1_loss",
+        lambda k, x, y: k.abs(k.subtract(x, y)),
+        _absolute_parameters,
+        lambda np, x, y: np.abs(x - y),
+        _opposite(lambda k, x, y: k.sign(k.subtract(x, y))),
+        samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
+    ),
+    loss(
+        "huber_loss",
+        _huber,
+        _huber_parameters,
+        lambda np, x, y, delta=1.0: np.where(
+            np.abs(x - y) <= delta, 0.5 * (x - y) ** 2, delta * (np.abs(x - y) - delta / 2)
         ),
-        compose=_bce,
+        _opposite(_clipped),
+        samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
+    ),
+    loss(
+        "kl_div",
+        _kl,
+        _kl_parameters,
+        _kl_reference,
+        (lambda k, x, y, *, log_target: k.negative(k.exp(y) if log_target else k.add(y, 0)), _kl_target_slope),
         samples=(
-            Sample(Array((2, 3)), Array((2, 3), 0.05, 0.95), 1.0, 1.0),
-            Sample(Array((2, 3)), Array((2, 3), 0.05, 0.95), Array((3,), 0.5), Array((3,), 0.5), reduction="sum"),
+            Sample(_X, _Y),
+            Sample(_X, _Y, reduction="batchmean"),
+            Sample(_X, _X, log_target=True, reduction="none"),
+        ),
+    ),
+    loss(
+        "binary_cross_entropy_with_logits",
+        _bce,
+        _bce_parameters,
+        _bce_reference,
+        (_bce_x, _bce_y, lambda k, x, y, weight, pos_weight: _bce(k, x, y, 1.0, pos_weight), _bce_pos_weight),
+        optional=(1.0, 1.0),
+        samples=(
+            Sample(_X, _Y, 1.0, 1.0),
+            Sample(_X, _Y, Array((3,), 0.5), Array((3,), 0.5), reduction="sum"),
             Sample(Array((3,)), 1.0, 1.0, 1.0, reduction="none"),
         ),
-        reference=_bce_reference,
     ),
 )

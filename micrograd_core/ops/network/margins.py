@@ -6,40 +6,21 @@ Targets that say which of two cases there is are 1 and -1, of any dtype.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import check_reduction, in_float32, times
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
-Function = Callable[..., Any]
+from micrograd_core.ops.network.losses import loss
+from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Sample, Table
+from micrograd_core.ops.shared import check_reduction, times
 
 
-def _shapes(name: str, *operands: Any) -> None:
+def _checked(name: str, reduction: str, operands: tuple[Any, ...], **params: Any) -> dict[str, Any]:
+    """The parameters of a loss whose operands broadcast."""
+    check_reduction(name, reduction)
     broadcast_shapes(name, *(tuple(getattr(each, "shape", ())) for each in operands))
-
-
-def _loss(name: str, doc: str, value: Function, parameters: Function, reference: Function, **facts: Any) -> Op:
-    """A loss whose values before reduction are a function ``(k, *operands, **parameters)``."""
-
-    @in_float32
-    def compose(k: Table, *operands: Any, reduction: str, **params: Any) -> Any:
-        losses = value(k, *operands, **params)
-        return losses if reduction == "none" else getattr(k, reduction)(losses, axis=None, keepdims=False)
-
-    def reduced(np: Any, *operands: Any, reduction: str = "mean", **params: Any) -> Any:
-        losses = reference(np, *operands, **params)
-        return losses if reduction == "none" else getattr(np, reduction)(losses)
-
-    usual = {"accepts": REAL_FLOATING, "operands": 2, "autocast": "float32"}
-    return Op(name, doc, parameters=parameters, compose=compose, reference=reduced, **{**usual, **facts})
+    return {**params, "reduction": reduction}
 
 
 def _sign_like(k: Table, target: Any, x: Any) -> Any:
@@ -51,11 +32,10 @@ def _sign_like(k: Table, target: Any, x: Any) -> Any:
 
 
 def _smooth_parameters(x: Any, y: Any, /, *, beta: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("smooth_l1_loss", reduction)
-    _shapes("smooth_l1_loss", x, y)
+    """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative; got {beta}")
-    return {"beta": float(beta), "reduction": reduction}
+    return _checked("smooth_l1_loss", reduction, (x, y), beta=float(beta))
 
 
 def _smooth_l1(k: Table, x: Any, y: Any, *, beta: float) -> Any:
@@ -70,12 +50,14 @@ def _smooth_reference(np: Any, x: Any, y: Any, beta: float = 1.0) -> Any:
 
 
 def _entropy_parameters(p: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
+    """``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`.
+
+    Logarithms are no less than -100, so that certain mistakes stay finite.
+    """
     name = "binary_cross_entropy"
-    check_reduction(name, reduction)
     if tuple(p.shape) != tuple(target.shape):
         raise ShapeError(f"{name}: input {tuple(p.shape)} and target {tuple(target.shape)} must have one shape")
-    _shapes(name, p, weight)
-    return {"reduction": reduction}
+    return _checked(name, reduction, (p, weight))
 
 
 LEAST = -100.0  # of logarithms of probabilities, so that certain mistakes stay finite
@@ -94,9 +76,12 @@ def _binary_cross_entropy(k: Table, p: Any, target: Any, weight: Any) -> Any:
 def _poisson_parameters(
     x: Any, target: Any, /, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> dict[str, Any]:
-    check_reduction("poisson_nll_loss", reduction)
-    _shapes("poisson_nll_loss", x, target)
-    return {"log_input": bool(log_input), "full": bool(full), "eps": float(eps), "reduction": reduction}
+    """``exp(x) - y * x`` of the logarithm of a rate, or without `log_input` ``x - y * log(x + eps)`` of the rate.
+
+    `full` adds Stirling's approximation of the logarithm of the factorial of the count.
+    """
+    given = {"log_input": bool(log_input), "full": bool(full), "eps": float(eps)}
+    return _checked("poisson_nll_loss", reduction, (x, target), **given)
 
 
 def _poisson(k: Table, x: Any, target: Any, *, log_input: bool, full: bool, eps: float) -> Any:
@@ -122,9 +107,8 @@ def _poisson_reference(
 def _gaussian_parameters(
     x: Any, target: Any, var: Any, /, *, full: bool = False, reduction: str = "mean"
 ) -> dict[str, Any]:
-    check_reduction("gaussian_nll_loss", reduction)
-    _shapes("gaussian_nll_loss", x, target, var)
-    return {"full": bool(full), "reduction": reduction}
+    """``(log(x3) + (x1 - x2)**2 / x3) / 2`` of a mean, a target and a variance; `full` adds the constant."""
+    return _checked("gaussian_nll_loss", reduction, (x, target, var), full=bool(full))
 
 
 def _gaussian(k: Table, x: Any, target: Any, var: Any, *, full: bool) -> Any:
@@ -141,15 +125,13 @@ def _gaussian_reference(np: Any, x: Any, target: Any, var: Any, full: bool = Fal
 
 
 def _soft_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("soft_margin_loss", reduction)
-    _shapes("soft_margin_loss", x, target)
-    return {"reduction": reduction}
+    """``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1."""
+    return _checked("soft_margin_loss", reduction, (x, target))
 
 
 def _hinge_parameters(x: Any, target: Any, /, *, margin: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("hinge_embedding_loss", reduction)
-    _shapes("hinge_embedding_loss", x, target)
-    return {"margin": float(margin), "reduction": reduction}
+    """The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1."""
+    return _checked("hinge_embedding_loss", reduction, (x, target), margin=float(margin))
 
 
 def _chosen(k: Table, target: Any, alike: Any, different: Any) -> Any:
@@ -164,9 +146,8 @@ def _hinge(k: Table, x: Any, target: Any, *, margin: float) -> Any:
 def _ranking_parameters(
     x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
 ) -> dict[str, Any]:
-    check_reduction("margin_ranking_loss", reduction)
-    _shapes("margin_ranking_loss", x1, x2, target)
-    return {"margin": float(margin), "reduction": reduction}
+    """How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1)."""
+    return _checked("margin_ranking_loss", reduction, (x1, x2, target), margin=float(margin))
 
 
 def _ranking(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
@@ -177,9 +158,8 @@ def _ranking(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
 def _cosine_parameters(
     x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
 ) -> dict[str, Any]:
-    check_reduction("cosine_embedding_loss", reduction)
-    _shapes("cosine_embedding_loss", x1, x2)
-    return {"margin": float(margin), "reduction": reduction}
+    """One less the cosine of ``x1`` and ``x2`` of target 1; how far it is above `margin` of target -1."""
+    return _checked("cosine_embedding_loss", reduction, (x1, x2), margin=float(margin))
 
 
 def _cosine_embedding(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
@@ -201,11 +181,13 @@ def _triplet_parameters(
     anchor: Any, positive: Any, negative: Any, /, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
     swap: bool = False, reduction: str = "mean",
 ) -> dict[str, Any]:  # fmt: skip
-    check_reduction("triplet_margin_loss", reduction)
-    _shapes("triplet_margin_loss", anchor, positive, negative)
-    return {
-        "margin": float(margin), "p": float(p), "eps": float(eps), "swap": bool(swap), "reduction": reduction,
-    }  # fmt: skip
+    """How far the negative ``x3`` is short of being `margin` further from the anchor ``x1`` than the positive.
+
+    ``x2`` is the positive. Distances are by `pairwise_distance`; with `swap` the negative's from the positive counts
+    where that is less.
+    """
+    given = {"margin": float(margin), "p": float(p), "eps": float(eps), "swap": bool(swap)}
+    return _checked("triplet_margin_loss", reduction, (anchor, positive, negative), **given)
 
 
 def _triplet(
@@ -241,6 +223,10 @@ def _check_classes(name: str, x: Any, target: Any, axes: int) -> None:
 def _multi_parameters(
     x: Any, target: Any, /, weight: Any = None, *, p: int = 1, margin: float = 1.0, reduction: str = "mean"
 ) -> dict[str, Any]:
+    """How far each wrong class is short of being `margin` below the right one, to the power `p`.
+
+    ``x2`` names the right one, by whose `weight` the sum is multiplied; it is divided by the number of classes.
+    """
     check_reduction("multi_margin_loss", reduction)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p is 1 or 2; got {p}")
@@ -268,6 +254,10 @@ def _multi_reference(np: Any, x: Any, target: Any, weight: Any, p: int = 1, marg
 
 
 def _multilabel_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+    """How far each wrong class is short of being 1 below each right one, over the number of classes.
+
+    The right ones stand first in a row of ``x2``, up to the first -1.
+    """
     check_reduction("multilabel_margin_loss", reduction)
     _check_classes("multilabel_margin_loss", x, target, 2)
     return {"reduction": reduction}
@@ -299,9 +289,8 @@ def _multilabel_reference(np: Any, x: Any, target: Any) -> Any:
 
 
 def _soft_label_parameters(x: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
-    check_reduction("multilabel_soft_margin_loss", reduction)
-    _shapes("multilabel_soft_margin_loss", x, target, weight)
-    return {"reduction": reduction}
+    """`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis."""
+    return _checked("multilabel_soft_margin_loss", reduction, (x, target, weight))
 
 
 def _soft_label(k: Table, x: Any, target: Any, weight: Any) -> Any:
@@ -314,32 +303,27 @@ def _soft_label_reference(np: Any, x: Any, target: Any, weight: Any) -> Any:
 
 
 _X, _P = Array((2, 3)), Array((2, 3), 0.05, 0.95)
-_ONES, _SIGNS = Array((2, 3), 1, 2, "int64"), {"separate": (1,), "accepts": (REAL_FLOATING, REAL)}
+_ONES = Array((2, 3), 1, 2, "int64")
+_SIGNS: dict[str, Any] = {"separate": (1,), "accepts": (FLOATING, REAL)}
 
 OPS = (
-    _loss(
+    loss(
         "smooth_l1_loss",
-        "`huber_loss` over `beta`; for 0 it is `l1_loss`.",
         _smooth_l1,
         _smooth_parameters,
         _smooth_reference,
         samples=(Sample(_X, _X, beta=0.5), Sample(_X, _X, beta=0.0, reduction="sum")),
     ),
-    _loss(
+    loss(
         "binary_cross_entropy",
-        "``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`; logarithms are no less than -100, so "
-        "that certain mistakes stay finite.",
         _binary_cross_entropy,
         _entropy_parameters,
         lambda np, p, y, weight: -(y * np.log(p) + (1 - y) * np.log(1 - p)) * weight,
-        operands=3,
         optional=(1.0,),
         samples=(Sample(_P, _P, 1.0), Sample(_P, _P, Array((3,), 0.5), reduction="none")),
     ),
-    _loss(
+    loss(
         "poisson_nll_loss",
-        "``exp(x) - y * x`` of the logarithm of a rate, or without `log_input` ``x - y * log(x + eps)`` of the rate; "
-        "`full` adds Stirling's approximation of the logarithm of the factorial of the count.",
         _poisson,
         _poisson_parameters,
         _poisson_reference,
@@ -348,27 +332,23 @@ OPS = (
             Sample(_P, Array((2, 3), 1.5, 4.0), log_input=False, full=True, reduction="sum"),
         ),
     ),
-    _loss(
+    loss(
         "gaussian_nll_loss",
-        "``(log(x3) + (x1 - x2)**2 / x3) / 2`` of a mean, a target and a variance; `full` adds the constant.",
         _gaussian,
         _gaussian_parameters,
         _gaussian_reference,
-        operands=3,
         samples=(Sample(_X, _X, Array((2, 3), 0.5)), Sample(_X, _X, Array((2, 1), 0.5), full=True, reduction="none")),
     ),
-    _loss(
+    loss(
         "soft_margin_loss",
-        "``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1.",
         lambda k, x, target: k.softplus(k.negative(k.multiply(_sign_like(k, target, x), x))),
         _soft_parameters,
         lambda np, x, target: np.logaddexp(0, -target * x),
         **_SIGNS,
         samples=(Sample(_X, _ONES),),
     ),
-    _loss(
+    loss(
         "hinge_embedding_loss",
-        "The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1.",
         _hinge,
         _hinge_parameters,
         lambda np, x, target, margin=1.0: np.where(
@@ -377,75 +357,61 @@ OPS = (
         **_SIGNS,
         samples=(Sample(_X, _ONES), Sample(_X, Array((2, 3), -1, 0, "int64"), margin=0.3, reduction="none")),
     ),
-    _loss(
+    loss(
         "margin_ranking_loss",
-        "How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1).",
         _ranking,
         _ranking_parameters,
         lambda np, x, y, target, margin=0.0: np.maximum(-target * (x - y) + margin, 0),
-        operands=3,
         separate=(2,),
-        accepts=(REAL_FLOATING, REAL_FLOATING, REAL),
+        accepts=(FLOATING, FLOATING, REAL),
         samples=(Sample(_X, _X, Array((2, 3), -1, 2, "int64"), margin=0.3),),
     ),
-    _loss(
+    loss(
         "cosine_embedding_loss",
-        "One less the cosine of ``x1`` and ``x2`` of target 1; how far it is above `margin` of target -1.",
         _cosine_embedding,
         _cosine_parameters,
         _cosine_reference,
-        operands=3,
         separate=(2,),
-        accepts=(REAL_FLOATING, REAL_FLOATING, REAL),
+        accepts=(FLOATING, FLOATING, REAL),
         samples=(
             Sample(_X, _X, Array((2,), 1, 2, "int64")),
             Sample(_X, _X, Array((2,), -1, 0, "int64"), margin=-0.9, reduction="none"),
         ),
     ),
-    _loss(
+    loss(
         "triplet_margin_loss",
-        "How far the negative ``x3`` is short of being `margin` further from the anchor ``x1`` than the positive "
-        "``x2``, by `pairwise_distance`; with `swap` its distance from the positive counts where that is less.",
         _triplet,
         _triplet_parameters,
         _triplet_reference,
-        operands=3,
         samples=(Sample(_X, _X, _X, margin=2.0), Sample(_X, _X, _X, p=3.0, swap=True, margin=2.0, reduction="none")),
     ),
-    _loss(
+    loss(
         "multi_margin_loss",
-        "Of each wrong class, to the power `p`, how far its score is short of being `margin` below that of the right "
-        "one, which ``x2`` names, times the right one's `weight`; over the number of classes.",
         _multi_margin,
         _multi_parameters,
         _multi_reference,
-        operands=3,
         optional=(1.0,),
         separate=(1,),
-        accepts=(REAL_FLOATING, INTEGER, REAL_FLOATING),
+        accepts=(FLOATING, INTEGER, FLOATING),
         samples=(
             Sample(_X, Array((2,), 0, 3, "int64"), 1.0),
             Sample(_X, Array((2,), 0, 3, "int64"), Array((3,), 0.5), p=2, reduction="none"),
         ),
     ),
-    _loss(
+    loss(
         "multilabel_margin_loss",
-        "How far each wrong class is short of being 1 below each right one, over the number of classes. The right ones "
-        "stand first in a row of ``x2``, up to the first -1.",
         _multilabel_margin,
         _multilabel_parameters,
         _multilabel_reference,
         separate=(1,),
-        accepts=(REAL_FLOATING, INTEGER),
+        accepts=(FLOATING, INTEGER),
         samples=(Sample(_X, Array((2, 3), -1, 3, "int64")), Sample(_X, Array((2, 3), 0, 2, "int64"), reduction="none")),
     ),
-    _loss(
+    loss(
         "multilabel_soft_margin_loss",
-        "`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis.",
         _soft_label,
         _soft_label_parameters,
         _soft_label_reference,
-        operands=3,
         optional=(1.0,),
         samples=(Sample(_X, _P, 1.0), Sample(_X, _P, Array((3,), 0.5), reduction="none")),
     ),

@@ -5,23 +5,33 @@ float16 and bfloat16 are added up in float32 throughout.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import at_once, axes_of, in_float32, is_scalar, times
+from micrograd_core.ops.record import SAME, Array, Op, Sample, Table
+from micrograd_core.ops.shared import at_once, axes_of, in_float32, network, plus, times
 from micrograd_core.ops.tangents import symmetric, total
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 
 
 def _standardize_parameters(x: Any, /, axis: int | tuple[int, ...] | None = -1, *, eps: float = 1e-5) -> dict[str, Any]:
-    return {"axis": axes_of("standardize", x, axis), "eps": float(eps)}
+    """``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1."""
+    return _over("standardize", x, axis, eps)
+
+
+def _over(op: str, x: Any, axis: Any, eps: float, **operands: Any) -> dict[str, Any]:
+    """Canonical parameters; weights and biases have the lengths of the normalised axes, which are the last ones."""
+    axes, ndim = axes_of(op, x, axis), len(x.shape)
+    for name, each in operands.items():
+        shape = getattr(each, "shape", ())
+        if shape and (axes != tuple(range(ndim - len(axes), ndim)) or shape != x.shape[ndim - len(axes) :]):
+            raise ShapeError(
+                f"{op}: {name} of shape {shape} does not fit an input of shape {x.shape} normalised over axes {axes}; "
+                "it must have the lengths of those axes, which must be the last ones"
+            )
+    return {"axis": axes, "eps": float(eps)}
 
 
 def _gradient_parameters(name: str, default: float) -> Any:
@@ -30,20 +40,18 @@ def _gradient_parameters(name: str, default: float) -> Any:
     def parameters(
         g: Any, x: Any, /, weight: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
     ) -> dict[str, Any]:
-        axes = axes_of(name, x, axis)
-        _check_parameter(name, "weight", weight, x, axes)
-        return {"axis": axes, "eps": float(eps)}
+        return _over(name, x, axis, eps, weight=weight)
 
     return parameters
 
 
 def _weight_gradient_parameters(name: str, default: float) -> Any:
-    """The same without a weight, which its own gradient does not depend on."""
+    """Parameters of the gradient by a weight, which does not depend on the weight."""
 
     def parameters(
         g: Any, x: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = default
     ) -> dict[str, Any]:
-        return {"axis": axes_of(name, x, axis), "eps": float(eps)}
+        return _over(name, x, axis, eps)
 
     return parameters
 
@@ -77,53 +85,34 @@ def _standardize_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape,
     return k.multiply(free, scale)
 
 
-def _check_parameter(op: str, name: str, parameter: Any, x: Any, axis: Shape) -> None:
-    """A weight or bias has the lengths of the normalised axes, which are then the last ones."""
-    shape = getattr(parameter, "shape", ())
-    ndim = len(x.shape)
-    if shape and (axis != tuple(range(ndim - len(axis), ndim)) or shape != x.shape[ndim - len(axis) :]):
-        raise ShapeError(
-            f"{op}: {name} of shape {shape} does not fit an input of shape {x.shape} normalised over axes {axis}; "
-            "it must have the lengths of those axes, which must be the last ones"
-        )
-
-
 def _layer_norm_parameters(
     x: Any, /, weight: Any = None, bias: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5
 ) -> dict[str, Any]:
-    axes = axes_of("layer_norm", x, axis)
-    _check_parameter("layer_norm", "weight", weight, x, axes)
-    _check_parameter("layer_norm", "bias", bias, x, axes)
-    return {"axis": axes, "eps": float(eps)}
+    """``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016).
+
+    `weight` and `bias` have the lengths of the normalised axes.
+    """
+    return _over("layer_norm", x, axis, eps, weight=weight, bias=bias)
 
 
 @in_float32
 def _layer_norm(k: Table, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    y = times(k, k.standardize(x, axis=axis, eps=eps), weight)
-    return y if is_scalar(bias) and bias == 0 else k.add(y, bias)
+    return plus(k, times(k, k.standardize(x, axis=axis, eps=eps), weight), bias)
 
 
-def _layer_norm_x(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    return k.standardize_gradient(g, x, weight, axis=axis, eps=eps)
+def scaled_tangent(k: Table, by_x: Any, weight: Any, dw: Any, normalized: Callable[[], Any], db: Any = None) -> Any:
+    """The tangent of ``y * weight + bias``, by that of `y`; `normalized` gives ``y``."""
+    by_x = None if by_x is None else times(k, by_x, weight)
+    return total(k, (by_x, None if dw is None else k.multiply(normalized(), dw), db))
 
 
 def _layer_norm_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float
+    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any
 ) -> Any:
     """The Jacobian by `x` without the weight is its own transpose."""
     dx, dw, db = tangents
-    return total(
-        k,
-        (
-            None if dx is None else times(k, k.standardize_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
-            None if dw is None else k.multiply(k.standardize(x, axis=axis, eps=eps), dw),
-            db,
-        ),
-    )
-
-
-def _layer_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    return k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps)
+    by_x = None if dx is None else k.standardize_gradient(dx, x, 1.0, **params)
+    return scaled_tangent(k, by_x, weight, dw, lambda: k.standardize(x, **params), db)
 
 
 def _layer_norm_bias(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
@@ -135,12 +124,41 @@ def _layer_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: f
     return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
 
 
+class NormGradients(NamedTuple):
+    """Of the input, of the weight, and of the bias."""
+
+    x: Any
+    weight: Any
+    bias: Any
+
+
+def _gradients_shape(g: Any, x: Any, weight: Any, **params: Any) -> tuple[Shape, ...]:
+    return tuple(x.shape), tuple(weight.shape), tuple(weight.shape)
+
+
+def _layer_norm_gradients_parameters(
+    g: Any, x: Any, weight: Any, /, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5
+) -> dict[str, Any]:
+    """The vector-Jacobian products of `layer_norm` by its input, weight and bias, with ``x1``.
+
+    ``x2`` is its input, ``x3`` its weight.
+    """
+    return _over("layer_norm_gradients", x, axis, eps, weight=weight)
+
+
+def _layer_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> NormGradients:
+    return NormGradients(
+        k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
+        k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
+        _layer_norm_bias(k, g, None, x, weight, None, axis=axis, eps=eps),
+    )
+
+
 def _rms_norm_parameters(
     x: Any, /, weight: Any = None, *, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-6
 ) -> dict[str, Any]:
-    axes = axes_of("rms_norm", x, axis)
-    _check_parameter("rms_norm", "weight", weight, x, axes)
-    return {"axis": axes, "eps": float(eps)}
+    """``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019)."""
+    return _over("rms_norm", x, axis, eps, weight=weight)
 
 
 def _per_root_mean_square(k: Table, x: Any, axis: Shape, eps: float) -> Any:
@@ -152,25 +170,10 @@ def _rms_norm(k: Table, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
     return times(k, k.multiply(x, _per_root_mean_square(k, x, axis, eps)), weight)
 
 
-def _rms_norm_x(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    return k.rms_norm_gradient(g, x, weight, axis=axis, eps=eps)
-
-
-def _rms_norm_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float
-) -> Any:
+def _rms_norm_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, **params: Any) -> Any:
     dx, dw = tangents
-    return total(
-        k,
-        (
-            None if dx is None else times(k, k.rms_norm_gradient(dx, x, 1.0, axis=axis, eps=eps), weight),
-            None if dw is None else k.multiply(k.rms_norm(x, 1.0, axis=axis, eps=eps), dw),
-        ),
-    )
-
-
-def _rms_norm_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    return k.rms_norm_weight_gradient(g, x, axis=axis, eps=eps)
+    by_x = None if dx is None else k.rms_norm_gradient(dx, x, 1.0, **params)
+    return scaled_tangent(k, by_x, weight, dw, lambda: k.rms_norm(x, 1.0, **params))
 
 
 @in_float32
@@ -213,17 +216,30 @@ def _weight_gradient_reference(np: Any, product: Any, axis: Any) -> Any:
     return np.sum(product, axis=tuple(each for each in range(product.ndim) if each not in kept))
 
 
+def _layer_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
+    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), axis)
+    by_x = _standardize_gradient_reference(np, g, x, weight, axis=axis, eps=eps)
+    return by_x, by_weight, _weight_gradient_reference(np, g, axis)
+
+
 _WEIGHT_GRADIENT_SAMPLES = (
     Sample(Array((3, 4)), Array((3, 4)), eps=1e-2),
     Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
     Sample(Array((4,)), Array((4,)), eps=1e-2),
 )
-_IN_FLOAT32 = partial(Op, accepts=REAL_FLOATING, autocast="float32")
+_IN_FLOAT32 = partial(network, autocast="float32")
+
+GRADIENTS = partial(
+    network,
+    parts=NormGradients,
+    result=(SAME, SAME, SAME),
+    observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
+    shape=_gradients_shape,
+)
 
 OPS = (
     _IN_FLOAT32(
         "standardize",
-        "``(x - mean) / sqrt(variance + eps)`` over `axis`: mean 0 and variance 1.",
         parameters=_standardize_parameters,
         tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
@@ -235,13 +251,11 @@ OPS = (
         ),
         reference=lambda np, x, axis=-1, eps=1e-5: _normalized(np, x, axis, eps),
     ),
-    Op(
+    network(
         "standardize_gradient",
         "The vector-Jacobian product of ``standardize(x2) * weight`` with ``x1``.",
-        operands=3,
         optional=(1.0,),
         parameters=_gradient_parameters("standardize_gradient", 1e-5),
-        accepts=REAL_FLOATING,
         compose=_standardize_gradient,
         samples=(
             Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
@@ -252,13 +266,19 @@ OPS = (
     ),
     _IN_FLOAT32(
         "layer_norm",
-        "``standardize(x) * weight + bias`` over `axis`, the last by default (Ba et al. 2016). `weight` and `bias` "
-        "have the lengths of the normalised axes.",
-        operands=3,
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
-        gradient=at_once("layer_norm_gradients", (_layer_norm_x, _layer_norm_weight, _layer_norm_bias), 1, 2),
+        gradient=at_once(
+            "layer_norm_gradients",
+            (
+                lambda k, g, out, x, weight, bias, **params: k.standardize_gradient(g, x, weight, **params),
+                lambda k, g, out, x, weight, bias, **params: k.layer_norm_weight_gradient(g, x, **params),
+                _layer_norm_bias,
+            ),
+            1,
+            2,
+        ),
         compose=_layer_norm,
         samples=(
             Sample(Array((3, 4)), Array((4,)), Array((4,))),
@@ -269,12 +289,13 @@ OPS = (
     ),
     _IN_FLOAT32(
         "rms_norm",
-        "``x / sqrt(mean(x**2) + eps) * weight`` over `axis`, the last by default (Zhang & Sennrich 2019).",
-        operands=2,
         optional=(1.0,),
         parameters=_rms_norm_parameters,
         tangent=_rms_norm_tangent,
-        gradient=(_rms_norm_x, _rms_norm_weight),
+        gradient=(
+            lambda k, g, out, x, weight, **params: k.rms_norm_gradient(g, x, weight, **params),
+            lambda k, g, out, x, weight, **params: k.rms_norm_weight_gradient(g, x, **params),
+        ),
         compose=_rms_norm,
         samples=(
             Sample(Array((3, 4)), Array((4,))),
@@ -283,25 +304,21 @@ OPS = (
         ),
         reference=lambda np, x, weight, axis=-1, eps=1e-6: x / _root(np, x, axis, eps) * weight,
     ),
-    Op(
+    network(
         "layer_norm_weight_gradient",
         "The vector-Jacobian product of `layer_norm` of ``x2``, as a function of the weight, with ``x1``.",
-        operands=2,
         parameters=_weight_gradient_parameters("layer_norm_weight_gradient", 1e-5),
-        accepts=REAL_FLOATING,
         compose=_layer_norm_weight_gradient,
         samples=_WEIGHT_GRADIENT_SAMPLES,
         reference=lambda np, g, x, axis=-1, eps=1e-5: _weight_gradient_reference(
             np, g * _normalized(np, x, axis, eps), axis
         ),
     ),
-    Op(
+    network(
         "rms_norm_gradient",
         "The vector-Jacobian product of `rms_norm` at ``x2`` with ``x1``.",
-        operands=3,
         optional=(1.0,),
         parameters=_gradient_parameters("rms_norm_gradient", 1e-6),
-        accepts=REAL_FLOATING,
         compose=_rms_norm_gradient,
         samples=(
             Sample(Array((3, 4)), Array((3, 4)), 1.0, eps=1e-2),
@@ -309,16 +326,25 @@ OPS = (
         ),
         reference=_rms_norm_gradient_reference,
     ),
-    Op(
+    network(
         "rms_norm_weight_gradient",
         "The vector-Jacobian product of `rms_norm` of ``x2``, as a function of the weight, with ``x1``.",
-        operands=2,
         parameters=_weight_gradient_parameters("rms_norm_weight_gradient", 1e-6),
-        accepts=REAL_FLOATING,
         compose=_rms_norm_weight_gradient,
         samples=_WEIGHT_GRADIENT_SAMPLES,
         reference=lambda np, g, x, axis=-1, eps=1e-6: _weight_gradient_reference(
             np, g * x / _root(np, x, axis, eps), axis
         ),
+    ),
+    GRADIENTS(
+        "layer_norm_gradients",
+        parameters=_layer_norm_gradients_parameters,
+        compose=_layer_norm_gradients,
+        samples=(
+            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), eps=1e-2),
+            Sample(Array((2, 2, 3)), Array((2, 2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-2),
+            Sample(Array((4,)), Array((4,)), Array((4,)), eps=1e-2),
+        ),
+        reference=_layer_norm_gradients_reference,
     ),
 )

@@ -7,20 +7,17 @@ channels, *spatial), for any number of spatial axes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from operator import index, mul
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import in_float32, network
 from micrograd_core.ops.tangents import linear
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 AXES = {
     1: "(batch, channels, length)",
     2: "(batch, channels, height, width)",
@@ -89,6 +86,11 @@ def windows_of(
 def _patches_parameters(
     x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: float = 0.0
 ) -> dict[str, Any]:
+    """For each position of a kernel of spatial shape `kernel_size`, the elements it sees.
+
+    From (batch, channels, *spatial) to (batch, channels, *kernel, *positions). `fill` stands for the padding on
+    both sides.
+    """
     rank = len(x.shape) - 2
     if rank < 1:
         raise ShapeError(f"patches: the input has axes batch, channels and spatial ones; got shape {x.shape}")
@@ -98,6 +100,7 @@ def _patches_parameters(
 def _patches_gradient_parameters(
     g: Any, /, *, size: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
 ) -> dict[str, Any]:
+    """Patches added back to where they lay in an input of spatial shape `size`: the transpose of `patches`."""
     rank = (len(g.shape) - 2) // 2
     op = "patches_gradient"
     kernel, steps, spread = (
@@ -203,14 +206,6 @@ def _patches_gradient(
     return k.sum(g, axis=tuple(range(2, 2 + 2 * rank, 2)), keepdims=False)
 
 
-def _patches_rule(k: Table, g: Any, out: Any, x: Any, *, fill: float, **windows: Any) -> Any:
-    return k.patches_gradient(g, size=x.shape[2:], **windows)
-
-
-def _patches_gradient_rule(k: Table, g: Any, out: Any, x: Any, *, size: Shape, **windows: Any) -> Any:
-    return k.patches(g, fill=0.0, **windows)
-
-
 def patches_reference(
     np: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: float = 0.0
 ) -> Any:
@@ -226,26 +221,27 @@ def patches_reference(
     return out
 
 
-def _patches_gradient_reference(np: Any, g: Any, size: Any, **windows: Any) -> Any:
-    """The transpose of `patches`, taken from what it does to each unit vector."""
-    shape = (*g.shape[:2], *np.broadcast_to(size, ((g.ndim - 2) // 2,)))
+def transposed(np: Any, function: Callable[[Any], Any], shape: Shape, g: Any) -> Any:
+    """The transpose of a linear function of arrays of a shape, taken from what it does to each unit vector."""
     out = np.zeros(shape)
     for at in np.ndindex(*shape):
         unit = np.zeros(shape)
         unit[at] = 1
-        out[at] = np.sum(patches_reference(np, unit, **windows) * g)
+        out[at] = np.sum(function(unit) * g)
     return out
 
 
+def _patches_gradient_reference(np: Any, g: Any, size: Any, **windows: Any) -> Any:
+    shape = (*g.shape[:2], *np.broadcast_to(size, ((g.ndim - 2) // 2,)))
+    return transposed(np, lambda x: patches_reference(np, x, **windows), shape, g)
+
+
 OPS = (
-    Op(
+    network(
         "patches",
-        "For each position of a kernel of spatial shape `kernel_size`, the elements it sees: (batch, channels, "
-        "*spatial) to (batch, channels, *kernel, *positions). `fill` stands for the padding on both sides.",
         parameters=_patches_parameters,
-        accepts=REAL_FLOATING,
         tangent=lambda op, k, tangents, out, x, *, fill, **windows: k.patches(*tangents, fill=0.0, **windows),
-        gradient=(_patches_rule,),
+        gradient=(lambda k, g, out, x, *, fill, **windows: k.patches_gradient(g, size=x.shape[2:], **windows),),
         compose=_patches,
         samples=(
             Sample(Array((2, 2, 5)), kernel_size=2),
@@ -254,13 +250,11 @@ OPS = (
         ),
         reference=patches_reference,
     ),
-    Op(
+    network(
         "patches_gradient",
-        "Patches added back to where they lay in an input of spatial shape `size`: the transpose of `patches`.",
         parameters=_patches_gradient_parameters,
-        accepts=REAL_FLOATING,
         tangent=linear,
-        gradient=(_patches_gradient_rule,),
+        gradient=(lambda k, g, out, x, *, size, **windows: k.patches(g, fill=0.0, **windows),),
         gradient_aliases=True,  # composed patches are a view of a larger copy
         compose=_patches_gradient,
         samples=(

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar
+from micrograd_core.ops.network.softmax import along_one, softmax_reference
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, network
 from micrograd_core.ops.tangents import symmetric
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
@@ -49,17 +47,10 @@ def _selu_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
 
 
 def _celu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
+    """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017)."""
     if not alpha:
         raise ValueError("celu: alpha divides x, and must not be 0")
     return {"alpha": float(alpha)}
-
-
-def _celu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
-    return k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha)))
-
-
-def _softsign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
-    return k.divide(g, k.square(k.add(k.abs(x), 1)))
 
 
 def _prelu(k: Table, x: Any, slope: Any) -> Any:
@@ -81,10 +72,12 @@ def _shrunk_rule(k: Table, g: Any, out: Any, x: Any, *, lambd: float) -> Any:
 
 
 def _threshold_parameters(x: Any, /, threshold: float, value: float) -> dict[str, Any]:
+    """``x`` where it is above `threshold`, else `value`."""
     return {"threshold": float(threshold), "value": float(value)}
 
 
 def _softplus_parameters(x: Any, /, *, beta: float = 1.0, threshold: float = 20.0) -> dict[str, Any]:
+    """``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`."""
     if not beta:
         raise ValueError("scaled_softplus: beta divides, and must not be 0")
     return {"beta": float(beta), "threshold": float(threshold)}
@@ -137,16 +130,8 @@ def _tanhshrink(k: Table, x: Any) -> Any:
 # ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _softmin_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
-    return {"axis": resolve_axis("softmin", axis, len(x.shape))}
-
-
-def _softmin_reference(np: Any, x: Any, axis: int = -1) -> Any:
-    e = np.exp(np.min(x, axis=axis, keepdims=True) - x)
-    return e / np.sum(e, axis=axis, keepdims=True)
-
-
 def _glu_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
+    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
     at = resolve_axis("glu", axis, len(x.shape))
     if x.shape[at] % 2:
         raise ShapeError(f"glu: the length of axis {axis} must be even, to be halved; got shape {tuple(x.shape)}")
@@ -176,7 +161,7 @@ def _glu_reference(np: Any, x: Any, axis: int = -1) -> Any:
 
 
 _WIDE = (Sample(Array((2, 3), -7.0, 7.0)), Sample(Array(())))
-_ELEMENTWISE = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, samples=_WIDE)
+_ELEMENTWISE = partial(network, kind="elementwise", tangent=symmetric, samples=_WIDE)
 
 OPS = (
     _ELEMENTWISE(
@@ -211,9 +196,8 @@ OPS = (
     ),
     _ELEMENTWISE(
         "celu",
-        "``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017).",
         parameters=_celu_parameters,
-        gradient=(_celu_rule,),
+        gradient=(lambda k, g, out, x, *, alpha: k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha))),),
         compose=lambda k, x, *, alpha: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
         samples=(Sample(Array((2, 3))), Sample(Array(()), alpha=0.4)),
         reference=lambda np, x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)),
@@ -221,7 +205,7 @@ OPS = (
     _ELEMENTWISE(
         "softsign",
         "``x / (1 + |x|)``.",
-        gradient=(_softsign_rule,),
+        gradient=(lambda k, g, out, x: k.divide(g, k.square(k.add(k.abs(x), 1))),),
         compose=lambda k, x: k.divide(x, k.add(k.abs(x), 1)),
         reference=lambda np, x: x / (1 + np.abs(x)),
     ),
@@ -252,7 +236,6 @@ OPS = (
     ),
     _ELEMENTWISE(
         "threshold",
-        "``x`` where it is above `threshold`, else `value`.",
         parameters=_threshold_parameters,
         gradient=(lambda k, g, out, x, *, threshold, value: k.where(k.less_equal(x, threshold), 0, g),),
         compose=lambda k, x, *, threshold, value: k.where(k.less_equal(x, threshold), value, x),
@@ -262,7 +245,6 @@ OPS = (
     _ELEMENTWISE(
         "prelu",
         "``x1`` where it is positive, else ``x1 * x2`` (He et al. 2015).",
-        operands=2,
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, slope: k.where(k.less(0, x), g, k.multiply(g, slope)),
@@ -274,7 +256,6 @@ OPS = (
     ),
     _ELEMENTWISE(
         "scaled_softplus",
-        "``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`.",
         parameters=_softplus_parameters,
         gradient=(_softplus_rule,),
         compose=_softplus,
@@ -283,23 +264,18 @@ OPS = (
             x * beta > threshold, x, np.logaddexp(0, x * beta) / beta
         ),
     ),
-    Op(
+    network(
         "softmin",
         "``softmax(-x)`` along `axis`.",
-        parameters=_softmin_parameters,
-        accepts=REAL & FLOATING,
+        parameters=along_one("softmin"),
         autocast="float32",
-        tangent=symmetric,
-        gradient=(lambda k, g, out, x, *, axis: k.negative(k.softmax_gradient(g, out, axis=axis)),),
         compose=lambda k, x, *, axis: k.softmax(k.negative(x), axis=axis),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),
-        reference=_softmin_reference,
+        reference=lambda np, x, axis=-1: softmax_reference(np, -x, axis),
     ),
-    Op(
+    network(
         "glu",
-        "The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016).",
         parameters=_glu_parameters,
-        accepts=REAL & FLOATING,
         gradient=(_glu_rule,),
         compose=_glu,
         samples=(Sample(Array((2, 4))), Sample(Array((2, 3)), axis=0)),

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import AXES, patches_reference, windows_of
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
+from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.shared import network
+from micrograd_core.ops.tangents import linear, zero
 
 
 def _check_padding(op: str, windows: dict[str, Any]) -> dict[str, Any]:
@@ -83,11 +79,6 @@ def _max_gradient_rule(k: Table, g: Any, out: Any, cotangent: Any, x: Any, **win
     return k.sum(parts, axis=_kernel_axes(windows["kernel_size"]), keepdims=False)
 
 
-def _constant_rule(k: Table, g: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
-    """Who shares in the maximum does not change, except by jumps."""
-    return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
-
-
 def _first_tangent(op: Op, k: Table, tangents: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
     return None if tangents[0] is None else getattr(k, op.name)(tangents[0], x, **windows)
 
@@ -132,12 +123,11 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     image, positions = Array((1, 2, *(3, 4)[-rank:])), Array((1, 2, *(2, 2)[-rank:]))
     overlapping = {"kernel_size": 3, "stride": 2, "padding": 1}
     return (
-        Op(
+        network(
             greatest,
             f"Maximum in each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. "
             "Tied elements share the gradient evenly.",
             parameters=_max_parameters(greatest, rank),
-            accepts=REAL_FLOATING,
             tangent=lambda op, k, tangents, out, x, **windows: _max_gradient_rule(
                 k, tangents[0], out, None, x, **windows
             ),
@@ -151,25 +141,25 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             ),
             reference=_reference("max", -math.inf),
         ),
-        Op(
+        network(
             gradient,
             f"The vector-Jacobian product of `{greatest}` at ``x2`` with ``x1``.",
-            operands=2,
             parameters=_max_gradient_parameters(gradient, rank),
-            accepts=REAL_FLOATING,
             tangent=_first_tangent,
-            gradient=(_max_gradient_rule, _constant_rule),
+            gradient=(
+                _max_gradient_rule,
+                lambda k, g, out, cotangent, x, **windows: zero(k, x),  # what is greatest changes by jumps alone
+            ),
             compose=_max_gradient,
             samples=fewer[1:2]
             or (Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2), Sample(positions, image, **overlapping)),
             reference=_max_gradient_reference,
         ),
-        Op(
+        network(
             average,
             f"Mean of each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. The "
             "zeros of the padding count.",
             parameters=_average_parameters(average, rank),
-            accepts=REAL_FLOATING,
             tangent=linear,
             gradient=(_average_rule,),
             compose=_average_pool,

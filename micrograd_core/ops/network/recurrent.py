@@ -9,33 +9,15 @@ first, so a state stays the initial one until its sequence begins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
-from micrograd_core.ops.network.sequences import (  # fmt: skip
-    ALL,
-    gradient_reference,
-    gru_gradient_parameters,
-    gru_parameters,
-    gru_reference,
-    lstm_gradient_parameters,
-    lstm_parameters,
-    lstm_reference,
-    order,
-    rnn_gradient_parameters,
-    rnn_parameters,
-    rnn_reference,
-)
-from micrograd_core.ops.record import FLOATING, INTEGER, REAL, SAME, Array, Op, Sample
+from micrograd_core.ops.network import sequences as calls
+from micrograd_core.ops.network.sequences import ALL, order
+from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Op, Sample, Table
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.tangents import total
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 
 
 class RNNResult(NamedTuple):
@@ -317,7 +299,9 @@ def _gru_rule(position: int) -> Any:
 
 # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-_LENGTHS = Array((2,), 1, 4, "int64")
+_LENGTHS, _SHORT = (Array((2,), 1, stop, "int64") for stop in (4, 3))
+_FIRST, _PAIR, _TRIPLE = Array((2, 2)), Array((2, 2, 2)), Array((3, 2, 2))
+_GATES = Array((2, 2, 8), 0.1, 0.9)
 
 
 def _sequence(blocks: int, steps: int = 3) -> tuple[Array, ...]:
@@ -346,141 +330,93 @@ def _gradient_shapes(weight_at: int, gates_at: int, kinds: tuple[int, ...]) -> C
     return shapes
 
 
-_RECURRENT = partial(Op, batching=sequences, observe=_observed, autocast="half")
-_GRADIENT = partial(Op, batching=sequences, observe=_observed)
+def _record(name: str, parts: Any, compose: Callable[..., Any], **facts: Any) -> Op:
+    """An operation whose last operand are the lengths of the sequences."""
+    last = compose.__code__.co_argcount - 2
+    usual = {"optional": (ALL,), "batching": sequences, "observe": _observed, "result": (SAME,) * len(parts._fields)}
+    usual |= {"accepts": (FLOATING,) * last + (INTEGER,), "separate": (last,)}
+    return Op(name, parts=parts, compose=compose, **{**usual, **facts})
+
 
 OPS = (
-    _RECURRENT(
+    _record(
         "rnn",
-        "``h = tanh(x + h @ weight.T)``, or of `relu`, at each step of sequences (time, batch, features), from initial "
-        "states (batch, features) (Elman 1990). `lengths` are those of the sequences, by default all that there is of "
-        "them; `reverse` goes from the last step to the first.",
-        operands=4,
-        optional=(ALL,),
-        parameters=rnn_parameters,
-        accepts=(REAL_FLOATING, REAL_FLOATING, REAL_FLOATING, INTEGER),
-        separate=(3,),
-        parts=RNNResult,
-        result=(SAME, SAME),
+        RNNResult,
+        _rnn,
+        autocast="half",
+        parameters=calls.rnn_parameters,
         shape=_shapes(1, 1, 1),
         gradient=(*map(_rnn_rule, range(3)), None),
-        compose=_rnn,
         samples=(
-            Sample(*_sequence(1), Array((2, 2)), ALL),
-            Sample(*_sequence(1), Array((2, 2)), _LENGTHS, reverse=True),
+            Sample(*_sequence(1), _FIRST, ALL),
+            Sample(*_sequence(1), _FIRST, _LENGTHS, reverse=True),
             Sample(Array((2, 2, 2), 3, 5), Array((2, 2), 0), Array((2, 2), -0.5, 0.5), ALL, nonlinearity="relu"),
         ),
-        reference=rnn_reference,
+        reference=calls.rnn_reference,
     ),
-    _GRADIENT(
+    _record(
         "rnn_gradient",
-        "The vector-Jacobian product of `rnn` by what the inputs contributed and by the initial states, from the "
-        "cotangents of states and gates, the gates, and the weight.",
-        operands=5,
-        optional=(ALL,),
-        parameters=rnn_gradient_parameters,
-        accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
-        separate=(4,),
-        parts=RNNGradient,
-        result=(SAME, SAME),
+        RNNGradient,
+        _rnn_gradient,
+        parameters=calls.rnn_gradient_parameters,
         shape=_gradient_shapes(3, 2, (1, 0)),
-        compose=_rnn_gradient,
         samples=(
-            Sample(Array((3, 2, 2)), 0.0, Array((3, 2, 2)), Array((2, 2)), ALL),
-            Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((3, 2, 2)), Array((2, 2)), _LENGTHS, reverse=True),
+            Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL),
+            Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True),
         ),
-        reference=gradient_reference(1, 0),
+        reference=calls.gradient_reference(1, 0),
     ),
-    _RECURRENT(
+    _record(
         "lstm",
-        "Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000) over sequences (time, batch, 4 * "
-        "features): of ``x + h @ weight.T`` the blocks are i, f, g, o, and ``c = sigmoid(f) * c + sigmoid(i) * "
-        "tanh(g)``, ``h = sigmoid(o) * tanh(c)``, from initial states and cells (batch, features). `lengths` and "
-        "`reverse` as of `rnn`.",
-        operands=5,
-        optional=(ALL,),
-        parameters=lstm_parameters,
-        accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
-        separate=(4,),
-        parts=LSTMResult,
-        result=(SAME, SAME, SAME),
+        LSTMResult,
+        _lstm,
+        autocast="half",
+        parameters=calls.lstm_parameters,
         shape=_shapes(4, 1, 1, 4),
         gradient=(*map(_lstm_rule, range(4)), None),
-        compose=_lstm,
         samples=(
-            Sample(*_sequence(4), Array((2, 2)), Array((8, 2)), ALL),
-            Sample(*_sequence(4, 2), Array((2, 2)), Array((8, 2)), Array((2,), 1, 3, "int64"), reverse=True),
+            Sample(*_sequence(4), _FIRST, Array((8, 2)), ALL),
+            Sample(*_sequence(4, 2), _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
-        reference=lstm_reference,
+        reference=calls.lstm_reference,
     ),
-    _GRADIENT(
+    _record(
         "lstm_gradient",
-        "The vector-Jacobian product of `lstm` by what the inputs contributed, by the initial states and cells, from "
-        "the cotangents of states, cells and gates, the cells and gates, the initial cells, and the weight.",
-        operands=8,
-        optional=(ALL,),
-        parameters=lstm_gradient_parameters,
-        accepts=(REAL_FLOATING,) * 7 + (INTEGER,),
-        separate=(7,),
-        parts=LSTMGradient,
-        result=(SAME, SAME, SAME),
+        LSTMGradient,
+        _lstm_gradient,
+        parameters=calls.lstm_gradient_parameters,
         shape=_gradient_shapes(6, 4, (4, 0, 0)),
-        compose=_lstm_gradient,
         samples=(
-            Sample(
-                Array((2, 2, 2)), 0.0, 0.0, Array((2, 2, 2)), Array((2, 2, 8), 0.1, 0.9), Array((2, 2)), Array((8, 2)),
-                ALL,
-            ),
-            Sample(
-                Array((2, 2, 2)), Array((2, 2, 2)), Array((2, 2, 8)), Array((2, 2, 2)), Array((2, 2, 8), 0.1, 0.9),
-                Array((2, 2)), Array((8, 2)), Array((2,), 1, 3, "int64"), reverse=True,
-            ),
+            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL),
+            Sample(_PAIR, _PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
-        reference=gradient_reference(4, 1),
+        reference=calls.gradient_reference(4, 1),
     ),
-    _RECURRENT(
+    _record(
         "gru",
-        "Gated recurrent units (Cho et al. 2014) over sequences (time, batch, 3 * features): of ``x`` and ``h @ "
-        "weight.T + bias`` the blocks are r, z, n, and ``n = tanh(x_n + sigmoid(r) * h_n)``, ``h = (1 - sigmoid(z)) * "
-        "n + sigmoid(z) * h``, from initial states (batch, features). `lengths` and `reverse` as of `rnn`.",
-        operands=5,
+        GRUResult,
+        _gru,
+        autocast="half",
         optional=(0.0, ALL),
-        parameters=gru_parameters,
-        accepts=(REAL_FLOATING,) * 4 + (INTEGER,),
-        separate=(4,),
-        parts=GRUResult,
-        result=(SAME, SAME),
+        parameters=calls.gru_parameters,
         shape=_shapes(3, 1, 4),
         gradient=(*map(_gru_rule, range(4)), None),
-        compose=_gru,
         samples=(
             Sample(*_sequence(3), Array((6, 2)), 0.0, ALL),
-            Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), Array((2,), 1, 3, "int64"), reverse=True),
+            Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), _SHORT, reverse=True),
         ),
-        reference=gru_reference,
+        reference=calls.gru_reference,
     ),
-    _GRADIENT(
+    _record(
         "gru_gradient",
-        "The vector-Jacobian product of `gru` by what the inputs contributed, by what the states contributed to n, and "
-        "by the initial states, from the cotangents of states and gates, both, the initial states, and the weight.",
-        operands=7,
-        optional=(ALL,),
-        parameters=gru_gradient_parameters,
-        accepts=(REAL_FLOATING,) * 6 + (INTEGER,),
-        separate=(6,),
-        parts=GRUGradient,
-        result=(SAME, SAME, SAME),
+        GRUGradient,
+        _gru_gradient,
+        parameters=calls.gru_gradient_parameters,
         shape=_gradient_shapes(5, 3, (3, 1, 0)),
-        compose=_gru_gradient,
         samples=(
-            Sample(
-                Array((2, 2, 2)), 0.0, Array((2, 2, 2)), Array((2, 2, 8), 0.1, 0.9), Array((2, 2)), Array((6, 2)), ALL
-            ),
-            Sample(
-                Array((2, 2, 2)), Array((2, 2, 8)), Array((2, 2, 2)), Array((2, 2, 8), 0.1, 0.9), Array((2, 2)),
-                Array((6, 2)), Array((2,), 1, 3, "int64"), reverse=True,
-            ),
+            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL),
+            Sample(_PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((6, 2)), _SHORT, reverse=True),
         ),
-        reference=gradient_reference(3, 0),
+        reference=calls.gradient_reference(3, 0),
     ),
-)  # fmt: skip
+)

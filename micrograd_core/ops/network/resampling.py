@@ -11,20 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import product
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from micrograd_core.dtypes import int64, pack
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.shared import in_float32, network
 from micrograd_core.ops.tangents import linear
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights
 
 # ── taps ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -114,11 +110,11 @@ MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | N
 
 @lru_cache(maxsize=256)
 def _table(
-    length: int, size: int, mode: str, scale: float, align: bool, antialias: bool, transposed: bool
+    length: int, count: int, *, mode: str, scale: float, align_corners: bool, antialias: bool, transposed: bool
 ) -> tuple[int, list[int], list[float]]:
     """How many taps each element has, where they are, and their weights: with weight 0 where there are fewer."""
     _, plain, smooth = MODES[mode]
-    taps = (smooth if antialias and smooth is not None else plain)(length, size, scale, align)
+    taps = (smooth if antialias and smooth is not None else plain)(length, count, scale, align_corners)
     if transposed:
         turned: list[list[tuple[int, float]]] = [[] for _ in range(length)]
         for i, each in enumerate(taps):
@@ -135,12 +131,9 @@ def _table(
 
 def _along(transposed: bool) -> Callable[..., Any]:
     @in_float32
-    def compose(
-        k: Table, x: Any, *, axis: int, length: int, count: int, mode: str, scale: float, align_corners: bool,
-        antialias: bool,
-    ) -> Any:  # fmt: skip
+    def compose(k: Table, x: Any, *, axis: int, length: int, count: int, **how: Any) -> Any:
         lengthened, dtype = length if transposed else count, k.dtype(x)
-        width, places, weights = _table(length, count, mode, scale, align_corners, antialias, transposed)
+        width, places, weights = _table(length, count, transposed=transposed, **how)
         found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
         if width == 1 and all(weight == 1 for weight in weights):
             return found
@@ -157,10 +150,9 @@ def _along_parameters(name: str) -> Callable[..., dict[str, Any]]:
         x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
         align_corners: bool = False, antialias: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        return {
-            "axis": resolve_axis(name, axis, len(x.shape)), "length": int(length), "count": int(count), "mode": mode,
-            "scale": float(scale), "align_corners": bool(align_corners), "antialias": bool(antialias),
-        }  # fmt: skip
+        where = {"axis": resolve_axis(name, axis, len(x.shape)), "length": int(length), "count": int(count)}
+        how = {"scale": float(scale), "align_corners": bool(align_corners), "antialias": bool(antialias)}
+        return {**where, "mode": mode, **how}
 
     return parameters
 
@@ -186,6 +178,13 @@ def _interpolate_parameters(
     x: Any, /, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
+    """(batch, channels, *spatial) at another `size`, or `scale_factor` times as large.
+
+    `mode` is ``'nearest'``, ``'nearest-exact'`` or ``'area'``; ``'linear'``, ``'bilinear'`` or ``'trilinear'`` by
+    the number of spatial axes; ``'bicubic'``. `align_corners`: the first and last elements keep their places,
+    rather than the edges of the image. `recompute_scale_factor`: elements are as far apart as the sizes say.
+    `antialias`: of ``'bilinear'`` and ``'bicubic'`` all elements of a larger input count.
+    """
     shape = tuple(x.shape)
     rank = len(shape) - 2
     if mode not in MODES:
@@ -226,14 +225,6 @@ def _interpolate(k: Table, x: Any, *, size: Shape, scales: Sequence[float], mode
     return x
 
 
-def _interpolate_rule(
-    k: Table, g: Any, out: Any, x: Any, *, size: Shape, scales: Sequence[float], mode: str, **how: bool
-) -> Any:
-    for axis, (count, scale) in reversed([*enumerate(zip(size, scales, strict=True), 2)]):
-        g = k.resample_gradient(g, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
-    return g
-
-
 def _interpolate_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
     given = _interpolate_parameters(x, *args, **params)
     along = _along_reference(False)
@@ -252,19 +243,20 @@ def sizes_of(name: str, x: Any, output_size: Any) -> Shape:
 
 
 def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
+    """The means of `output_size` windows that cover the spatial axes of (batch, channels, *spatial) evenly."""
     return {"size": sizes_of("adaptive_avg_pool", x, output_size)}
 
 
-def _areas(size: Shape) -> dict[str, Any]:
-    return {
-        "size": size, "scales": (1.0,) * len(size), "mode": "area", "align_corners": False, "antialias": False,
-    }  # fmt: skip
+def _adaptive_avg_pool(k: Table, x: Any, *, size: Shape) -> Any:
+    scales = (1.0,) * len(size)
+    return _interpolate(k, x, size=size, scales=scales, mode="area", align_corners=False, antialias=False)
 
 
 # ── grids ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _affine_parameters(theta: Any, /, size: Any, align_corners: bool | None = None) -> dict[str, Any]:
+    """Where the elements of an output of `size` come from: (batch, 2, 3) to (batch, height, width, 2), or in 3-d."""
     shape, lengths = tuple(theta.shape), tuple(size)[2:]
     rank = len(lengths)
     if rank not in (2, 3) or shape != (size[0], rank, rank + 1):
@@ -301,6 +293,13 @@ PADDINGS: Final = ("zeros", "border", "reflection")
 def _grid_parameters(
     x: Any, grid: Any, /, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> dict[str, Any]:
+    """Elements of (batch, channels, *spatial) at the places of a grid (batch, *output, 2 or 3), between -1 and 1.
+
+    The last axis of the grid counts the last spatial axis first. `mode` is ``'bilinear'`` (of three axes too),
+    ``'nearest'`` or, of two axes, ``'bicubic'``; `padding_mode`, what is outside, ``'zeros'``, ``'border'`` or
+    ``'reflection'``. `align_corners`: -1 and 1 are the places of the first and last elements, rather than the edges
+    of the image.
+    """
     shape, places = tuple(x.shape), tuple(grid.shape)
     rank = len(shape) - 2
     if rank not in (2, 3) or len(places) != len(shape) or places[0] != shape[0] or places[-1] != rank:
@@ -403,12 +402,11 @@ def _grid_reference(
 
 
 OPS = (
-    Op(
+    network(
         "resample",
         "Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them: `interpolate` along one "
         "axis. `scale` is the distance of two of the result in the input.",
         parameters=_along_parameters("resample"),
-        accepts=REAL_FLOATING,
         shape=lambda x, *, axis, count, **_: (*x.shape[:axis], count, *x.shape[axis + 1 :]),
         tangent=linear,
         gradient=(lambda k, g, out, x, **params: k.resample_gradient(g, **params),),
@@ -416,11 +414,10 @@ OPS = (
         samples=(Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),),
         reference=_along_reference(False),
     ),
-    Op(
+    network(
         "resample_gradient",
         "The transpose of `resample`.",
         parameters=_along_parameters("resample_gradient"),
-        accepts=REAL_FLOATING,
         shape=lambda x, *, axis, length, **_: (*x.shape[:axis], length, *x.shape[axis + 1 :]),
         tangent=linear,
         gradient=(lambda k, g, out, x, **params: k.resample(g, **params),),
@@ -428,18 +425,11 @@ OPS = (
         samples=(Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6),),
         reference=_along_reference(True),
     ),
-    Op(
+    network(
         "interpolate",
-        "(batch, channels, *spatial) at another `size`, or `scale_factor` times as large. `mode` is ``'nearest'``, "
-        "``'nearest-exact'`` or ``'area'``; ``'linear'``, ``'bilinear'`` or ``'trilinear'`` by the number of spatial "
-        "axes; ``'bicubic'``. `align_corners`: the first and last elements keep their places, rather than the edges of "
-        "the image. `recompute_scale_factor`: elements are as far apart as the sizes say. `antialias`: of "
-        "``'bilinear'`` and ``'bicubic'`` all elements of a larger input count.",
         parameters=_interpolate_parameters,
-        accepts=REAL_FLOATING,
         tangent=linear,
         shape=lambda x, *, size, **_: (*x.shape[:2], *size),
-        gradient=(_interpolate_rule,),
         compose=_interpolate,
         samples=(
             Sample(Array((1, 2, 2, 3)), size=(3, 2), mode="bilinear"),
@@ -448,23 +438,18 @@ OPS = (
         ),
         reference=_interpolate_reference,
     ),
-    Op(
+    network(
         "adaptive_avg_pool",
-        "The means of `output_size` windows that cover the spatial axes of (batch, channels, *spatial) evenly.",
         parameters=_adaptive_parameters,
-        accepts=REAL_FLOATING,
         tangent=linear,
         shape=lambda x, *, size: (*x.shape[:2], *size),
-        gradient=(lambda k, g, out, x, *, size: _interpolate_rule(k, g, out, x, **_areas(size)),),
-        compose=lambda k, x, *, size: _interpolate(k, x, **_areas(size)),
+        compose=_adaptive_avg_pool,
         samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
         reference=lambda np, x, output_size: _interpolate_reference(np, x, sizes_of("", x, output_size), mode="area"),
     ),
-    Op(
+    network(
         "affine_grid",
-        "Where the elements of an output of `size` come from: (batch, 2, 3) to (batch, height, width, 2), or in 3-d.",
         parameters=_affine_parameters,
-        accepts=REAL_FLOATING,
         tangent=linear,
         compose=_affine_grid,
         samples=(
@@ -473,16 +458,9 @@ OPS = (
         ),
         reference=_affine_reference,
     ),
-    Op(
+    network(
         "grid_sample",
-        "Elements of (batch, channels, *spatial) at the places of a grid (batch, *output, 2 or 3), between -1 and 1, "
-        "whose last axis counts the last spatial axis first. `mode` is ``'bilinear'`` (of three axes too), "
-        "``'nearest'`` or, of two axes, ``'bicubic'``; `padding_mode`, what is outside, ``'zeros'``, ``'border'`` or "
-        "``'reflection'``. `align_corners`: -1 and 1 are the places of the first and last elements, rather than the "
-        "edges of the image.",
-        operands=2,
         parameters=_grid_parameters,
-        accepts=REAL_FLOATING,
         compose=_grid_sample,
         samples=(
             Sample(Array((1, 2, 2, 3)), Array((1, 2, 1, 2), -1.2, 1.2)),

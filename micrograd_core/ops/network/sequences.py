@@ -41,7 +41,11 @@ def _check(op: str, blocks: int, x: Any, states: Sequence[Any], weight: Any, len
 def rnn_parameters(
     x: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False, nonlinearity: str = "tanh"
 ) -> dict[str, Any]:
-    """Of `rnn`."""
+    """``h = tanh(x + h @ weight.T)``, or of `relu`, at each step of sequences (Elman 1990).
+
+    Sequences are (time, batch, features), initial states (batch, features). `lengths` are those of the sequences,
+    by default all that there is of them; `reverse` goes from the last step to the first.
+    """
     _check("rnn", 1, x, (h,), weight, lengths)
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f"rnn: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
@@ -51,7 +55,12 @@ def rnn_parameters(
 def lstm_parameters(
     x: Any, h: Any, c: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
 ) -> dict[str, Any]:
-    """Of `lstm`."""
+    """Long short-term memory over sequences (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
+
+    Sequences are (time, batch, 4 * features): of ``x + h @ weight.T`` the blocks are i, f, g, o, and ``c =
+    sigmoid(f) * c + sigmoid(i) * tanh(g)``, ``h = sigmoid(o) * tanh(c)``, from initial states and cells (batch,
+    features). `lengths` and `reverse` as of `rnn`.
+    """
     _check("lstm", 4, x, (h, c), weight, lengths)
     return {"reverse": bool(reverse)}
 
@@ -59,7 +68,12 @@ def lstm_parameters(
 def gru_parameters(
     x: Any, h: Any, weight: Any, /, bias: Any = 0.0, lengths: Any = ALL, *, reverse: bool = False
 ) -> dict[str, Any]:
-    """Of `gru`."""
+    """Gated recurrent units over sequences (Cho et al. 2014).
+
+    Sequences are (time, batch, 3 * features): of ``x`` and ``h @ weight.T + bias`` the blocks are r, z, n, and ``n
+    = tanh(x_n + sigmoid(r) * h_n)``, ``h = (1 - sigmoid(z)) * n + sigmoid(z) * h``, from initial states (batch,
+    features). `lengths` and `reverse` as of `rnn`.
+    """
     _check("gru", 3, x, (h,), weight, lengths)
     if not is_scalar(bias) and bias.shape != weight.shape[:1]:
         raise ShapeError(f"gru: a bias has shape {weight.shape[:1]}, as many as the weight has rows; got {bias.shape}")
@@ -83,7 +97,10 @@ def rnn_gradient_parameters(
     g: Any, g_gates: Any, gates: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False,
     nonlinearity: str = "tanh",
 ) -> dict[str, Any]:  # fmt: skip
-    """Of `rnn_gradient`."""
+    """The vector-Jacobian product of `rnn` by what the inputs contributed and by the initial states.
+
+    It takes the cotangents of states and gates, the gates, and the weight.
+    """
     _check_gradient("rnn_gradient", 1, weight, gates, g_gates, g)
     return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
 
@@ -92,7 +109,10 @@ def lstm_gradient_parameters(
     g: Any, g_cells: Any, g_gates: Any, cells: Any, gates: Any, c: Any, weight: Any, /, lengths: Any = ALL, *,
     reverse: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Of `lstm_gradient`."""
+    """The vector-Jacobian product of `lstm` by what the inputs contributed, by the initial states and cells.
+
+    It takes the cotangents of states, cells and gates, the cells and gates, the initial cells, and the weight.
+    """
     _check_gradient("lstm_gradient", 4, weight, gates, g_gates, g, g_cells, cells, c)
     return {"reverse": bool(reverse)}
 
@@ -100,7 +120,10 @@ def lstm_gradient_parameters(
 def gru_gradient_parameters(
     g: Any, g_gates: Any, states: Any, gates: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
 ) -> dict[str, Any]:
-    """Of `gru_gradient`."""
+    """The vector-Jacobian product of `gru` by what the inputs contributed, to n too, and by the initial states.
+
+    It takes the cotangents of states and gates, both, the initial states, and the weight.
+    """
     _check_gradient("gru_gradient", 3, weight, gates, g_gates, g, states, h)
     return {"reverse": bool(reverse)}
 
@@ -125,7 +148,7 @@ def _logistic(np: Any, x: Any) -> Any:
 def rnn_reference(
     np: Any, x: Any, h: Any, weight: Any, lengths: Any, reverse: bool = False, nonlinearity: str = "tanh"
 ) -> Any:
-    """Of `rnn`."""
+    """The definition of `rnn` in NumPy, step by step."""
 
     def step(x: Any, h: Any) -> Any:
         y = x + h @ weight.T
@@ -135,7 +158,7 @@ def rnn_reference(
 
 
 def lstm_reference(np: Any, x: Any, h: Any, c: Any, weight: Any, lengths: Any, reverse: bool = False) -> Any:
-    """Of `lstm`."""
+    """The definition of `lstm` in NumPy, step by step."""
 
     def step(x: Any, h: Any, c: Any) -> Any:
         i, f, g, o = np.split(x + h @ weight.T, 4, axis=1)
@@ -147,7 +170,7 @@ def lstm_reference(np: Any, x: Any, h: Any, c: Any, weight: Any, lengths: Any, r
 
 
 def gru_reference(np: Any, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, reverse: bool = False) -> Any:
-    """Of `gru`."""
+    """The definition of `gru` in NumPy, step by step."""
 
     def step(x: Any, h: Any) -> Any:
         (xr, xz, xn), (hr, hz, hn) = (np.split(each, 3, axis=1) for each in (x, h @ weight.T + bias))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.record import ANY, Array, Op, Sample, Table
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 
 def _shuffle_parameters(x: Any, /, upscale_factor: int) -> dict[str, Any]:
+    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016)."""
     shape, r = tuple(x.shape), upscale_factor
     if len(shape) < 3 or r < 1 or shape[-3] % r**2:
         raise ShapeError(f"pixel_shuffle: the channels (axis -3) of shape {shape} are no multiple of {r} ** 2")
@@ -20,29 +19,35 @@ def _shuffle_parameters(x: Any, /, upscale_factor: int) -> dict[str, Any]:
 
 
 def _unshuffle_parameters(x: Any, /, downscale_factor: int) -> dict[str, Any]:
+    """The inverse of `pixel_shuffle`."""
     shape, r = tuple(x.shape), downscale_factor
     if len(shape) < 3 or r < 1 or shape[-2] % r or shape[-1] % r:
         raise ShapeError(f"pixel_unshuffle: height and width of shape {shape} are no multiples of {r}")
     return {"factor": int(r)}
 
 
+def _moved(k: Table, x: Any, apart: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> Any:
+    """Axes taken apart, put in another order, and together."""
+    moved = k.permute_dims(k.reshape(x, shape=tuple(apart)), axes=tuple(axes))
+    return k.reshape(k.copy(moved), shape=tuple(shape))
+
+
 def _pixel_shuffle(k: Table, x: Any, *, factor: int) -> Any:
     *lead, channels, height, width = x.shape
-    n, r = len(lead), factor
-    apart = k.reshape(x, shape=(*lead, channels // r**2, r, r, height, width))
-    moved = k.permute_dims(apart, axes=(*range(n + 1), n + 3, n + 1, n + 4, n + 2))
-    return k.reshape(k.copy(moved), shape=(*lead, channels // r**2, height * r, width * r))
+    n, r, fewer = len(lead), factor, channels // factor**2
+    axes = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return _moved(k, x, (*lead, fewer, r, r, height, width), axes, (*lead, fewer, height * r, width * r))
 
 
 def _pixel_unshuffle(k: Table, x: Any, *, factor: int) -> Any:
     *lead, channels, height, width = x.shape
-    n, r = len(lead), factor
-    apart = k.reshape(x, shape=(*lead, channels, height // r, r, width // r, r))
-    moved = k.permute_dims(apart, axes=(*range(n + 1), n + 2, n + 4, n + 1, n + 3))
-    return k.reshape(k.copy(moved), shape=(*lead, channels * r**2, height // r, width // r))
+    n, r, h, w = len(lead), factor, height // factor, width // factor
+    axes = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return _moved(k, x, (*lead, channels, h, r, w, r), axes, (*lead, channels * r**2, h, w))
 
 
 def _groups_parameters(x: Any, /, groups: int) -> dict[str, Any]:
+    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018)."""
     shape = tuple(x.shape)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
         raise ShapeError(f"channel_shuffle: {groups} groups do not divide the channels (axis 1) of shape {shape}")
@@ -51,26 +56,23 @@ def _groups_parameters(x: Any, /, groups: int) -> dict[str, Any]:
 
 def _channel_shuffle(k: Table, x: Any, *, groups: int) -> Any:
     batch, channels, *rest = x.shape
-    apart = k.reshape(x, shape=(batch, groups, channels // groups, *rest))
-    moved = k.permute_dims(apart, axes=(0, 2, 1, *range(3, len(x.shape) + 1)))
-    return k.reshape(k.copy(moved), shape=x.shape)
+    axes = (0, 2, 1, *range(3, len(x.shape) + 1))
+    return _moved(k, x, (batch, groups, channels // groups, *rest), axes, x.shape)
 
 
 def _shuffled(np: Any, x: Any, upscale_factor: int) -> Any:
     r, (channels, height, width) = upscale_factor, x.shape[-3:]
     out = np.zeros((*x.shape[:-3], channels // r**2, height * r, width * r), x.dtype)
-    for i in range(r):
-        for j in range(r):
-            out[..., i::r, j::r] = x[..., i * r + j :: r * r, :, :]
+    for i, j in np.ndindex(r, r):
+        out[..., i::r, j::r] = x[..., i * r + j :: r * r, :, :]
     return out
 
 
 def _unshuffled(np: Any, x: Any, downscale_factor: int) -> Any:
     r, (channels, height, width) = downscale_factor, x.shape[-3:]
     out = np.zeros((*x.shape[:-3], channels * r**2, height // r, width // r), x.dtype)
-    for i in range(r):
-        for j in range(r):
-            out[..., i * r + j :: r * r, :, :] = x[..., i::r, j::r]
+    for i, j in np.ndindex(r, r):
+        out[..., i * r + j :: r * r, :, :] = x[..., i::r, j::r]
     return out
 
 
@@ -82,7 +84,6 @@ def _mixed(np: Any, x: Any, groups: int) -> Any:
 OPS = (
     Op(
         "pixel_shuffle",
-        "(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016).",
         parameters=_shuffle_parameters,
         accepts=ANY,
         tangent=linear,
@@ -93,7 +94,6 @@ OPS = (
     ),
     Op(
         "pixel_unshuffle",
-        "The inverse of `pixel_shuffle`.",
         parameters=_unshuffle_parameters,
         accepts=ANY,
         tangent=linear,
@@ -104,7 +104,6 @@ OPS = (
     ),
     Op(
         "channel_shuffle",
-        "Channels (axis 1) of the groups taken in turn (Zhang et al. 2018).",
         parameters=_groups_parameters,
         accepts=ANY,
         tangent=linear,

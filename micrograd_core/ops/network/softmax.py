@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample
-from micrograd_core.ops.shared import in_float32, is_scalar
+from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.shared import in_float32, is_scalar, network
 from micrograd_core.ops.tangents import symmetric, total
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
+def along_one(name: str) -> Any:
+    """Parameters of an operation along one axis, by default the last."""
 
-def _axis(name: str) -> Any:
     def parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
         return {"axis": resolve_axis(name, axis, len(x.shape))}
 
@@ -29,10 +28,6 @@ def _softmax(k: Table, x: Any, *, axis: int) -> Any:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
     return k.multiply(e, k.divide(1, k.sum(e, axis=(axis,), keepdims=True)))
-
-
-def _softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
-    return k.softmax_gradient(g, out, axis=axis)
 
 
 @in_float32
@@ -50,6 +45,11 @@ def _log_softmax(k: Table, x: Any, *, axis: int) -> Any:
 
 
 def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal: bool = False) -> dict[str, Any]:
+    """``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources).
+
+    A boolean mask ``x2`` is true where a target may look; with `is_causal` it looks at no later source. A target
+    that the mask leaves nothing gets 0, with gradient 0.
+    """
     shape, own = scores.shape, getattr(mask, "shape", ())
     if len(shape) < 2:
         raise ShapeError(f"attention_weights: scores have axes (..., targets, sources); got shape {shape}")
@@ -60,6 +60,10 @@ def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal
 
 
 def _attention_weights_gradient_parameters(g: Any, x: Any, /, *, is_causal: bool = False) -> dict[str, Any]:
+    """``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights`.
+
+    ``x2`` is its result, which is 0 after the diagonal with `is_causal`.
+    """
     if len(x.shape) < 2 or tuple(g.shape) != tuple(x.shape):
         raise ShapeError(
             f"attention_weights_gradient: a cotangent and weights have the same axes (..., targets, sources); got "
@@ -89,15 +93,6 @@ def _attention_weights(k: Table, scores: Any, mask: Any, *, is_causal: bool) -> 
     return k.where(blind, 0, k.softmax(k.where(blind, 0, scores), axis=last))
 
 
-def _attention_weights_rule(k: Table, g: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool) -> Any:
-    """What is hidden has weight 0, and with it gradient 0."""
-    return k.attention_weights_gradient(g, out, is_causal=is_causal)
-
-
-def _attention_mask_rule(k: Table, g: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool) -> Any:
-    return k.astype(k.attention_weights_gradient(g, out, is_causal=is_causal), dtype=mask.dtype)
-
-
 def _attention_weights_tangent(
     op: Op, k: Table, tangents: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool
 ) -> Any:
@@ -106,17 +101,14 @@ def _attention_weights_tangent(
     return k.attention_weights_gradient(moved, out, is_causal=is_causal)
 
 
-def _attention_weights_reference(np: Any, scores: Any, mask: Any = 0.0, is_causal: bool = False) -> Any:
+def attention_weights_reference(np: Any, scores: Any, mask: Any = 0.0, is_causal: bool = False) -> Any:
+    """The definition, of which what is hidden, and what sees nothing, is 0."""
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     scores = scores + (np.where(mask, 0, -np.inf) if np.asarray(mask).dtype == bool else mask)
     e = np.where(scores == -np.inf, 0, np.exp(scores))
     total = np.sum(e, axis=-1, keepdims=True)
     return e / np.where(total == 0, 1, total)
-
-
-def _log_softmax_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
-    return k.log_softmax_gradient(g, out, axis=axis)
 
 
 @in_float32
@@ -144,40 +136,38 @@ _SOFTMAX_SAMPLES = (
 )
 
 OPS = (
-    Op(
+    network(
         "softmax",
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
         autocast="float32",
-        parameters=_axis("softmax"),
-        accepts=FLOATING,
+        parameters=along_one("softmax"),
         tangent=symmetric,
-        gradient=(_softmax_rule,),
+        gradient=(lambda k, g, out, x, *, axis: k.softmax_gradient(g, out, axis=axis),),
         compose=_softmax,
         samples=_SOFTMAX_SAMPLES,
         reference=softmax_reference,
     ),
-    Op(
+    network(
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
-        operands=2,
         parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
-        accepts=FLOATING,
         compose=_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
         reference=lambda np, g, x, axis=-1: x * (g - np.sum(g * x, axis=axis, keepdims=True)),
     ),
     Op(
         "attention_weights",
-        "``softmax(x1 + x2)`` over sources, the last axis of scores (..., targets, sources). A boolean mask ``x2`` is "
-        "true where a target may look; with `is_causal` it looks at no later source. A target that the mask leaves "
-        "nothing gets 0, with gradient 0.",
-        operands=2,
         optional=(0.0,),
         parameters=_attention_weights_parameters,
         accepts=(FLOATING, FLOATING | BOOLEAN),
         separate=(1,),
         tangent=_attention_weights_tangent,
-        gradient=(_attention_weights_rule, _attention_mask_rule),
+        gradient=(  # what is hidden has weight 0, and with it gradient 0
+            lambda k, g, out, scores, mask, **causal: k.attention_weights_gradient(g, out, **causal),
+            lambda k, g, out, scores, mask, **causal: k.astype(
+                k.attention_weights_gradient(g, out, **causal), dtype=mask.dtype
+            ),
+        ),
         compose=_attention_weights,
         samples=(
             Sample(Array((2, 3, 4)), 0.0),
@@ -185,37 +175,30 @@ OPS = (
             Sample(Array((2, 2, 3)), Array((2, 1, 3), dtype="bool")),
             Sample(Array((3, 4)), Array((3, 4)), is_causal=True),
         ),
-        reference=_attention_weights_reference,
+        reference=attention_weights_reference,
     ),
-    Op(
+    network(
         "attention_weights_gradient",
-        "``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights` with its "
-        "result ``x2``, which is 0 after the diagonal with `is_causal`.",
-        operands=2,
         parameters=_attention_weights_gradient_parameters,
-        accepts=FLOATING,
         compose=lambda k, g, x, *, is_causal: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
         reference=lambda np, g, x, is_causal=False: x * (g - np.sum(g * x, axis=-1, keepdims=True)),
     ),
-    Op(
+    network(
         "log_softmax",
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
         autocast="float32",
-        parameters=_axis("log_softmax"),
-        accepts=FLOATING,
+        parameters=along_one("log_softmax"),
         tangent=_log_softmax_tangent,
-        gradient=(_log_softmax_rule,),
+        gradient=(lambda k, g, out, x, *, axis: k.log_softmax_gradient(g, out, axis=axis),),
         compose=_log_softmax,
         samples=_SOFTMAX_SAMPLES,
         reference=lambda np, x, axis=-1: np.log(softmax_reference(np, x, axis)),
     ),
-    Op(
+    network(
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
-        operands=2,
         parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
-        accepts=FLOATING,
         compose=_log_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
         reference=lambda np, g, x, axis=-1: g - np.exp(x) * np.sum(g, axis=axis, keepdims=True),

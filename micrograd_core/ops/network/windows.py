@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.network.resampling import averages, sizes_of
-from micrograd_core.ops.record import FLOATING, INTEGER, REAL, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import cut, in_float32, to_int64, zero_rule
+from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut, in_float32, network, to_int64, zero_rule
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-REAL_FLOATING = REAL & FLOATING
 Rows = Sequence[Sequence[int]]  # for each window along an axis, which elements it sees
 
 
@@ -68,6 +64,10 @@ class Windows(NamedTuple):
             counts.append(count)
             beyond.append(max((count - 1) * s + reach - n - 2 * p, 0))
         return cls(sizes, steps, around, spread, tuple(counts), tuple(beyond))
+
+    def given(self, count: int) -> dict[str, Shape]:
+        """The first of the parameters, by their names."""
+        return dict(zip(("kernel_size", "stride", "padding", "dilation")[:count], self, strict=False))
 
     def rows(self, shape: Shape) -> list[Rows]:
         """What each window sees; in the place of padding it sees an element of its own again."""
@@ -142,11 +142,12 @@ def _observe(xp: Any, values: Any, indices: Any) -> Any:
 def _max_parameters(
     x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> dict[str, Any]:
+    """The greatest element in each window, and where it is among the flattened spatial axes.
+
+    With `ceil_mode` also of windows that reach beyond the padding.
+    """
     found = Windows.of("max_pool_with_indices", x, kernel_size, stride, padding, dilation, ceil_mode)
-    return {
-        **dict(zip(("kernel_size", "stride", "padding", "dilation"), found[:4], strict=True)),
-        "ceil_mode": bool(ceil_mode),
-    }
+    return {**found.given(4), "ceil_mode": bool(ceil_mode)}
 
 
 def _of(x: Any, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil_mode: bool) -> Windows:
@@ -163,6 +164,7 @@ def _max_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
 
 
 def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
+    """The greatest elements of `output_size` windows that cover the spatial axes evenly, and where they are."""
     return {"size": sizes_of("adaptive_max_pool_with_indices", x, output_size)}
 
 
@@ -179,6 +181,11 @@ def _adaptive_max_pool(k: Table, x: Any, *, size: Shape) -> tuple[Any, Any]:
 
 
 def _fractional_parameters(x: Any, samples: Any, /, kernel_size: Any, output_size: Any) -> dict[str, Any]:
+    """The greatest elements of windows that lie by chance (Graham 2014), and where they are.
+
+    The distances of windows vary between two whole numbers, as ``x2`` (batch, channels, spatial axes), between 0
+    and 1, has it.
+    """
     name, shape = "fractional_max_pool_with_indices", tuple(x.shape)
     kernel, counts = (
         per_axis(name, what, single(each), len(shape) - 2, 1)
@@ -231,6 +238,10 @@ def _fractional_reference(np: Any, x: Any, samples: Any, kernel_size: Any, outpu
 
 
 def _unpool_parameters(x: Any, indices: Any, /, size: Any) -> dict[str, Any]:
+    """Zeros of spatial shape `size` with the elements of ``x1`` where ``x2`` says.
+
+    It is the other way round than `max_pool_with_indices`.
+    """
     shapes = tuple(x.shape), tuple(indices.shape)
     if shapes[0] != shapes[1]:
         raise ShapeError(f"max_unpool: indices of shape {shapes[1]} do not fit values of shape {shapes[0]}")
@@ -260,11 +271,14 @@ def _mean_parameters(
     x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
+    """Mean of each window of (batch, channels, *spatial).
+
+    With `ceil_mode` also of windows that reach beyond the padding; without `count_include_pad` the zeros of the
+    padding do not count; `divisor_override` is what sums are divided by.
+    """
     found = Windows.of("padded_avg_pool", x, kernel_size, stride, padding, 1, ceil_mode)
-    return {
-        **dict(zip(("kernel_size", "stride", "padding"), found[:3], strict=True)), "ceil_mode": bool(ceil_mode),
-        "count_include_pad": bool(count_include_pad), "divisor_override": divisor_override,
-    }  # fmt: skip
+    counted = {"count_include_pad": bool(count_include_pad), "divisor_override": divisor_override}
+    return {**found.given(3), "ceil_mode": bool(ceil_mode), **counted}
 
 
 def _seen(found: Windows, shape: Shape, count_include_pad: bool) -> list[list[int]]:
@@ -319,13 +333,9 @@ def _mean_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
 def _norm_parameters(
     x: Any, /, norm_type: float, kernel_size: Any, *, stride: Any = None, ceil_mode: bool = False
 ) -> dict[str, Any]:
+    """The p-norm of each window of (batch, channels, *spatial), `p` being `norm_type`."""
     found = Windows.of("lp_pool", x, kernel_size, stride, 0, 1, ceil_mode)
-    return {
-        "norm_type": float(norm_type),
-        "kernel_size": found.kernel,
-        "stride": found.stride,
-        "ceil_mode": bool(ceil_mode),
-    }
+    return {"norm_type": float(norm_type), **found.given(2), "ceil_mode": bool(ceil_mode)}
 
 
 def _lp_pool(k: Table, x: Any, *, norm_type: float, kernel_size: Shape, stride: Shape, ceil_mode: bool) -> Any:
@@ -345,13 +355,11 @@ def _norm_reference(np: Any, x: Any, norm_type: float, kernel_size: Any, **param
 
 
 _LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
-_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": REAL_FLOATING, "observe": _observe}
+_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": FLOATING, "observe": _observe}
 
 OPS = (
     Op(
         "max_pool_with_indices",
-        "The greatest element in each window, and where it is among the flattened spatial axes. With `ceil_mode` also "
-        "of windows that reach beyond the padding.",
         **_PARTS,
         parameters=_max_parameters,
         shape=lambda x, **windows: ((*x.shape[:2], *_of(x, **windows).counts),) * 2,
@@ -362,7 +370,6 @@ OPS = (
     ),
     Op(
         "adaptive_max_pool_with_indices",
-        "The greatest elements of `output_size` windows that cover the spatial axes evenly, and where they are.",
         **_PARTS,
         parameters=_adaptive_parameters,
         shape=lambda x, *, size: ((*x.shape[:2], *size),) * 2,
@@ -373,10 +380,7 @@ OPS = (
     ),
     Op(
         "fractional_max_pool_with_indices",
-        "The greatest elements of windows whose distances vary between two whole numbers, as ``x2`` (batch, channels, "
-        "spatial axes), between 0 and 1, has it (Graham 2014), and where they are.",
         **_PARTS,
-        operands=2,
         parameters=_fractional_parameters,
         shape=lambda x, samples, *, kernel_size, size: ((*x.shape[:2], *size),) * 2,
         gradient=(_greatest_rule, lambda k, g, out, x, samples, **_: zero_rule(k, g, out, samples)),
@@ -386,23 +390,16 @@ OPS = (
     ),
     Op(
         "max_unpool",
-        "Zeros of spatial shape `size` with the elements of ``x1`` where ``x2`` says: the other way round than "
-        "`max_pool_with_indices`.",
-        operands=2,
         separate=(1,),
-        accepts=(REAL_FLOATING, INTEGER),
+        accepts=(FLOATING, INTEGER),
         parameters=_unpool_parameters,
         compose=_max_unpool,
         samples=(Sample(Array((1, 2, 1)), Array((1, 2, 1), 0, 3, "int64"), size=(3,)),),
         reference=_unpool_reference,
     ),
-    Op(
+    network(
         "padded_avg_pool",
-        "Mean of each window of (batch, channels, *spatial). With `ceil_mode` also of windows that reach beyond the "
-        "padding; without `count_include_pad` the zeros of the padding do not count; `divisor_override` is what sums "
-        "are divided by.",
         parameters=_mean_parameters,
-        accepts=REAL_FLOATING,
         compose=_padded_avg_pool,
         samples=(
             Sample(_LINE, kernel_size=2, ceil_mode=True),
@@ -411,11 +408,9 @@ OPS = (
         ),
         reference=_mean_reference,
     ),
-    Op(
+    network(
         "lp_pool",
-        "The p-norm of each window of (batch, channels, *spatial), `p` being `norm_type`.",
         parameters=_norm_parameters,
-        accepts=REAL_FLOATING,
         compose=_lp_pool,
         samples=(
             Sample(Array((1, 2, 5), 0.5), norm_type=3.0, kernel_size=2),

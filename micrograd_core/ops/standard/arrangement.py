@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from micrograd_core.dtypes import DType, bool_, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import placed
-from micrograd_core.ops.core.movement import permute_rule, requested
-from micrograd_core.ops.record import ANY, Array, Op, Sample
+from micrograd_core.ops.core.movement import assigned, permute_rule, requested
+from micrograd_core.ops.record import ANY, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 def _moveaxis_parameters(
     x: Any, /, source: int | tuple[int, ...], destination: int | tuple[int, ...]
 ) -> dict[str, Any]:
+    """The axes `source` moved to the places `destination`, the others in their order. A view."""
     ndim = len(x.shape)
     sources, places = (resolve_axes("moveaxis", each, ndim) or () for each in (source, destination))
     if len(sources) != len(places):
@@ -33,6 +33,7 @@ def _moveaxis_parameters(
 
 
 def _transpose_parameters(x: Any, /) -> dict[str, Any]:
+    """The last two axes exchanged. A view."""
     ndim = len(x.shape)
     if ndim < 2:
         raise ShapeError(f"matrix_transpose: at least two axes are needed; this tensor has shape {tuple(x.shape)}")
@@ -42,6 +43,7 @@ def _transpose_parameters(x: Any, /) -> dict[str, Any]:
 def _roll_parameters(
     x: Any, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None
 ) -> dict[str, Any]:
+    """Elements moved `shift` places along `axis` (in the flattened tensor for ``None``), the last ones first."""
     several = isinstance(shift, (tuple, list))
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,)
     if axis is None:
@@ -60,12 +62,14 @@ def _roll_parameters(
 
 
 def _tile_parameters(x: Any, /, repetitions: int | tuple[int, ...]) -> dict[str, Any]:
+    """Copies of the tensor side by side, `repetitions` along each axis, counted from the last."""
     counts = as_shape("tile", repetitions)
     return {"repetitions": (1,) * (len(x.shape) - len(counts)) + counts}
 
 
 def _repeat_parameters(x: Any, /, repeats: Any, axis: int | None = None) -> dict[str, Any]:
-    """Counts in a tensor are read: the shape of the result depends on them."""
+    """Each element (each slice along `axis`) repeated `repeats` times, or as often as its count in `repeats` says."""
+    # Counts in a tensor are read: the shape of the result depends on them.
     counts = as_shape("repeat", repeats.tolist() if hasattr(repeats, "tolist") else repeats)
     at = None if axis is None else resolve_axis("repeat", axis, len(x.shape))
     length = math.prod(x.shape) if at is None else x.shape[at]
@@ -80,6 +84,12 @@ def _repeat_parameters(x: Any, /, repeats: Any, axis: int | None = None) -> dict
 def _pad_parameters(
     x: Any, /, pad_width: Any, mode: str = "constant", *, constant_values: complex = 0
 ) -> dict[str, Any]:
+    """Elements added around the tensor, `pad_width` before and after each axis.
+
+    The width is a number, a pair, or a pair per axis. The elements are `constant_values`, or continue the tensor by
+    ``'edge'``, ``'wrap'``, ``'reflect'`` (about the edge) or ``'symmetric'`` (including the edge). Source:
+    ``numpy.pad``.
+    """
     ndim = len(x.shape)
     if is_integer(pad_width):
         pad_width = ((pad_width, pad_width),)
@@ -111,11 +121,8 @@ def _roll(k: Table, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | N
     rolled = x
     for places, each in zip(shift, axis, strict=True):
         length = x.shape[each]
-        cut = -places % length if length else 0
-        if cut:
-            before = tuple(slice(0, cut if i == each else n, 1) for i, n in enumerate(x.shape))
-            after = tuple(slice(cut if i == each else 0, n, 1) for i, n in enumerate(x.shape))
-            rolled = k.concat(k.getitem(rolled, key=after), k.getitem(rolled, key=before), axis=each)
+        if length and (first := -places % length):
+            rolled = k.concat(cut(k, rolled, each, first, length), cut(k, rolled, each, 0, first), axis=each)
     return k.copy(x) if rolled is x else rolled
 
 
@@ -132,12 +139,6 @@ def _tile(k: Table, x: Any, *, repetitions: tuple[int, ...]) -> Any:
     return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
 
 
-def _tile_rule(k: Table, g: Any, out: Any, x: Any, *, repetitions: tuple[int, ...]) -> Any:
-    lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
-    g = k.reshape(g, shape=tuple(chain.from_iterable(zip(repetitions, lengths, strict=True))))
-    return k.reshape(k.sum(g, axis=tuple(range(0, 2 * len(lengths), 2)), keepdims=False), shape=x.shape)
-
-
 def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
     """Which element each element of the result repeats."""
     return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
@@ -151,17 +152,6 @@ def _repeat(k: Table, x: Any, *, repeats: Any, axis: int | None) -> Any:
     before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     x = k.broadcast_to(k.reshape(x, shape=(*before, length, 1, *after)), shape=(*before, length, repeats, *after))
     return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
-
-
-def _repeat_rule(k: Table, g: Any, out: Any, x: Any, *, repeats: Any, axis: int | None) -> Any:
-    shape, at = ((math.prod(x.shape),), 0) if axis is None else (x.shape, axis)
-    if isinstance(repeats, tuple):
-        zeros = k.full(shape=shape, fill_value=0, dtype=x.dtype)
-        g = k.index_add(zeros, k.integers(values=_positions(repeats), dtype=int64), g, axis=at)
-    else:
-        g = k.reshape(g, shape=(*shape[: at + 1], repeats, *shape[at + 1 :]))
-        g = k.sum(g, axis=(at + 1,), keepdims=False)
-    return k.reshape(g, shape=x.shape)
 
 
 def _reflected(length: int) -> int:
@@ -184,7 +174,8 @@ def _pad(k: Table, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str,
         fill: Any = bool(constant_values) if dtype.kind == "bool" else constant_values
         if dtype.kind != "bool":
             check_scalar("pad", fill, dtype)
-        return k.scatter(k.full(shape=shape, fill_value=fill, dtype=dtype), x, key=_interior(x.shape, pad_width))
+        inside = tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pad_width, strict=True))
+        return k.scatter(k.full(shape=shape, fill_value=fill, dtype=dtype), x, key=resolve_key(inside, shape))
     padded = x
     for axis, (before, after) in enumerate(pad_width):
         length = x.shape[axis]
@@ -194,18 +185,12 @@ def _pad(k: Table, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str,
     return k.copy(x) if padded is x else padded
 
 
-def _interior(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> tuple[slice, ...]:
-    return tuple(
-        slice(before, before + length, 1) if length else slice(0, 0, 1)
-        for length, (before, _) in zip(shape, widths, strict=True)
-    )
-
-
 def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Any:
     return k.upload(pack(values, dtype), (len(values),), dtype)
 
 
 def _getitem_gradient_parameters(x: Any, /, *, shape: Any, key: Any) -> dict[str, Any]:
+    """Zeros of a `shape` in which what `key` selects is ``x``: the transpose of `getitem`."""
     whole = as_shape("getitem_gradient", shape)
     resolved = resolve_key(key, whole)
     place = Layout.contiguous(whole).index(resolved).shape
@@ -218,135 +203,100 @@ def _getitem_gradient(k: Table, g: Any, *, shape: Any, key: Any) -> Any:
     return k.scatter(k.full(shape=shape, fill_value=False if k.dtype(g) is bool_ else 0, dtype=g.dtype), g, key=key)
 
 
-def _getitem_gradient_reference(np: Any, g: Any, shape: Any, key: Any) -> Any:
-    out = np.zeros(shape, g.dtype)
-    out[key] = g
-    return out
-
+_permuted = partial(
+    Op,
+    accepts=ANY,
+    tangent=linear,
+    gradient=(permute_rule,),
+    gradient_aliases=True,
+    compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
+    view=True,
+)
+_arranged = partial(Op, accepts=ANY, tangent=linear)
 
 OPS = (
-    Op(
+    _permuted(
         "moveaxis",
-        "The axes `source` moved to the places `destination`, the others in their order. A view.",
         parameters=_moveaxis_parameters,
-        accepts=ANY,
-        tangent=linear,
-        gradient=(permute_rule,),
-        gradient_aliases=True,
-        compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
-        view=True,
-        samples=(
-            Sample(Array((2, 3, 4)), source=0, destination=-1),
-            Sample(Array((2, 3, 4)), source=(2, 0), destination=(0, 1)),
-        ),
+        samples=(Sample((2, 3, 4), source=0, destination=-1), Sample((2, 3, 4), source=(2, 0), destination=(0, 1))),
     ),
-    Op(
-        "matrix_transpose",
-        "The last two axes exchanged. A view.",
-        parameters=_transpose_parameters,
-        accepts=ANY,
-        tangent=linear,
-        gradient=(permute_rule,),
-        gradient_aliases=True,
-        compose=lambda k, x, *, axes: k.permute_dims(x, axes=axes),
-        view=True,
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 3, 4)))),
-    ),
-    Op(
+    _permuted("matrix_transpose", parameters=_transpose_parameters, samples=(Sample((2, 3)), Sample((2, 3, 4)))),
+    _arranged(
         "roll",
-        "Elements moved `shift` places along `axis` (in the flattened tensor for ``None``), the last ones first.",
         parameters=_roll_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(_roll_rule,),
         compose=_roll,
         samples=(
-            Sample(Array((2, 3)), shift=2),
-            Sample(Array((2, 3)), shift=-4, axis=1),
-            Sample(Array((2, 3, 2)), shift=(1, 1, 2), axis=(0, -1, 1)),
-            Sample(Array((0, 3)), shift=1, axis=0),
-            Sample(Array(()), shift=1),
+            Sample((2, 3), shift=2),
+            Sample((2, 3), shift=-4, axis=1),
+            Sample((2, 3, 2), shift=(1, 1, 2), axis=(0, -1, 1)),
+            Sample((0, 3), shift=1, axis=0),
+            Sample((), shift=1),
         ),
     ),
-    Op(
+    _arranged(
         "tile",
-        "Copies of the tensor side by side, `repetitions` along each axis, counted from the last.",
         parameters=_tile_parameters,
-        accepts=ANY,
-        tangent=linear,
-        gradient=(_tile_rule,),
         compose=_tile,
         samples=(
-            Sample(Array((2, 3)), repetitions=(2, 1)),
-            Sample(Array((2, 3)), repetitions=(2, 1, 3)),
-            Sample(Array((2, 3)), repetitions=(2,)),
-            Sample(Array((2,)), repetitions=(0,)),
-            Sample(Array(()), repetitions=()),
+            Sample((2, 3), repetitions=(2, 1)),
+            Sample((2, 3), repetitions=(2, 1, 3)),
+            Sample((2, 3), repetitions=(2,)),
+            Sample((2,), repetitions=(0,)),
+            Sample((), repetitions=()),
         ),
         reference=lambda np, x, repetitions: np.tile(x, repetitions),
     ),
-    Op(
+    _arranged(
         "repeat",
-        "Each element (each slice along `axis`) repeated `repeats` times, or as often as its count in `repeats` says.",
         parameters=_repeat_parameters,
-        accepts=ANY,
-        tangent=linear,
-        gradient=(_repeat_rule,),
         compose=_repeat,
         samples=(
-            Sample(Array((2, 3)), repeats=2),
-            Sample(Array((2, 3)), repeats=2, axis=-1),
-            Sample(Array((2, 3)), repeats=(2, 0, 1), axis=1),
-            Sample(Array((2, 2)), repeats=(0, 1, 2, 3)),
-            Sample(Array((2, 3)), repeats=0, axis=0),
-            Sample(Array(()), repeats=3),
+            Sample((2, 3), repeats=2),
+            Sample((2, 3), repeats=2, axis=-1),
+            Sample((2, 3), repeats=(2, 0, 1), axis=1),
+            Sample((2, 2), repeats=(0, 1, 2, 3)),
+            Sample((2, 3), repeats=0, axis=0),
+            Sample((), repeats=3),
         ),
     ),
     Op(
         "pad",
-        "Elements added around the tensor: `pad_width` before and after each axis (a number, a pair, or a pair per "
-        "axis), which are `constant_values`, or continue it by ``'edge'``, ``'wrap'``, ``'reflect'`` (about the edge) "
-        "or ``'symmetric'`` (including the edge). Source: ``numpy.pad``.",
         parameters=_pad_parameters,
         accepts=ANY,
         compose=_pad,
         samples=(
-            Sample(Array((2, 3)), pad_width=1),
-            Sample(Array((2, 3)), pad_width=((1, 0), (0, 2)), constant_values=2),
-            Sample(Array((2, 3)), pad_width=(4, 5), mode="edge"),
-            Sample(Array((2, 3)), pad_width=(4, 5), mode="wrap"),
-            Sample(Array((1, 3)), pad_width=(4, 5), mode="reflect"),
-            Sample(Array((1, 3)), pad_width=(4, 5), mode="symmetric"),
+            Sample((2, 3), pad_width=1),
+            Sample((2, 3), pad_width=((1, 0), (0, 2)), constant_values=2),
+            Sample((2, 3), pad_width=(4, 5), mode="edge"),
+            Sample((2, 3), pad_width=(4, 5), mode="wrap"),
+            Sample((1, 3), pad_width=(4, 5), mode="reflect"),
+            Sample((1, 3), pad_width=(4, 5), mode="symmetric"),
             Sample(Array((0, 3), dtype="bool"), pad_width=1, constant_values=1),
-            Sample(Array(()), pad_width=1),
+            Sample((), pad_width=1),
         ),
-        reference=lambda np, x, pad_width, mode="constant", **params: np.pad(x, pad_width, mode, **params),
     ),
-    Op(
+    _arranged(
         "getitem_gradient",
-        "Zeros of a `shape` in which what `key` selects is ``x``: the transpose of `getitem`.",
         parameters=_getitem_gradient_parameters,
-        accepts=ANY,
         shape=lambda g, *, shape, key: shape,
-        tangent=linear,
         batching=placed,
         gradient=(lambda k, g, out, x, *, shape, key: k.getitem(g, key=key),),
         gradient_aliases=True,
         compose=_getitem_gradient,
         samples=(
-            Sample(Array((4,)), shape=(3, 4), key=1),
-            Sample(Array((3, 2)), shape=(3, 4), key=(slice(None), slice(1, None, 2))),
-            Sample(Array((3, 1)), shape=(3, 4), key=(slice(None, None, -1), None, -1)),
-            Sample(Array((2, 4, 2)), shape=(2, 4, 3, 2), key=(slice(None), slice(None), 1)),
-            Sample(Array(()), shape=(), key=()),
+            Sample((4,), shape=(3, 4), key=1),
+            Sample((3, 2), shape=(3, 4), key=(slice(None), slice(1, None, 2))),
+            Sample((3, 1), shape=(3, 4), key=(slice(None, None, -1), None, -1)),
+            Sample((2, 4, 2), shape=(2, 4, 3, 2), key=(slice(None), slice(None), 1)),
+            Sample((), shape=(), key=()),
         ),
-        reference=_getitem_gradient_reference,
+        reference=lambda np, g, shape, key: assigned(np.zeros(shape, g.dtype), g, key),
     ),
     Op(
         "integers",
         "A 1-d tensor of the given integers.",
         shape=lambda *, values, **_: (len(values),),
-        operands=0,
         result=requested,
         gradient="it has no operands",
         compose=_integers,

@@ -11,27 +11,13 @@ The rules below are of functions that are not holomorphic: each is ``Re(g df)`` 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType
+from micrograd_core.dtypes import COMPLEX_OF
 from micrograd_core.errors import UnsupportedOp
-from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample
-from micrograd_core.ops.shared import arrays
+from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.shared import arrays, complex_dtype, elementwise, in_dtype_of, real_dtype
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-
-def real_dtype(dtype: DType, params: dict[str, Any]) -> DType:
-    """That of a part of a number: of real ones their own."""
-    return REAL_OF.get(dtype, dtype)
-
-
-def complex_dtype(dtype: DType, params: Any = None) -> DType:
-    """The one whose parts are of a real dtype; a complex one itself."""
-    return COMPLEX_OF.get(dtype, dtype)
 
 
 def as_complex(k: Table, x: Any) -> Any:
@@ -63,19 +49,6 @@ def _complex_reference(np: Any, x: Any, y: Any) -> Any:
     return result
 
 
-def _in_dtype_of(k: Table, x: Any, part: Any) -> Any:
-    """Half precision has no complex numbers of its own: those of float32 stand for them."""
-    return part if part.dtype == x.dtype else k.astype(part, dtype=x.dtype)
-
-
-def _real_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
-    return k.astype(g, dtype=x.dtype)
-
-
-def _imag_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
-    return k.multiply(k.astype(g, dtype=x.dtype), -1j)
-
-
 def _abs(k: Table, x: Any) -> Any:
     if k.dtype(x).is_complex:
         return k.hypot(k.real(x), k.imag(x))
@@ -93,8 +66,7 @@ def _abs_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
 
 def _abs_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any) -> Any:
     """``Re(conj(z) dz) / |z|``, and 0 at 0."""
-    (t,) = tangents
-    return k.real(k.multiply(k.conj(k.sign(x)), t))
+    return k.real(k.multiply(k.conj(k.sign(x)), *tangents))
 
 
 def _sign(k: Table, x: Any) -> Any:
@@ -119,9 +91,7 @@ def _sign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return k.where(k.equal(modulus, 0), 0, turn)
 
 
-_SAMPLES = (Sample(Array((2, 3))), Sample(Array(())), Sample(Array((0, 2))))
-
-_ELEMENTWISE = partial(Op, kind="elementwise", standard=True)
+_ELEMENTWISE = partial(Op, kind="elementwise", standard=True, samples=(Sample((2, 3)), Sample(()), Sample((0, 2))))
 
 OPS = (
     _ELEMENTWISE(
@@ -132,7 +102,6 @@ OPS = (
         tangent=_abs_tangent,
         gradient=(_abs_rule,),
         compose=_abs,
-        samples=_SAMPLES,
     ),
     _ELEMENTWISE(
         "sign",
@@ -140,16 +109,14 @@ OPS = (
         scalar="sign({})",
         gradient=(_sign_rule,),
         compose=_sign,
-        samples=_SAMPLES,
     ),
     _ELEMENTWISE(
         "real",
         "Real part; real numbers as they are.",
         result=real_dtype,
         tangent=linear,
-        gradient=(_real_rule,),
+        gradient=(lambda k, g, out, x: k.astype(g, dtype=x.dtype),),
         compose=_needs_complex("real", lambda k, x: k.positive(x)),
-        samples=_SAMPLES,
     ),
     _ELEMENTWISE(
         "imag",
@@ -157,26 +124,23 @@ OPS = (
         accepts=COMPLEX,
         result=real_dtype,
         tangent=linear,
-        gradient=(_imag_rule,),
+        gradient=(lambda k, g, out, x: k.multiply(k.astype(g, dtype=x.dtype), -1j),),
         compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
         samples=(Sample(Array((2, 3), dtype="complex128")),),
     ),
-    Op(
+    elementwise(
         "complex",
         "The complex number of real part ``x1`` and imaginary part ``x2``, as torch's.",
-        kind="elementwise",
-        operands=2,
         accepts=FLOATING,
         result=complex_dtype,
-        check=broadcast_shapes,
         tangent=linear,
         gradient=(
-            lambda k, g, out, x, y: _in_dtype_of(k, x, k.real(g)),
-            lambda k, g, out, x, y: _in_dtype_of(k, y, k.negative(k.imag(g))),
+            lambda k, g, out, x, y: in_dtype_of(k, k.real(g), x),  # half precision has complex numbers of float32
+            lambda k, g, out, x, y: in_dtype_of(k, k.negative(k.imag(g)), y),
         ),
         compose=_complex,
         capability="complex",
-        samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array(()), Array(()))),
+        samples=(Sample((2, 3), (3,)), Sample((), ())),
         reference=_complex_reference,
     ),
     _ELEMENTWISE(
@@ -189,6 +153,5 @@ OPS = (
             if k.dtype(x).is_complex
             else k.positive(x)
         ),
-        samples=_SAMPLES,
     ),
 )

@@ -1,23 +1,56 @@
-"""Matrices and tensors made of others: diagonals, quarter turns, Kronecker's product, powers as columns."""
+"""Matrices and tensors made of others: triangles, diagonals, quarter turns, Kronecker's product, powers as columns."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import int64
+from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.batching import composed
-from micrograd_core.ops.record import ANY, NUMERIC, Array, Op, Sample
-from micrograd_core.ops.shared import arrays
+from micrograd_core.ops.record import ANY, NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.shared import arrays, whole
 from micrograd_core.ops.tangents import linear, product
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+
+def _triangle(name: str, doc: str) -> Op:
+    """Zeros on one side of a diagonal: above it for the lower triangle, `tril`."""
+
+    def parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
+        k = whole(name, "k", k if diagonal is None else diagonal)
+        if len(x.shape) < 2:
+            raise ShapeError(f"{name} is for matrices; this tensor has shape {x.shape}")
+        rows, columns = x.shape[-2:]
+        return {"diagonal": max(-rows, min(k, columns))}  # no diagonal is further out; k may be beyond int64
+
+    def compose(k: Table, x: Any, *, diagonal: int) -> Any:
+        rows, columns = x.shape[-2:]
+        row = k.reshape(k.add(k.arange(rows, dtype=int64), diagonal), shape=(rows, 1))
+        column = k.arange(columns, dtype=int64)
+        keep = k.less_equal(column, row) if name == "tril" else k.less_equal(row, column)
+        return k.where(keep, x, False if k.dtype(x) is bool_ else 0)
+
+    return Op(
+        name,
+        doc,
+        parameters=parameters,
+        accepts=ANY,
+        tangent=linear,
+        compose=compose,
+        samples=(
+            Sample((3, 4)),
+            Sample((2, 3, 3), k=1),
+            Sample((4, 3), k=-2),
+            Sample((0, 3)),
+            Sample(Array((3, 3), 0, 9, "int32"), k=-1),
+        ),
+    )
 
 
 def _diag_parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> dict[str, Any]:
+    """The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere."""
     k = k if diagonal is None else diagonal
     if len(x.shape) not in (1, 2):
         raise ShapeError(f"diag: a vector or a matrix is needed; got shape {tuple(x.shape)}. Use diagonal")
@@ -35,6 +68,7 @@ def _diag(k: Table, x: Any, *, offset: int) -> Any:
 
 
 def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> dict[str, Any]:
+    """Turned by `k` quarters, from the first of two `axes` towards the second. A view."""
     first, second = (resolve_axis("rot90", axis, len(x.shape)) for axis in axes)
     if first == second:
         raise ShapeError(f"rot90: axes {axes} are the same")
@@ -53,16 +87,15 @@ def _rot90(k: Table, x: Any, *, turns: int, axes: tuple[int, int]) -> Any:
 def _kron(k: Table, x: Any, y: Any) -> Any:
     x, y = arrays(k, x, y)
     ndim = max(len(x.shape), len(y.shape))
-    shapes = [(1,) * (ndim - len(each.shape)) + tuple(each.shape) for each in (x, y)]
-    wide = [
-        tuple(n for pair in zip(*each, strict=True) for n in pair)
-        for each in ((shapes[0], (1,) * ndim), ((1,) * ndim, shapes[1]))
-    ]
-    made = k.multiply(k.reshape(x, shape=wide[0]), k.reshape(y, shape=wide[1]))
-    return k.reshape(made, shape=tuple(a * b for a, b in zip(*shapes, strict=True)))
+    lengths = [(1,) * (ndim - len(each.shape)) + tuple(each.shape) for each in (x, y)]
+    pairs = tuple(zip(*lengths, strict=True))
+    x = k.reshape(x, shape=tuple(each for n, _ in pairs for each in (n, 1)))
+    y = k.reshape(y, shape=tuple(each for _, n in pairs for each in (1, n)))
+    return k.reshape(k.multiply(x, y), shape=tuple(map(math.prod, pairs)))
 
 
 def _vander_parameters(x: Any, /, N: int | None = None, increasing: bool = False) -> dict[str, Any]:  # noqa: N803
+    """The powers of a vector's elements as `N` columns, the highest first unless `increasing`."""
     if len(x.shape) != 1:
         raise ShapeError(f"vander: a vector is needed; got shape {tuple(x.shape)}")
     return {"count": x.shape[0] if N is None else int(N), "increasing": bool(increasing)}
@@ -77,50 +110,40 @@ def _vander(k: Table, x: Any, *, count: int, increasing: bool) -> Any:
     return k.stack(*(powers if increasing else powers[::-1]), axis=1)
 
 
-def _vander_reference(np: Any, x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803
-    return np.vander(x, N, increasing=increasing)
-
-
 OPS = (
+    _triangle("tril", "The lower triangle of matrices; zeros above the `k`-th diagonal."),
+    _triangle("triu", "The upper triangle of matrices; zeros below the `k`-th diagonal."),
     Op(
         "diag",
-        "The `k`-th diagonal of a matrix; of a vector the matrix that has it there, and zeros elsewhere.",
         parameters=_diag_parameters,
         accepts=ANY,
         tangent=linear,
         compose=_diag,
-        samples=(Sample(Array((2, 3)), k=1), Sample(Array((2,)), k=-1)),
+        samples=(Sample((2, 3), k=1), Sample((2,), k=-1)),
     ),
     Op(
         "rot90",
-        "Turned by `k` quarters, from the first of two `axes` towards the second. A view.",
         parameters=_turns,
         accepts=ANY,
         tangent=linear,
-        gradient=(lambda k, g, out, x, *, turns, axes: k.rot90(g, turns=-turns % 4, axes=axes),),
-        gradient_aliases=True,
         compose=_rot90,
         batching=composed,
         view=True,
-        samples=(Sample(Array((2, 3))), Sample(Array((1, 2, 3)), k=-1, axes=(2, 1)), Sample(Array((2, 2)), k=2)),
-        reference=lambda np, x, k=1, axes=(0, 1): np.rot90(x, k, axes),
+        samples=(Sample((2, 3)), Sample((1, 2, 3), k=-1, axes=(2, 1)), Sample((2, 2), k=2)),
     ),
     Op(
         "kron",
         "Kronecker's product: each element of ``x1`` times all of ``x2``, in its place.",
-        operands=2,
         accepts=NUMERIC,
         tangent=product,
         compose=_kron,
-        samples=(Sample(Array((2, 1)), Array((2, 2))), Sample(Array((2,)), Array((1, 2)))),
+        samples=(Sample((2, 1), (2, 2)), Sample((2,), (1, 2))),
     ),
     Op(
         "vander",
-        "The powers of a vector's elements as `N` columns, the highest first unless `increasing`.",
         parameters=_vander_parameters,
         accepts=NUMERIC,
         compose=_vander,
-        samples=(Sample(Array((3,))), Sample(Array((2,)), N=4, increasing=True)),
-        reference=_vander_reference,
+        samples=(Sample((3,)), Sample((2,), N=4, increasing=True)),
     ),
 )

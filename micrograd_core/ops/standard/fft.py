@@ -10,23 +10,15 @@ from __future__ import annotations
 
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import DType, float32, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Array, Op, Sample
-from micrograd_core.ops.standard.complex import complex_dtype, real_dtype
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Op, Sample, Table
+from micrograd_core.ops.shared import at_least_single, axes_of, complex_dtype, cut, positions, real_dtype
 from micrograd_core.ops.tangents import linear
 
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
 NORMS = ("backward", "ortho", "forward")
-
-
-def _at_least_single(dtype: DType) -> DType:
-    return float32 if dtype.bits == 16 else dtype
 
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -60,7 +52,7 @@ def _many(name: str, *, to_real: bool = False) -> Any:
     ) -> dict[str, Any]:
         ndim = len(x.shape)
         if axes is None:
-            axes = tuple(range(ndim if s is None else -len(s), ndim)) if s is not None else tuple(range(ndim))
+            axes = tuple(range(0 if s is None else ndim - len(s), ndim))
         axes = resolve_axes(name, tuple(axes), ndim) or ()
         lengths = tuple(x.shape[axis] for axis in axes)
         if s is None:
@@ -70,14 +62,6 @@ def _many(name: str, *, to_real: bool = False) -> Any:
             raise ShapeError(f"{name}: s {s} must give one length for each of the axes {axes} (shape {x.shape})")
         _check(name, s, x.shape, norm)
         return {"s": s, "axes": axes, "norm": norm}
-
-    return parameters
-
-
-def _shift_parameters(name: str) -> Any:
-    def parameters(x: Any, /, *, axes: int | tuple[int, ...] | None = None) -> dict[str, Any]:
-        resolved = resolve_axes(name, axes, len(x.shape))
-        return {"axes": tuple(range(len(x.shape))) if resolved is None else resolved}
 
     return parameters
 
@@ -99,64 +83,34 @@ def _half_lengths(x: Any, **params: Any) -> Shape:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _piece(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
-    return k.getitem(
-        x, key=tuple(slice(start, stop, 1) if i == axis else slice(0, n, 1) for i, n in enumerate(x.shape))
-    )
-
-
 def _fit(k: Table, g: Any, shape: Shape, axis: int) -> Any:
     """`g` cropped, or padded with zeros, to the length of `shape` along `axis`."""
     length, wanted = g.shape[axis], shape[axis]
     if length >= wanted:
-        return g if length == wanted else k.copy(_piece(k, g, axis, 0, wanted))
+        return g if length == wanted else k.copy(cut(k, g, axis, 0, wanted))
     rest = (*g.shape[:axis], wanted - length, *g.shape[axis + 1 :])
     return k.concat(g, k.full(shape=rest, fill_value=0, dtype=g.dtype), axis=axis)
 
 
 def _inner_times(k: Table, g: Any, factor: float, n: int, axis: int) -> Any:
     """Half a spectrum of `n` elements with those multiplied that stand for two: not the first, nor the middle one."""
-    position = k.arange(g.shape[axis], dtype=int64)
+    position = positions(k, g, axis)
     single = k.equal(position, 0)
     if n % 2 == 0:
         single = k.logical_or(single, k.equal(position, n // 2))
-    single = k.reshape(single, shape=(g.shape[axis],) + (1,) * (len(g.shape) - axis - 1))
     return k.where(single, g, k.multiply(g, factor))
 
 
-def _complex_rule(name: str) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
-        return _fit(k, getattr(k, name)(g, n=n, axis=axis, norm=norm), x.shape, axis)
+def _rule(transpose: str, before: float, after: float) -> Any:
+    """The transform `transpose` of the cotangent; what stands for two in half a spectrum is multiplied before or after.
 
-    return rule
-
-
-def _complex_rule_of_many(name: str) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
-        g = getattr(k, name)(g, s=s, axes=axes, norm=norm)
-        for axis in axes:
-            g = _fit(k, g, x.shape, axis)
-        return g
-
-    return rule
-
-
-def _from_real_rule(transpose: str) -> Any:
-    """Of a transform that gives half a spectrum; its transpose makes the whole one real again."""
+    A factor of 0 is for a whole spectrum.
+    """
 
     def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
-        halved = _inner_times(k, g, 0.5, n, axis)
-        return _fit(k, getattr(k, transpose)(halved, n=n, axis=axis, norm=norm), x.shape, axis)
-
-    return rule
-
-
-def _to_real_rule(transpose: str) -> Any:
-    """Of a transform that takes half a spectrum; its transpose gives that half, for the whole."""
-
-    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
-        half = getattr(k, transpose)(g, n=n, axis=axis, norm=norm)
-        return _fit(k, _inner_times(k, half, 2, n, axis), x.shape, axis)
+        g = _inner_times(k, g, before, n, axis) if before else g
+        g = getattr(k, transpose)(g, n=n, axis=axis, norm=norm)
+        return _fit(k, _inner_times(k, g, after, n, axis) if after else g, x.shape, axis)
 
     return rule
 
@@ -191,66 +145,54 @@ def _ihfft(k: Table, x: Any, *, n: int, axis: int, norm: str) -> Any:
     return k.conj(k.rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm]))
 
 
-def _shift(k: Table, x: Any, axes: Shape, *, inverse: bool) -> Any:
-    """Each axis cut in two, and the halves exchanged."""
-    for axis in axes:
-        length = x.shape[axis]
-        cut = length // 2 if inverse else (length + 1) // 2
-        x = k.concat(_piece(k, x, axis, cut, length), _piece(k, x, axis, 0, cut), axis=axis)
-    return x
-
-
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _ONE = (
-    Sample(Array((6,))),
-    Sample(Array((2, 5))),
-    Sample(Array((4, 2)), axis=0, norm="ortho"),
-    Sample(Array((2, 4)), n=7, norm="forward"),
-    Sample(Array((3, 6)), n=4),
+    Sample((6,)),
+    Sample((2, 5)),
+    Sample((4, 2), axis=0, norm="ortho"),
+    Sample((2, 4), n=7, norm="forward"),
+    Sample((3, 6), n=4),
 )
 _MANY = (
-    Sample(Array((3, 4))),
-    Sample(Array((2, 3, 4)), axes=(0, 2), norm="ortho"),
-    Sample(Array((2, 3, 5)), s=(4, 3), axes=(1, 2), norm="forward"),
-    Sample(Array((5,))),
+    Sample((3, 4)),
+    Sample((2, 3, 4), axes=(0, 2), norm="ortho"),
+    Sample((2, 3, 5), s=(4, 3), axes=(1, 2), norm="forward"),
+    Sample((5,)),
 )
 _DIFFERENT = "``norm`` says which way divides by the number of elements: 'backward', 'forward', or 'ortho' half each."
 
 
-def _transform(name: str, doc: str, **facts: Any) -> Op:
-    """A record whose reference is NumPy's function of the same name."""
-
-    def reference(np: Any, x: Any, **params: Any) -> Any:
-        return getattr(np.fft, name)(x, **params)
-
-    facts |= {"extension": "fft", "capability": "fft", "standard": True, "tangent": linear, "reference": reference}
-    return Op(name, f"{doc} {_DIFFERENT}", **facts)
+def _transform(name: str, doc: str, *, to_real: bool = False, **facts: Any) -> Op:
+    """A transform along one axis, or, if its name ends with n, along several."""
+    parameters, samples = (_many, _MANY) if name.endswith("n") else (_one, _ONE)
+    facts |= {"parameters": parameters(name, to_real=to_real), "samples": samples, "tangent": linear}
+    return Op(name, f"{doc} {_DIFFERENT}", extension="fft", capability="fft", standard=True, **facts)
 
 
 _complex = partial(_transform, accepts=INEXACT, cast=complex_dtype, shape=_lengths)
-_from_real = partial(_transform, accepts=FLOATING, cast=_at_least_single, result=complex_dtype, shape=_half_lengths)
-_to_real = partial(_transform, accepts=INEXACT, cast=complex_dtype, result=real_dtype, shape=_lengths)
+_from_real = partial(_transform, accepts=FLOATING, cast=at_least_single, result=complex_dtype, shape=_half_lengths)
+_to_real = partial(_transform, accepts=INEXACT, cast=complex_dtype, result=real_dtype, shape=_lengths, to_real=True)
 
 
 def _shifting(name: str, doc: str, *, inverse: bool) -> Op:
-    other = "fftshift" if inverse else "ifftshift"
+    """Each axis cut in two, and the halves exchanged."""
+
+    def parameters(x: Any, /, *, axes: int | tuple[int, ...] | None = None) -> dict[str, Any]:
+        return {"axes": axes_of(name, x, axes)}
+
+    def compose(k: Table, x: Any, *, axes: Shape) -> Any:
+        return k.roll(x, shift=tuple(x.shape[axis] // 2 * (-1 if inverse else 1) for axis in axes), axis=axes)
+
     return Op(
         name,
         doc,
         extension="fft",
         accepts=ANY,
-        parameters=_shift_parameters(name),
+        parameters=parameters,
         tangent=linear,
-        gradient=(lambda k, g, out, x, *, axes: getattr(k, other)(g, axes=axes),),
-        compose=lambda k, x, *, axes: _shift(k, k.copy(x), axes, inverse=inverse),
-        samples=(
-            Sample(Array((5,))),
-            Sample(Array((4, 3))),
-            Sample(Array((2, 3)), axes=1),
-            Sample(Array((3,)), axes=()),
-        ),
-        reference=lambda np, x, axes=None: getattr(np.fft, name)(x, axes=axes),
+        compose=compose,
+        samples=(Sample((5,)), Sample((4, 3)), Sample((2, 3), axes=1), Sample((3,), axes=())),
     )
 
 
@@ -258,65 +200,25 @@ OPS = (
     _complex(
         "fft",
         "Discrete Fourier transform, ``sum_j x[j] exp(-2 pi i j k / n)``, along one axis.",
-        parameters=_one("fft"),
-        gradient=(_complex_rule("fft"),),
-        samples=_ONE,
+        gradient=(_rule("fft", 0, 0),),
     ),
-    _complex("ifft", "Inverse of `fft`.", parameters=_one("ifft"), gradient=(_complex_rule("ifft"),), samples=_ONE),
-    _complex(
-        "fftn",
-        "`fft` along several axes.",
-        parameters=_many("fftn"),
-        gradient=(_complex_rule_of_many("fftn"),),
-        compose=_one_by_one("fft"),
-        samples=_MANY,
-    ),
-    _complex(
-        "ifftn",
-        "Inverse of `fftn`.",
-        parameters=_many("ifftn"),
-        gradient=(_complex_rule_of_many("ifftn"),),
-        compose=_one_by_one("ifft"),
-        samples=_MANY,
-    ),
+    _complex("ifft", "Inverse of `fft`.", gradient=(_rule("ifft", 0, 0),)),
+    _complex("fftn", "`fft` along several axes.", compose=_one_by_one("fft")),
+    _complex("ifftn", "Inverse of `fftn`.", compose=_one_by_one("ifft")),
     _from_real(
         "rfft",
         "`fft` of real numbers: the first ``n // 2 + 1`` elements, which the others repeat conjugated.",
-        parameters=_one("rfft"),
-        gradient=(_from_real_rule("hfft"),),
-        samples=_ONE,
+        gradient=(_rule("hfft", 0.5, 0),),
     ),
     _to_real(
         "irfft",
         "Inverse of `rfft`; `n`, the number of real elements, is by default the even one that fits.",
-        parameters=_one("irfft", to_real=True),
-        gradient=(_to_real_rule("ihfft"),),
-        samples=_ONE,
+        gradient=(_rule("ihfft", 0, 2),),
     ),
-    _from_real(
-        "rfftn",
-        "`rfft` along the last of several axes, `fft` along the others.",
-        parameters=_many("rfftn"),
-        compose=_rfftn,
-        samples=_MANY,
-    ),
-    _to_real("irfftn", "Inverse of `rfftn`.", parameters=_many("irfftn", to_real=True), compose=_irfftn, samples=_MANY),
-    _to_real(
-        "hfft",
-        "`fft` of half a signal whose other half repeats it conjugated: real numbers.",
-        parameters=_one("hfft", to_real=True),
-        gradient=(_to_real_rule("rfft"),),
-        compose=_hfft,
-        samples=_ONE,
-    ),
-    _from_real(
-        "ihfft",
-        "Inverse of `hfft`.",
-        parameters=_one("ihfft"),
-        gradient=(_from_real_rule("irfft"),),
-        compose=_ihfft,
-        samples=_ONE,
-    ),
+    _from_real("rfftn", "`rfft` along the last of several axes, `fft` along the others.", compose=_rfftn),
+    _to_real("irfftn", "Inverse of `rfftn`.", compose=_irfftn),
+    _to_real("hfft", "`fft` of half a signal whose other half repeats it conjugated: real numbers.", compose=_hfft),
+    _from_real("ihfft", "Inverse of `hfft`.", compose=_ihfft),
     _shifting(
         "fftshift", "The element of frequency 0 moved to the middle of each of `axes` (default: all).", inverse=False
     ),

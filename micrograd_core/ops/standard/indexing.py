@@ -12,17 +12,15 @@ to nothing.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from micrograd_core.dtypes import bool_, int64, pack, uint64, unpack
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
-from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample
-from micrograd_core.ops.shared import to_int64, whole
-from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.shared import arrays, locating, to_int64, whole
+from micrograd_core.ops.tangents import linear, zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
@@ -33,6 +31,10 @@ def taken_shape(shape: Shape, indices: Any, axis: int) -> Shape:
 
 
 def _take_parameters(x: Any, indices: Any, /, axis: int | None = None) -> dict[str, Any]:
+    """The slices of `x` along `axis` that integers name; `indices` may have any shape, which replaces the axis.
+
+    The axis may be left out if it is the only one.
+    """
     if axis is None and len(x.shape) != 1:
         raise ShapeError(
             f"take: an axis is needed for shape {tuple(x.shape)}; to take from all elements, flatten it: x.reshape(-1)"
@@ -62,6 +64,7 @@ def _along_shape(name: str, shape: Shape, places: Shape, axis: int) -> Shape:
 
 
 def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) -> dict[str, Any]:
+    """A fresh copy of `x`, to whose elements that integers name along `axis`, lane by lane, values are added."""
     params: dict[str, Any] = _along_parameters("add_along_axis")(x, indices, axis=axis)
     place = _along_shape("add_along_axis", tuple(x.shape), tuple(indices.shape), params["axis"])
     if broadcast_shapes("add_along_axis", place, tuple(getattr(values, "shape", ()))) != place:
@@ -70,10 +73,12 @@ def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) 
 
 
 def _linear_parameters(*indices: Any, shape: Shape) -> dict[str, Any]:
+    """Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast."""
     return {"shape": tuple(whole("linear_index", "a length", n) for n in shape)}
 
 
 def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
+    """For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere."""
     return {"length": whole("last_position", "length", length)}
 
 
@@ -91,8 +96,8 @@ def _names(k: Table, indices: Any, length: int, axis: int) -> Any:
     """True where an index names a position: the positions along a new axis behind `axis`."""
     shape = tuple(indices.shape)
     indices = k.reshape(indices, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    positions = k.reshape(k.arange(length, dtype=int64), shape=(length,) + (1,) * (len(shape) - axis - 1))
-    return k.equal(_from_start(k, indices, length), positions)
+    places = k.reshape(k.arange(length, dtype=int64), shape=(length,) + (1,) * (len(shape) - axis - 1))
+    return k.equal(_from_start(k, indices, length), places)
 
 
 def total(k: Table, named: Any, x: Any, axis: int) -> Any:
@@ -140,8 +145,7 @@ def _add_along_axis(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -
 
 def as_tensor(k: Table, values: Any, like: Any, shape: Shape) -> Any:
     """Values that may be a number, or have fewer elements, in `shape`."""
-    if type(values) in (bool, int, float, complex):
-        values = k.full(shape=(), fill_value=values, dtype=like.dtype)
+    values, _ = arrays(k, values, like)
     return k.broadcast_to(values, shape=shape)
 
 
@@ -149,8 +153,8 @@ def _last_position(k: Table, indices: Any, *, length: int) -> Any:
     count = math.prod(indices.shape)
     if not count:
         return k.full(shape=(length,), fill_value=-1, dtype=int64)
-    positions = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
-    return k.max(k.where(rows(k, indices, length, 0), positions, -1), axis=(0,), keepdims=False)
+    places = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
+    return k.max(k.where(rows(k, indices, length, 0), places, -1), axis=(0,), keepdims=False)
 
 
 def _linear_index(k: Table, *indices: Any, shape: Shape) -> Any:
@@ -178,17 +182,13 @@ def _argwhere(k: Table, x: Any) -> Any:
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _zeros(k: Table, x: Any, shape: Shape) -> Any:
-    return k.full(shape=shape, fill_value=0, dtype=x.dtype)
-
-
 def _take_rule(k: Table, g: Any, out: Any, x: Any, indices: Any, *, axis: int) -> Any:
-    return k.index_add(_zeros(k, x, x.shape), indices, g, axis=axis)
+    return k.index_add(zero(k, x), indices, g, axis=axis)
 
 
 def _take_along_rule(k: Table, g: Any, out: Any, x: Any, indices: Any, *, axis: int) -> Any:
     shape = (*out.shape[:axis], x.shape[axis], *out.shape[axis + 1 :])
-    return k.add_along_axis(_zeros(k, x, shape), indices, g, axis=axis)
+    return k.add_along_axis(k.full(shape=shape, fill_value=0, dtype=x.dtype), indices, g, axis=axis)
 
 
 # ── samples and references ───────────────────────────────────────────────────────────────────────────────────
@@ -205,47 +205,37 @@ def _added_along(np: Any, x: Any, indices: Any, values: Any, axis: int = -1) -> 
     return result
 
 
+_selection = partial(Op, accepts=(ANY, INTEGER), separate=(1,), tangent=linear)
+
 OPS = (
-    Op(
+    _selection(
         "take",
-        "The slices of `x` along `axis` (which may be left out if it is the only one) that integers name; `indices` "
-        "may have any shape, which replaces the axis.",
-        operands=2,
         parameters=_take_parameters,
-        accepts=(ANY, INTEGER),
-        separate=(1,),
-        tangent=linear,
         gradient=(_take_rule, None),
         compose=_take,
         samples=(
-            Sample(Array((3,)), Array((5,), -3, 3, "int64")),
-            Sample(Array((2, 3, 2)), _THREE, axis=1),
-            Sample(Array((3, 2)), Array((2, 2), -3, 3, "int32"), axis=0),
-            Sample(Array((2, 3)), Array((), 0, 3, "uint8"), axis=-1),
-            Sample(Array((2, 3)), Array((0,), 0, 3, "int64"), axis=1),
+            Sample((3,), Array((5,), -3, 3, "int64")),
+            Sample((2, 3, 2), _THREE, axis=1),
+            Sample((3, 2), Array((2, 2), -3, 3, "int32"), axis=0),
+            Sample((2, 3), Array((), 0, 3, "uint8"), axis=-1),
+            Sample((2, 3), Array((0,), 0, 3, "int64"), axis=1),
         ),
     ),
-    Op(
+    _selection(
         "take_along_axis",
         "Along `axis`, the elements that integers name, lane by lane; the other axes broadcast.",
-        operands=2,
         parameters=_along_parameters("take_along_axis"),
-        accepts=(ANY, INTEGER),
-        separate=(1,),
-        tangent=linear,
         gradient=(_take_along_rule, None),
         compose=_take_along_axis,
         samples=(
-            Sample(Array((2, 3)), Array((2, 4), -3, 3, "int64")),
-            Sample(Array((3, 2)), Array((2, 2), 0, 3, "int64"), axis=0),
-            Sample(Array((2, 3)), Array((1, 2), 0, 3, "int64"), axis=1),
-            Sample(Array((2, 3)), Array((2, 0), 0, 3, "int64"), axis=1),
+            Sample((2, 3), Array((2, 4), -3, 3, "int64")),
+            Sample((3, 2), Array((2, 2), 0, 3, "int64"), axis=0),
+            Sample((2, 3), Array((1, 2), 0, 3, "int64"), axis=1),
+            Sample((2, 3), Array((2, 0), 0, 3, "int64"), axis=1),
         ),
     ),
     Op(
         "add_along_axis",
-        "A fresh copy of `x`, to whose elements that integers name along `axis`, lane by lane, values are added.",
-        operands=3,
         parameters=_add_along_parameters,
         accepts=(NUMERIC, INTEGER, NUMERIC),
         separate=(1,),
@@ -258,19 +248,16 @@ OPS = (
         gradient_aliases=True,
         compose=_add_along_axis,
         samples=(
-            Sample(Array((2, 3)), Array((2, 4), -3, 3, "int64"), Array((2, 4))),
-            Sample(Array((3, 2)), Array((2, 2), 0, 3, "int64"), Array((2, 2)), axis=0),
-            Sample(Array((2, 3)), Array((2, 0), 0, 3, "int64"), Array((2, 0)), axis=1),
+            Sample((2, 3), Array((2, 4), -3, 3, "int64"), (2, 4)),
+            Sample((3, 2), Array((2, 2), 0, 3, "int64"), (2, 2), axis=0),
+            Sample((2, 3), Array((2, 0), 0, 3, "int64"), (2, 0), axis=1),
         ),
         reference=_added_along,
     ),
-    Op(
+    locating(
         "last_position",
-        "For each position of an axis of `length`, where in the flattened indices it is named last; -1 if nowhere.",
         parameters=_last_parameters,
         accepts=INTEGER,
-        result=to_int64,
-        gradient="positions are not differentiable",
         compose=_last_position,
         samples=(
             Sample(Array((5,), -4, 4, "int64"), length=4),
@@ -283,7 +270,6 @@ OPS = (
     ),
     Op(
         "linear_index",
-        "Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast.",
         operands=-1,
         parameters=_linear_parameters,
         accepts=INTEGER,
@@ -299,20 +285,18 @@ OPS = (
             np.broadcast_arrays(*(x % n for x, n in zip(xs, shape, strict=True))), shape
         ),
     ),
-    Op(
+    locating(
         "argwhere",
         "The indices of the elements that are not 0, one row each, in C order. The number of rows depends on the "
         "elements: a device without a kernel of that name sends the truth values, and nothing else, to the host.",
         shape=lambda x: None,
         accepts=ANY,
-        result=to_int64,
-        gradient="positions are not differentiable",
         compose=_argwhere,
         samples=(
             Sample(Array((3, 4), dtype="bool")),
             Sample(Array((3, 4), -1, 2, "int64")),
-            Sample(Array((0, 4))),
-            Sample(Array(())),
+            Sample((0, 4)),
+            Sample(()),
         ),
     ),
 )

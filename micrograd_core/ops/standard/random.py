@@ -19,7 +19,7 @@ All but the last are exact: the same bits on every device. The last goes through
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import DType, float32, pack, uint64, unpack
 from micrograd_core.dtypes import dtype as as_dtype
@@ -27,10 +27,7 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import one_by_one
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import Array, Op, Sample
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import Array, Op, Sample, Table
 
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # the key grows by these: golden ratio and sqrt(3) - 1, times 2**64
@@ -87,10 +84,6 @@ def words_of_uniform(count: int, dtype: DType) -> int:
     return count if dtype.bits == 64 else -(-count // 2)
 
 
-def _upload(k: Table, values: list[Any], shape: Shape, dtype: DType) -> Any:
-    return k.upload(pack(values, dtype), shape, dtype)
-
-
 def _uniform(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
     count, bits = math.prod(shape), _FRACTION[dtype.name]
     found = words(key, block, words_of_uniform(count, dtype))
@@ -99,18 +92,18 @@ def _uniform(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> A
     else:
         fractions = [half >> 32 - bits for word in found for half in (word & 0xFFFFFFFF, word >> 32)][:count]
     scale = 0.5**bits
-    return _upload(k, [fraction * scale for fraction in fractions], shape, dtype)
+    return k.upload(pack([fraction * scale for fraction in fractions], dtype), shape, dtype)
 
 
 def _integers(k: Table, *, shape: Shape, dtype: DType, key: int, block: int, low: int, high: int) -> Any:
-    span = high - low
-    return _upload(k, [low + (word * span >> 64) for word in words(key, block, math.prod(shape))], shape, dtype)
+    drawn = [low + (word * (high - low) >> 64) for word in words(key, block, math.prod(shape))]
+    return k.upload(pack(drawn, dtype), shape, dtype)
 
 
 def _permutation(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
     mask = (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
     marked = sorted(word & ~mask | i for i, word in enumerate(words(key, block, shape[0])))
-    return _upload(k, [word & mask for word in marked], shape, dtype)
+    return k.upload(pack([word & mask for word in marked], dtype), shape, dtype)
 
 
 def _normal(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
@@ -153,6 +146,11 @@ def start_at(place: Any) -> dict[str, int]:
 
 
 def _from_parameters(place: Any, /, shape: int | tuple[int, ...], *, dtype: Any = float32) -> dict[str, Any]:
+    """Fractions, uniform in [0, 1), from a place in a stream on.
+
+    The place is its counter's four words and its key's two, lowest first. This is what `random.uniform` draws
+    inside a program.
+    """
     if place.shape != (PLACE,):
         raise ShapeError(
             f"random_uniform_from: a place in a stream is {PLACE} words, the counter's four and the key's two; got "
@@ -180,8 +178,6 @@ def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "flo
 OPS = (
     Op(
         "random_uniform_from",
-        "Fractions, uniform in [0, 1), from a place in a stream on: its counter's four words and its key's two, lowest "
-        "first. What `random.uniform` draws inside a program.",
         parameters=_from_parameters,
         accepts=frozenset({"unsigned integer"}),
         result=requested,

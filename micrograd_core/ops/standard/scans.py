@@ -5,15 +5,13 @@ Each takes ``log2(n)`` steps, in which every element is combined with the one 1,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from micrograd_core.dtypes import int64
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import cut, in_float32, to_int64
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.core.reductions import prefixes
+from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut, in_float32, positions, to_int64
+from micrograd_core.ops.tangents import zero
 
 
 class Extremes(NamedTuple):
@@ -23,11 +21,11 @@ class Extremes(NamedTuple):
     indices: Any
 
 
-def _axis_parameters(name: str) -> Any:
+def _scan(name: str, doc: str, **facts: Any) -> Op:
     def parameters(x: Any, /, axis: int = 0) -> dict[str, Any]:
         return {"axis": resolve_axis(name, axis, len(x.shape))}
 
-    return parameters
+    return Op(name, doc, parameters=parameters, **facts)
 
 
 def _holds(k: Table, earlier: Any, own: Any, beaten: str) -> Any:
@@ -41,8 +39,7 @@ def _holds(k: Table, earlier: Any, own: Any, beaten: str) -> Any:
 def _extremes(beaten: str) -> Any:
     def compose(k: Table, x: Any, *, axis: int) -> Any:
         length, step = x.shape[axis], 1
-        along = tuple(length if each == axis else 1 for each in range(len(x.shape)))
-        indices = k.copy(k.broadcast_to(k.reshape(k.arange(length, dtype=int64), shape=along), shape=x.shape))
+        indices = k.copy(k.broadcast_to(positions(k, x, axis), shape=x.shape))
         values = k.copy(x)
         while step < length:
             (old, own), (before, at) = (
@@ -58,8 +55,7 @@ def _extremes(beaten: str) -> Any:
 
 
 def _extremes_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
-    zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
-    return k.add_along_axis(zeros, out[1], g[0], axis=axis)
+    return k.add_along_axis(zero(k, x), out[1], g[0], axis=axis)
 
 
 def _extremes_op(name: str, which: str, beaten: str) -> Op:
@@ -68,17 +64,16 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
         places = np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
         return values, np.maximum.accumulate(np.where(x == values, places, 0), axis=axis)
 
-    return Op(
+    return _scan(
         name,
         f"The {which} of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last.",
-        parameters=_axis_parameters(name),
         accepts=REAL,
         parts=Extremes,
         result=(SAME, to_int64),
         shape=lambda x, *, axis: (x.shape, x.shape),
         gradient=(_extremes_rule,),
         compose=_extremes(beaten),
-        samples=(Sample(Array((2, 5)), axis=1), Sample(Array((4, 2), 0, 3, "int64"))),
+        samples=(Sample((2, 5), axis=1), Sample(Array((4, 2), 0, 3, "int64"))),
         observe=lambda xp, values, indices: values + xp.astype(indices, values.dtype),
         reference=reference,
     )
@@ -86,25 +81,19 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
 
 @in_float32
 def _logcumsumexp(k: Table, x: Any, *, axis: int) -> Any:
-    length, step, out = x.shape[axis], 1, k.positive(x)
-    while step < length:
-        more = k.logaddexp(cut(k, out, axis, step, length), cut(k, out, axis, 0, length - step))
-        out = k.concat(cut(k, out, axis, 0, step), more, axis=axis)
-        step *= 2
-    return out
+    return prefixes(k, x, k.logaddexp, axis)
 
 
 OPS = (
     _extremes_op("cummax", "greatest", "less_equal"),
     _extremes_op("cummin", "least", "greater_equal"),
-    Op(
+    _scan(
         "logcumsumexp",
         "``log(cumsum(exp(x)))`` along `axis`, without overflow.",
-        parameters=_axis_parameters("logcumsumexp"),
         accepts=REAL & FLOATING,
         autocast="float32",
         compose=_logcumsumexp,
-        samples=(Sample(Array((2, 5)), axis=-1), Sample(Array((2, 1)))),
+        samples=(Sample((2, 5), axis=-1), Sample((2, 1))),
         reference=lambda np, x, axis=0: np.log(np.cumsum(np.exp(x), axis=axis)),
     ),
 )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from micrograd_core.dtypes import int64, integer_range
+from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, reduced_shape, resolve_axis
 from micrograd_core.ops.batching import composed
-from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import cut, is_scalar, to_int64
+from micrograd_core.ops.core.reductions import lane
+from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.shared import cut, ends_of, is_scalar, positions, to_int64
 from micrograd_core.ops.standard.indexing import as_tensor
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 # ── position by position ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,6 +30,10 @@ def _fitting(name: str, x: Any, index: Any, axis: int) -> int:
 
 
 def _gather_parameters(x: Any, index: Any, /, axis: int) -> dict[str, Any]:
+    """Along `axis`, the elements that ``x2`` names, place by place: ``out[i][j] = x1[x2[i][j]][j]`` for axis 0.
+
+    See `take_along_axis` for an index that broadcasts.
+    """
     return {"axis": _fitting("gather", x, index, axis)}
 
 
@@ -54,6 +56,11 @@ WORDS: Final = (*UPDATES, "mean", "replace")
 def _scatter_parameters(
     x: Any, index: Any, src: Any, /, axis: int, reduce: str = "replace", *, include_self: bool = True
 ) -> dict[str, Any]:
+    """A copy of ``x1`` in which the elements that ``x2`` names along `axis` are reduced with those of ``x3``.
+
+    `reduce` is ``'sum'``, ``'prod'``, ``'amax'``, ``'amin'``, ``'mean'``, or ``'replace'``, which keeps the last
+    one. `include_self` says whether the element of ``x1`` takes part.
+    """
     if reduce not in WORDS:
         raise ValueError(f"scatter_reduce: reduce is {one_of(map(repr, WORDS))}; got {reduce!r}")
     at = _fitting("scatter_reduce", x, index, axis)
@@ -70,9 +77,7 @@ def _linear(k: Table, shape: Shape, index: Any, axis: int) -> Any:
         if each == axis:
             at = k.astype(k.where(k.less(index, 0), k.add(index, n), index), dtype=int64)
         else:
-            count = index.shape[each]
-            along = tuple(count if i == each else 1 for i in range(len(shape)))
-            at = k.reshape(k.arange(count, dtype=int64), shape=along)
+            at = positions(k, index, each)
         total = at if total is None else k.add(k.multiply(total, n), at)
     return k.reshape(total, shape=(math.prod(index.shape),))
 
@@ -81,9 +86,7 @@ def _neutral(reduce: str, dtype: Any) -> Any:
     """What changes nothing in a reduction."""
     if reduce not in ("amax", "amin"):
         return 1 if reduce == "prod" else 0
-    if dtype.is_floating:
-        return -math.inf if reduce == "amax" else math.inf
-    return integer_range(dtype)[reduce == "amin"]
+    return ends_of(dtype)[reduce == "amin"]
 
 
 def _scatter_reduce(k: Table, x: Any, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Any:
@@ -137,6 +140,7 @@ class Ordered(NamedTuple):
 
 
 def _kth_parameters(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -> dict[str, Any]:
+    """The `k`-th smallest element along `axis`, counted from 1, and where it is."""
     at = resolve_axis("kthvalue", axis, len(x.shape))
     if not 1 <= k <= x.shape[at]:
         raise ShapeError(f"kthvalue: k is 1 to {x.shape[at]}, the length of axis {axis} of {tuple(x.shape)}; got {k}")
@@ -150,12 +154,6 @@ def _kth(k: Table, x: Any, *, rank: int, axis: int, keepdims: bool) -> Any:
     return tuple(k.copy(k.reshape(each, shape=shape)) for each in found)
 
 
-def _kth_rule(k: Table, g: Any, out: Any, x: Any, *, rank: int, axis: int, keepdims: bool) -> Any:
-    zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
-    g, place = (k.reshape(each, shape=reduced_shape(x.shape, (axis,), True)) for each in (g[0], out[1]))
-    return k.add_along_axis(zeros, place, g, axis=axis)
-
-
 def _kth_reference(np: Any, x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
     places = np.argsort(x, axis=axis, kind="stable").take([k - 1], axis=axis)
     found = np.take_along_axis(x, places, axis=axis), places
@@ -165,18 +163,16 @@ def _kth_reference(np: Any, x: Any, k: int, axis: int = -1, keepdims: bool = Fal
 METHODS: Final = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def _lane(name: str, x: Any, axis: int | None) -> int | None:
-    at = None if axis is None or not x.shape else resolve_axis(name, axis, len(x.shape))
-    if 0 in x.shape and (at is None or not x.shape[at]):
-        raise ShapeError(f"{name}: no result exists for zero elements (shape {tuple(x.shape)}, axis {axis})")
-    return at
-
-
 def _quantile_parameters(
     x: Any, /, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear",
     *, interpolation: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Shares in a tensor are read."""
+    """The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements.
+
+    Several shares stand along a new first axis. `method` says what is between two elements: ``'linear'``,
+    ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is.
+    """
+    # Shares in a tensor are read.
     word = interpolation or method
     if word not in METHODS:
         raise ValueError(f"quantile: method is {one_of(map(repr, METHODS))}; got {word!r}")
@@ -184,11 +180,15 @@ def _quantile_parameters(
     shares = tuple(map(float, given)) if isinstance(given, (list, tuple)) else float(given)
     if any(not 0 <= share <= 1 for share in (shares if isinstance(shares, tuple) else (shares,))):
         raise ValueError(f"quantile: q is between 0 and 1; got {given}")
-    return {"q": shares, "axis": _lane("quantile", x, axis), "keepdims": bool(keepdims), "method": word}
+    return {"q": shares, "axis": lane("quantile", x, axis), "keepdims": bool(keepdims), "method": word}
 
 
 def _median_parameters(x: Any, /, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
-    return {"axis": _lane("median", x, axis), "keepdims": bool(keepdims)}
+    """The middle element along `axis`, or of all; of an even number the mean of the two in the middle.
+
+    Where it is, `kthvalue` says.
+    """
+    return {"axis": lane("median", x, axis), "keepdims": bool(keepdims)}
 
 
 def _quantile(k: Table, x: Any, *, q: Any, axis: int | None, keepdims: bool, method: str) -> Any:
@@ -215,79 +215,58 @@ def _quantile(k: Table, x: Any, *, q: Any, axis: int | None, keepdims: bool, met
     return k.stack(*map(at, q), axis=0) if isinstance(q, tuple) else at(q)
 
 
-def _median(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    return k.quantile(x, q=0.5, axis=axis, keepdims=keepdims, method="linear")
-
-
 _PLACES = Array((2, 3), -4, 4, "int64")
 
 OPS = (
     Op(
         "gather",
-        "Along `axis`, the elements that ``x2`` names, place by place: ``out[i][j] = x1[x2[i][j]][j]`` for axis 0. See "
-        "`take_along_axis` for an index that broadcasts.",
-        operands=2,
         parameters=_gather_parameters,
         accepts=(ANY, INTEGER),
         separate=(1,),
         compose=_gather,
-        samples=(Sample(Array((3, 4)), _PLACES, axis=1), Sample(Array((4, 2)), Array((5, 1), -4, 4, "int64"), axis=0)),
+        samples=(Sample((3, 4), _PLACES, axis=1), Sample((4, 2), Array((5, 1), -4, 4, "int64"), axis=0)),
         reference=_gather_reference,
     ),
     Op(
         "scatter_reduce",
-        "A copy of ``x1`` in which the elements that ``x2`` names along `axis` are reduced with those of ``x3``: "
-        "``'sum'``, ``'prod'``, ``'amax'``, ``'amin'`` or ``'mean'``; ``'replace'`` has the last one stand. "
-        "`include_self`: whether what stands there takes part.",
-        operands=3,
         parameters=_scatter_parameters,
         accepts=(NUMERIC, INTEGER, NUMERIC),
         separate=(1,),
         compose=_scatter_reduce,
         samples=(
-            Sample(Array((3, 4)), _PLACES, Array((3, 3)), axis=1, reduce="sum", include_self=False),
-            Sample(Array((3, 4)), _PLACES, Array((2, 3)), axis=1, reduce="mean"),
+            Sample((3, 4), _PLACES, (3, 3), axis=1, reduce="sum", include_self=False),
+            Sample((3, 4), _PLACES, (2, 3), axis=1, reduce="mean"),
             Sample(Array((3, 4), 0, 9, "int64"), _PLACES, Array((2, 3), 0, 9, "int64"), axis=1, reduce="amax"),
-            Sample(Array((4, 2)), Array((3, 1), -4, 4, "int64"), 1.5, axis=0),
+            Sample((4, 2), Array((3, 1), -4, 4, "int64"), 1.5, axis=0),
         ),
         reference=_scatter_reference,
     ),
     Op(
         "kthvalue",
-        "The `k`-th smallest element along `axis`, counted from 1, and where it is.",
         parameters=_kth_parameters,
         accepts=REAL,
         parts=Ordered,
         result=(SAME, to_int64),
         shape=lambda x, *, axis, keepdims, **_: (reduced_shape(x.shape, (axis,), keepdims),) * 2,
-        gradient=(_kth_rule,),
         compose=_kth,
-        samples=(Sample(Array((2, 4)), k=2), Sample(Array((3, 2)), k=3, axis=0, keepdims=True)),
+        samples=(Sample((2, 4), k=2), Sample((3, 2), k=3, axis=0, keepdims=True)),
         observe=lambda xp, values, indices: values + xp.astype(indices, values.dtype),
         reference=_kth_reference,
     ),
     Op(
         "quantile",
-        "The element at a share `q`, between 0 and 1, of the order along `axis`, or of all elements; several stand "
-        "along a new first axis. `method` says what is between two elements: ``'linear'``, ``'lower'``, ``'higher'``, "
-        "``'nearest'`` or ``'midpoint'``. NaN if any element is.",
         parameters=_quantile_parameters,
         accepts=REAL & FLOATING,
         batching=composed,
         compose=_quantile,
-        samples=(
-            Sample(Array((2, 4)), q=0.3, axis=1),
-            Sample(Array((2, 3)), q=(0.1, 0.9), keepdims=True, method="higher"),
-        ),
+        samples=(Sample((2, 4), q=0.3, axis=1), Sample((2, 3), q=(0.1, 0.9), keepdims=True, method="higher")),
     ),
     Op(
         "median",
-        "The middle element along `axis`, or of all; of an even number the mean of the two in the middle. Where it is, "
-        "`kthvalue` says.",
         parameters=_median_parameters,
         accepts=REAL & FLOATING,
         kind="reduction",
-        compose=_median,
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 4)), axis=1, keepdims=True)),
+        compose=lambda k, x, **params: k.quantile(x, q=0.5, method="linear", **params),
+        samples=(Sample((2, 3)), Sample((2, 4), axis=1, keepdims=True)),
     ),
 )

@@ -9,30 +9,23 @@ comparisons go one way). Searching compares everything with everything: O(n m) w
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import bool_, int64, integer_range
+from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample
-from micrograd_core.ops.shared import arrays, is_scalar, to_bool, to_int64
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
+from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.shared import arrays, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
+from micrograd_core.ops.tangents import zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
 
-def _sort_parameters(name: str) -> Any:
-    def parameters(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> dict[str, Any]:
-        return {
-            "axis": resolve_axis(name, axis, len(x.shape)), "descending": bool(descending), "stable": bool(stable),
-        }  # fmt: skip
-
-    return parameters
-
-
 def _search_parameters(x1: Any, x2: Any, /, *, side: str = "left") -> dict[str, Any]:
+    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
+
+    Before equal ones for the `side` ``'left'``, after them for ``'right'``.
+    """
     if len(x1.shape) != 1:
         raise ShapeError(f"searchsorted: the sorted tensor must be 1-d; it has shape {tuple(x1.shape)}")
     if side not in ("left", "right"):
@@ -41,21 +34,18 @@ def _search_parameters(x1: Any, x2: Any, /, *, side: str = "left") -> dict[str, 
 
 
 def _isin_parameters(x1: Any, x2: Any, /, *, invert: bool = False) -> dict[str, Any]:
+    """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
     return {"invert": bool(invert)}
 
 
 def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
+    """Differences of neighbours along `axis`, taken `n` times."""
     if n < 0:
         raise ValueError(f"diff: n is how often to take differences, 0 or more; got {n}")
     return {"axis": resolve_axis("diff", axis, len(x.shape)), "n": n}
 
 
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _reversed(k: Table, x: Any) -> Any:
-    """The same numbers in the opposite order, without overflow."""
-    return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
 
 
 def _before(k: Table, x: Any, y: Any) -> Any:
@@ -84,8 +74,7 @@ def _ranked(k: Table, x: Any, i: Any, block: int) -> tuple[Any, Any]:
     (x, y), (i, j) = ((k.reshape(t, shape=column), k.reshape(t, shape=row)) for t in (x, i))
     rank = k.sum(k.astype(_earlier(k, x, i, y, j), dtype=int64), axis=(1,), keepdims=True)
     here = k.equal(rank, k.reshape(k.arange(block, dtype=int64), shape=(block, 1)))
-    dtype = k.dtype(x)
-    least = -math.inf if dtype.is_floating else integer_range(dtype)[0]
+    least, _ = ends_of(k.dtype(x))
     return (
         k.max(k.where(here, y, least), axis=(2,), keepdims=False),
         k.sum(k.where(here, j, 0), axis=(2,), keepdims=False),
@@ -115,11 +104,11 @@ def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     shape, dtype = tuple(moved.shape), k.dtype(x)
     length, lanes = shape[-1], math.prod(shape[:-1])
     moved = k.reshape(moved, shape=(lanes, length))
-    moved = _reversed(k, moved) if descending else moved
+    moved = mirror(k, moved) if descending else moved
     positions = k.broadcast_to(k.arange(length, dtype=int64), shape=moved.shape)
     if length > 1 and lanes:
         block = padded = length
-        last = math.inf if dtype.is_floating else integer_range(dtype)[1]
+        _, last = ends_of(dtype)
         if lanes * length * length > COMPARISONS:
             padded = 1 << (length - 1).bit_length()
             block = min(padded, max(1, 1 << (COMPARISONS // (lanes * padded)).bit_length() >> 1))
@@ -133,14 +122,13 @@ def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
         moved, positions = _ranked(k, moved, positions, block)
         moved, positions = _merged(k, moved, positions, block, padded)
         if padded > length:
-            kept = (slice(0, lanes, 1), slice(0, length, 1))
-            moved, positions = (k.getitem(k.reshape(t, shape=(lanes, padded)), key=kept) for t in (moved, positions))
+            moved, positions = (cut(k, k.reshape(t, shape=(lanes, padded)), 1, 0, length) for t in (moved, positions))
         if dtype.is_floating:
             number = k.less(positions, padded)
             moved, positions = k.where(number, moved, math.nan), k.where(number, positions, k.add(positions, -padded))
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
     moved, positions = (k.permute_dims(k.reshape(t, shape=shape), axes=back) for t in (moved, positions))
-    return (_reversed(k, moved) if descending else moved), positions
+    return (mirror(k, moved) if descending else moved), positions
 
 
 def _argsort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
@@ -163,19 +151,16 @@ def _sort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any
     return k.copy(_sorted(k, x, axis, descending)[0])
 
 
-def _sort_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _sort_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, **params: Any) -> Any:
     """Each cotangent back to where its element was."""
-    positions = k.argsort(x, axis=axis, descending=descending, stable=True)
-    zeros = k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
-    return k.add_along_axis(zeros, positions, g, axis=axis)
+    positions = k.argsort(x, axis=axis, **{**params, "stable": True})
+    return k.add_along_axis(zero(k, x), positions, g, axis=axis)
 
 
-def _sort_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int, descending: bool, stable: bool
-) -> Any:
+def _sort_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int, **params: Any) -> Any:
     """Each tangent where its element went."""
-    positions = k.argsort(x, axis=axis, descending=descending, stable=True)
-    return k.take_along_axis(tangents[0], positions, axis=axis)
+    positions = k.argsort(x, axis=axis, **{**params, "stable": True})
+    return k.take_along_axis(*tangents, positions, axis=axis)
 
 
 def _searchsorted(k: Table, x: Any, y: Any, *, side: str) -> Any:
@@ -199,84 +184,64 @@ def _diff(k: Table, x: Any, *, axis: int, n: int) -> Any:
     difference = x
     for _ in range(min(n, x.shape[axis])):
         length = difference.shape[axis]
-        later, earlier = (
-            tuple(
-                piece if each == axis else slice(0, m, 1) if m else slice(0, 0, 1)
-                for each, m in enumerate(difference.shape)
-            )
-            for piece in (
-                (slice(1, length, 1), slice(0, length - 1, 1)) if length > 1 else (slice(0, 0, 1), slice(0, 0, 1))
-            )
-        )
-        difference = k.subtract(k.getitem(difference, key=later), k.getitem(difference, key=earlier))
+        difference = k.subtract(cut(k, difference, axis, 1, length), cut(k, difference, axis, 0, length - 1))
     return k.copy(x) if difference is x else difference
 
 
-def _sorting_reference(name: str) -> Any:
+def _ordering(name: str, doc: str, **facts: Any) -> Op:
+    """`sort` or `argsort`."""
+
+    def parameters(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> dict[str, Any]:
+        axis = resolve_axis(name, axis, len(x.shape))
+        return {"axis": axis, "descending": bool(descending), "stable": bool(stable)}
+
     def reference(np: Any, x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         key = x if not descending else -x if x.dtype.kind in "fc" else ~x
         positions = np.argsort(key, axis=axis, kind="stable")
         return positions if name == "argsort" else np.take_along_axis(x, positions, axis=axis)
 
-    return reference
+    samples = (
+        Sample((2, 5)),
+        Sample((5, 2), axis=0, descending=True),
+        Sample(Array((3, 7), 0, 3, "int64"), axis=1, stable=True),
+        Sample(Array((2, 6), 0, 3, "uint8"), descending=True, stable=True),
+        Sample(Array((5,), dtype="bool")),
+        Sample((2, 0)),
+        Sample((1,)),
+    )
+    return Op(name, doc, parameters=parameters, accepts=ANY, samples=samples, reference=reference, **facts)
 
-
-_SAMPLES = (
-    Sample(Array((2, 5))),
-    Sample(Array((5, 2)), axis=0, descending=True),
-    Sample(Array((3, 7), 0, 3, "int64"), axis=1, stable=True),
-    Sample(Array((2, 6), 0, 3, "uint8"), descending=True, stable=True),
-    Sample(Array((5,), dtype="bool")),
-    Sample(Array((2, 0))),
-    Sample(Array((1,))),
-)
 
 OPS = (
-    Op(
+    _ordering(
         "argsort",
         "The positions that sort the elements along `axis`. NaN comes last; equal elements keep their order. Complex "
         "numbers are ordered by their real parts, then by their imaginary ones.",
-        parameters=_sort_parameters("argsort"),
-        accepts=ANY,
         result=to_int64,
         gradient="positions are not differentiable",
         compose=_argsort,
-        samples=_SAMPLES,
-        reference=_sorting_reference("argsort"),
     ),
-    Op(
+    _ordering(
         "sort",
         "The elements in order along `axis`, as `argsort` has it.",
-        parameters=_sort_parameters("sort"),
-        accepts=ANY,
         tangent=_sort_tangent,
         gradient=(_sort_rule,),
         compose=_sort,
-        samples=_SAMPLES,
-        reference=_sorting_reference("sort"),
     ),
-    Op(
+    locating(
         "searchsorted",
-        "Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted: before equal ones for the `side` "
-        "``'left'``, after them for ``'right'``.",
-        operands=2,
         parameters=_search_parameters,
         accepts=REAL | BOOLEAN,
-        result=to_int64,
-        gradient="positions are not differentiable",
         compose=_searchsorted,
         samples=(
             Sample(Array((4,), 1, 2, "int64"), Array((2, 3), 0, 3, "int64")),
             Sample(Array((4,), 1, 2, "int64"), Array((2, 3), 0, 3, "int64"), side="right"),
-            Sample(Array((1,)), Array(())),
-            Sample(Array((0,)), Array((2,))),
+            Sample((1,), ()),
+            Sample((0,), (2,)),
         ),
-        reference=lambda np, x, y, side="left": np.searchsorted(x, y, side=side),
     ),
     Op(
         "isin",
-        "Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none.",
-        operands=2,
         parameters=_isin_parameters,
         accepts=ANY,
         result=to_bool,
@@ -286,21 +251,20 @@ OPS = (
             Sample(Array((3, 4), 0, 9, "int64"), Array((3,), 0, 9, "int64")),
             Sample(Array((3, 4), 0, 9, "int64"), Array((2, 2), 0, 9, "int64"), invert=True),
             Sample(Array((3,), 0, 3, "int64"), 2),
-            Sample(Array((3,)), Array((0,))),
+            Sample((3,), (0,)),
         ),
     ),
     Op(
         "diff",
-        "Differences of neighbours along `axis`, taken `n` times.",
         parameters=_diff_parameters,
         accepts=NUMERIC,
         compose=_diff,
         samples=(
-            Sample(Array((2, 4))),
-            Sample(Array((4, 2)), axis=0, n=2),
-            Sample(Array((2, 2)), n=3),
-            Sample(Array((2,)), n=0),
-            Sample(Array((0, 2)), axis=1),
+            Sample((2, 4)),
+            Sample((4, 2), axis=0, n=2),
+            Sample((2, 2), n=3),
+            Sample((2,), n=0),
+            Sample((0, 2), axis=1),
         ),
     ),
 )

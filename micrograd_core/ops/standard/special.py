@@ -11,14 +11,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.tangents import symmetric
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 LARGE = 8  # from where on the series of Stirling has the digits of float64
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
@@ -196,6 +193,7 @@ def _polygamma(k: Table, x: Any, *, n: int) -> Any:
 
 
 def _polygamma_parameters(x: Any, /, n: int) -> dict[str, Any]:
+    """The `n`-th derivative of `digamma` (DLMF 5.15)."""
     if int(n) != n or n < 0:
         raise ValueError(f"polygamma: n, the order of the derivative, is an integer from 0 on; got {n}")
     return {"n": int(n)}
@@ -217,16 +215,11 @@ def _erfinv(k: Table, x: Any) -> Any:
     root = k.sqrt(k.subtract(k.multiply(half, half), k.multiply(log, 1 / a)))
     y = k.sqrt(k.maximum(k.subtract(root, half), 0))
     for _ in range(3):
-        step = k.multiply(k.multiply(k.subtract(k.erfc(y), rest), k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
-        step = k.where(k.less(z, 0.5), _near(k, y, z), step)
+        missing = k.where(k.less(z, 0.5), k.subtract(z, k.erf(y)), k.subtract(k.erfc(y), rest))
+        step = k.multiply(k.multiply(missing, k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
         y = k.add(y, k.divide(step, k.subtract(1, k.multiply(y, step))))
     y = k.where(k.equal(size, 1), math.inf, k.where(inside, y, math.nan))
     return k.where(k.less(x, 0), k.negative(y), y)
-
-
-def _near(k: Table, y: Any, z: Any) -> Any:
-    """The step where the error function itself has the digits."""
-    return k.multiply(k.multiply(k.subtract(z, k.erf(y)), k.exp(k.multiply(y, y))), math.pi**0.5 / 2)
 
 
 # ── modified Bessel functions ────────────────────────────────────────────────────────────────────────────────
@@ -364,7 +357,6 @@ OPS = (
     ),
     _FUNCTION(
         "polygamma",
-        "The `n`-th derivative of `digamma` (DLMF 5.15).",
         parameters=_polygamma_parameters,
         gradient=(lambda k, g, out, x, *, n: k.multiply(g, k.polygamma(x, n=n + 1)),),
         compose=_polygamma,

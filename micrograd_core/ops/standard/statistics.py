@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import cut, is_scalar
 from micrograd_core.ops.tangents import product
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
 
 REAL_FLOATING = REAL & FLOATING
 
@@ -21,6 +18,11 @@ REAL_FLOATING = REAL & FLOATING
 
 
 def _cov_parameters(x: Any, fweights: Any = None, aweights: Any = None, /, *, correction: float = 1) -> dict[str, Any]:
+    """The covariances of variables, rows of ``x``, over observations, its columns.
+
+    `fweights` say how often an observation counts, `aweights` how much; `correction` is subtracted from the number
+    of observations.
+    """
     if len(x.shape) > 2:
         raise ShapeError(f"cov: variables are rows of a matrix; got shape {tuple(x.shape)}")
     return {"correction": float(correction)}
@@ -67,6 +69,10 @@ def _corrcoef(k: Table, x: Any) -> Any:
 def _interp_parameters(
     x: Any, xp: Any, fp: Any, /, left: float | None = None, right: float | None = None
 ) -> dict[str, Any]:
+    """The line through the points (``x2``, ``x3``) at ``x1``.
+
+    Beyond the points it is `left` and `right`, by default those of the nearest point.
+    """
     shapes = [tuple(getattr(each, "shape", ())) for each in (xp, fp)]
     if len(shapes[0]) != 1 or shapes[0] != shapes[1] or not shapes[0][0]:
         raise ShapeError(f"interp: points are two vectors of one length; got {shapes[0]} and {shapes[1]}")
@@ -91,6 +97,7 @@ def _interp(k: Table, x: Any, xp: Any, fp: Any, *, left: float | None, right: fl
 
 
 def _trapezoid_parameters(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1) -> dict[str, Any]:
+    """The integral of ``x1`` along `axis` by trapezoids, at places ``x2``, or `dx` apart."""
     return {"dx": float(dx), "axis": resolve_axis("trapezoid", axis, len(y.shape))}
 
 
@@ -108,6 +115,7 @@ def _trapezoid(k: Table, y: Any, x: Any, *, dx: float, axis: int) -> Any:
 
 
 def _convolve_parameters(x1: Any, x2: Any, /, mode: str = "full") -> dict[str, Any]:
+    """The convolution of two vectors: ``'full'``, ``'same'`` as the longer, ``'valid'`` where they overlap whole."""
     shapes = [tuple(getattr(each, "shape", ())) for each in (x1, x2)]
     if any(len(shape) != 1 or not shape[0] for shape in shapes):
         raise ShapeError(f"convolve: two vectors with elements are needed; got shapes {shapes[0]} and {shapes[1]}")
@@ -133,18 +141,15 @@ _POINTS = Array((4,), -2.0, 2.0, kind="ascending")
 OPS = (
     Op(
         "cov",
-        "The covariances of variables, rows of ``x``, over observations, its columns. `fweights` say how often an "
-        "observation counts, `aweights` how much; `correction` is subtracted from the number of observations.",
-        operands=3,
         optional=(1.0, 1.0),
         separate=(1, 2),
         parameters=_cov_parameters,
         accepts=(REAL_FLOATING, REAL, REAL),
         compose=_cov,
         samples=(
-            Sample(Array((2, 4)), 1.0, 1.0),
-            Sample(Array((3,)), 1.0, 1.0, correction=0),
-            Sample(Array((2, 3)), Array((3,), 1, 4, "int64"), Array((3,), 1, 4, "int64")),
+            Sample((2, 4), 1.0, 1.0),
+            Sample((3,), 1.0, 1.0, correction=0),
+            Sample((2, 3), Array((3,), 1, 4, "int64"), Array((3,), 1, 4, "int64")),
         ),
         reference=_cov_reference,
     ),
@@ -158,40 +163,26 @@ OPS = (
     ),
     Op(
         "interp",
-        "The line through the points (``x2``, ``x3``) at ``x1``; `left` and `right` of them the nearest point's, or "
-        "what is told.",
-        operands=3,
         parameters=_interp_parameters,
         accepts=REAL_FLOATING,
         compose=_interp,
-        samples=(
-            Sample(Array((2, 3), -3.0, 3.0), _POINTS, Array((4,))),
-            Sample(Array((3,)), _POINTS, Array((4,)), left=7.0, right=-7.0),
-        ),
+        samples=(Sample(Array((2, 3), -3.0, 3.0), _POINTS, (4,)), Sample((3,), _POINTS, (4,), left=7.0, right=-7.0)),
     ),
     Op(
         "trapezoid",
-        "The integral of ``x1`` along `axis` by trapezoids, at places ``x2``, or `dx` apart.",
-        operands=2,
         optional=(0.0,),
         parameters=_trapezoid_parameters,
         accepts=INEXACT,
         compose=_trapezoid,
-        samples=(
-            Sample(Array((2, 4)), Array((2, 4)), axis=1),
-            Sample(Array((3, 2)), Array((3,)), axis=0),
-            Sample(Array((2, 3)), 0.0, dx=0.5),
-        ),
+        samples=(Sample((2, 4), (2, 4), axis=1), Sample((3, 2), (3,), axis=0), Sample((2, 3), 0.0, dx=0.5)),
         reference=lambda np, y, x, dx=1.0, axis=-1: np.trapezoid(y, x if np.ndim(x) else None, dx, axis),
     ),
     Op(
         "convolve",
-        "The convolution of two vectors: ``'full'``, ``'same'`` as the longer, ``'valid'`` where they overlap whole.",
-        operands=2,
         parameters=_convolve_parameters,
         accepts=NUMERIC,
         tangent=product,
         compose=_convolve,
-        samples=(Sample(Array((4,)), Array((2,))), Sample(Array((3,)), Array((3,)), mode="same")),
+        samples=(Sample((4,), (2,)), Sample((3,), (3,), mode="same")),
     ),
 )

@@ -7,33 +7,16 @@ the tensor, with the axis replaced by the shape of the indices. See `indexing` f
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from micrograd_core.dtypes import bool_, integer_range
+from micrograd_core.dtypes import bool_
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample
+from micrograd_core.ops.core.reductions import product_by_halves
+from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.shared import ends_of
 from micrograd_core.ops.standard.indexing import as_tensor, rows, taken_shape, total
 from micrograd_core.ops.tangents import linear
-
-if TYPE_CHECKING:
-    from micrograd_core.tables.table import Table
-
-
-def _update_parameters(name: str) -> Any:
-    def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
-        if hasattr(axis, "shape"):
-            raise TypeError(f"{name}: PyTorch's {name}(x, dim, index, source) is {name}(x, index, source, axis=dim)")
-        axis = resolve_axis(name, axis, len(x.shape))
-        place, shape = taken_shape(tuple(x.shape), indices, axis), tuple(getattr(values, "shape", ()))
-        if len(shape) > len(place) or any(n not in (1, m) for n, m in zip(shape[::-1], place[::-1], strict=False)):
-            raise ShapeError(
-                f"{name}: values of shape {shape} do not fit shape {place}, which indices of shape "
-                f"{tuple(indices.shape)} select along axis {axis} of shape {tuple(x.shape)}"
-            )
-        return {"axis": axis}
-
-    return parameters
 
 
 def _listed(k: Table, x: Any, indices: Any, values: Any, axis: int) -> Any:
@@ -53,34 +36,13 @@ def _index_add(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any
     return k.add(x, total(k, named, values, axis))
 
 
-def _index_extremum(name: str) -> Any:
-    """`index_max` or `index_min`: every position chooses among itself and what it is offered."""
-    reduction, pair, end = ("max", "maximum", 0) if name == "index_max" else ("min", "minimum", 1)
-
-    def compose(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
-        if 0 in indices.shape:
-            return k.copy(x)
-        dtype = k.dtype(x)
-        worst = (-math.inf, math.inf)[end] if dtype.is_floating else integer_range(dtype)[end]
-        named, values = _offered(k, x, indices, values, axis)
-        best = getattr(k, reduction)(k.where(named, values, worst), axis=(axis,), keepdims=False)
-        return getattr(k, pair)(x, best)
-
-    return compose
-
-
 def _index_scale(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """The product over the values that a position is offered, by halves."""
     named, values = _offered(k, x, indices, values, axis)
-    factors = k.where(named, values, 1)
-    while (count := factors.shape[axis]) > 1:
-        first, second, odd = (
-            tuple(piece if each == axis else slice(0, n, 1) for each, n in enumerate(factors.shape))
-            for piece in (slice(0, count // 2, 1), slice(count // 2, count // 2 * 2, 1), slice(count - 1, count, 1))
-        )
-        product = k.multiply(k.getitem(factors, key=first), k.getitem(factors, key=second))
-        factors = k.concat(product, k.getitem(factors, key=odd), axis=axis) if count % 2 else product
-    return k.multiply(x, k.reshape(factors, shape=x.shape)) if factors.shape[axis] else k.copy(x)
+    if not named.shape[0]:
+        return k.copy(x)
+    factors = product_by_halves(k, k.where(named, values, 1), axis)
+    return k.multiply(x, k.reshape(factors, shape=x.shape))
 
 
 def _index_multiply(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
@@ -144,16 +106,28 @@ def _extremum_taken(k: Table, g: Any, out: Any, x: Any, indices: Any, values: An
 # ── samples and references ───────────────────────────────────────────────────────────────────────────────────
 
 _UPDATES = (
-    Sample(Array((3, 2)), Array((4,), -3, 3, "int64"), Array((4, 2))),
-    Sample(Array((2, 3)), Array((2, 2), 0, 3, "int32"), Array((2, 1)), axis=1),
-    Sample(Array((3,)), Array((), -3, 3, "int64"), Array(())),
-    Sample(Array((2, 3)), Array((2,), 0, 3, "int64"), 0.5, axis=-1),
-    Sample(Array((2, 3)), Array((0,), 0, 3, "int64"), Array((2, 0)), axis=1),
+    Sample((3, 2), Array((4,), -3, 3, "int64"), (4, 2)),
+    Sample((2, 3), Array((2, 2), 0, 3, "int32"), (2, 1), axis=1),
+    Sample((3,), Array((), -3, 3, "int64"), ()),
+    Sample((2, 3), Array((2,), 0, 3, "int64"), 0.5, axis=-1),
+    Sample((2, 3), Array((0,), 0, 3, "int64"), (2, 0), axis=1),
 )
 
 
-def _updated(name: str) -> Any:
-    """The reference of an update: NumPy's, one value after the other."""
+def _update(name: str, doc: str, each: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
+    """An update whose reference is NumPy's function `each`, one value after the other; empty where the value stays."""
+
+    def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
+        if hasattr(axis, "shape"):
+            raise TypeError(f"{name}: PyTorch's {name}(x, dim, index, source) is {name}(x, index, source, axis=dim)")
+        axis = resolve_axis(name, axis, len(x.shape))
+        place, shape = taken_shape(tuple(x.shape), indices, axis), tuple(getattr(values, "shape", ()))
+        if len(shape) > len(place) or any(n not in (1, m) for n, m in zip(shape[::-1], place[::-1], strict=False)):
+            raise ShapeError(
+                f"{name}: values of shape {shape} do not fit shape {place}, which indices of shape "
+                f"{tuple(indices.shape)} select along axis {axis} of shape {tuple(x.shape)}"
+            )
+        return {"axis": axis}
 
     def reference(np: Any, x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
         axis = axis % x.ndim
@@ -161,72 +135,65 @@ def _updated(name: str) -> Any:
         values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
         values = values.reshape((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]))
         for i, value in zip(indices.ravel(), np.moveaxis(values, axis, 0), strict=True):
-            result[i] = value if name == "set" else getattr(np, name)(result[i], value)
+            result[i] = getattr(np, each)(result[i], value) if each else value
         return np.moveaxis(result, 0, axis)
 
-    return reference
+    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,), "reference": reference}
+    doc = f"A fresh copy of ``x``, whose slices along `axis` that integers name {doc}"
+    return Op(name, doc, accepts=(accepts, INTEGER, accepts), **{**usual, **facts})
 
 
-def _update(name: str, doc: str, **facts: Any) -> Op:
-    accepts = facts.pop("accepts", NUMERIC)
-    return Op(
+def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
+    """`index_max` or `index_min`: every position chooses among itself and what it is offered."""
+
+    def compose(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+        if 0 in indices.shape:
+            return k.copy(x)
+        named, values = _offered(k, x, indices, values, axis)
+        worst = ends_of(k.dtype(x))[end]
+        best = getattr(k, reduction)(k.where(named, values, worst), axis=(axis,), keepdims=False)
+        return getattr(k, pair)(x, best)
+
+    return _update(
         name,
-        doc,
-        operands=3,
-        parameters=_update_parameters(name),
-        accepts=(accepts, INTEGER, accepts),
-        separate=(1,),
-        **{"samples": _UPDATES, **facts},
+        f"are the elementwise {pair} of themselves and all values for them. Elements tied for it share the gradient "
+        "evenly.",
+        pair,
+        accepts=REAL,
+        gradient=(_extremum_kept, None, _extremum_taken),
+        compose=compose,
     )
 
 
 OPS = (
     _update(
         "index_add",
-        "A fresh copy of ``x``, to whose slices along `axis` that integers name the values are added; a slice that is "
-        "named twice gets both. Source: ``numpy.add.at``.",
+        "get the values added; a slice that is named twice gets both. Source: ``numpy.add.at``.",
+        "add",
         tangent=linear,
         gradient=(_unchanged, None, _taken),
         gradient_aliases=True,
         compose=_index_add,
-        reference=_updated("add"),
     ),
     _update(
         "index_set",
-        "A fresh copy of ``x``, whose slices along `axis` that integers name are replaced by the values; for a slice "
-        "that is named twice the last one counts.",
+        "are replaced by the values; for a slice that is named twice the last one counts.",
+        "",
         accepts=ANY,
         compose=_index_set,
-        reference=_updated("set"),
     ),
-    _update(
-        "index_max",
-        "A fresh copy of ``x``, whose slices along `axis` that integers name are the elementwise maximum of themselves "
-        "and all values for them. Elements tied for it share the gradient evenly.",
-        accepts=REAL,
-        gradient=(_extremum_kept, None, _extremum_taken),
-        compose=_index_extremum("index_max"),
-        reference=_updated("maximum"),
-    ),
-    _update(
-        "index_min",
-        "A fresh copy of ``x``, whose slices along `axis` that integers name are the elementwise minimum of themselves "
-        "and all values for them. Elements tied for it share the gradient evenly.",
-        accepts=REAL,
-        gradient=(_extremum_kept, None, _extremum_taken),
-        compose=_index_extremum("index_min"),
-        reference=_updated("minimum"),
-    ),
+    _extremum("index_max", "max", "maximum", 0),
+    _extremum("index_min", "min", "minimum", 1),
     _update(
         "index_multiply",
-        "A fresh copy of ``x``, whose slices along `axis` that integers name are multiplied by all values for them. "
-        "Gradients are right to second order also where factors are 0.",
+        "are multiplied by all values for them. Gradients are right to second order also where factors are 0.",
+        "multiply",
         compose=_index_multiply,
-        reference=_updated("multiply"),
     ),
     _update(
         "index_scale",
-        "As `index_multiply`, but with a gradient that divides by the factors, none of which may be 0.",
+        "are multiplied as by `index_multiply`, but with a gradient that divides by the factors: none may be 0.",
+        "multiply",
         gradient=(
             lambda k, g, out, x, i, v, *, axis: k.multiply(g, k.divide(out, x)),
             None,
@@ -234,6 +201,5 @@ OPS = (
         ),
         compose=_index_scale,
         samples=(Sample(Array((3, 2), 0.5), Array((4,), -3, 3, "int64"), Array((4, 2), 0.5)), *_UPDATES[-2:]),
-        reference=_updated("multiply"),
     ),
 )

@@ -11,9 +11,10 @@ import numpy as np
 
 from micrograd_array_api.namespaces import Namespace
 from micrograd_core.adapters.array_api import ArrayAPIBackend, native_dtypes, put, put_forwards, steps_back
-from micrograd_core.compiler.program import Program, straight_line
+from micrograd_core.compiler.executor import straight_line
+from micrograd_core.compiler.program import Program
+from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Key, Shape
-from micrograd_core.tables.raw import compose
 
 
 class NamespaceBackend(ArrayAPIBackend):

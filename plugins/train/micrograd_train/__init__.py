@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from micrograd_train import sets
+    from micrograd_train.dataset import Dataset
+    from micrograd_train.notices import DataWarning
     from micrograd_train.pictures import images
+    from micrograd_train.splitting import split
     from micrograd_train.tables.preparation import Preparation
     from micrograd_train.tables.reading import read
     from micrograd_train.using.trained import Predictor, load_predictor
 
-__all__ = ["Predictor", "Preparation", "images", "load_predictor", "read", "sets"]
+__all__ = ["DataWarning", "Dataset", "Predictor", "Preparation", "images", "load_predictor", "read", "sets", "split"]
 
 _HOMES = {
+    "DataWarning": "notices",
+    "Dataset": "dataset",
     "Predictor": "using.trained",
     "Preparation": "tables.preparation",
     "images": "pictures",
     "load_predictor": "using.trained",
     "read": "tables.reading",
+    "split": "splitting",
 }
 
 

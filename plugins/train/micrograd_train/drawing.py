@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.errors import MicrogradError
-from micrograd_core.ground import files
+from micrograd_core.support import files
 from micrograd_core.tools import arguments as common
+from micrograd_train import options as own
 
 if TYPE_CHECKING:
     from micrograd_core.scalar.drawing import Drawing
@@ -46,7 +47,7 @@ def add_draw(commands: common.Commands) -> None:
     parser.add_argument("--out", metavar="FILE", help=".svg, .png, .dot or .mmd (default: Mermaid text on stdout)")
     parser.add_argument(
         "--limit",
-        type=common.positive_int,
+        type=own.positive_int,
         default=150,
         metavar="N",
         help="boxes that are drawn, those nearest to the result",

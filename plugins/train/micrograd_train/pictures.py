@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from micrograd_core.data.dataset import Dataset
 from micrograd_core.data.errors import DataError
 from micrograd_core.engine.ingest import memory
+from micrograd_train.dataset import Dataset
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is opened, whatever a file is called: for others Pillow may start a program, such as Ghostscript."""

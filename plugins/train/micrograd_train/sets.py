@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from micrograd_core.data.dataset import Dataset
-from micrograd_core.data.errors import DataError, listed, nearest
+from micrograd_core.data.errors import DataError, listed
 from micrograd_core.ops import TABLE
+from micrograd_train.dataset import Dataset
+from micrograd_train.notices import nearest
 
 Made = Callable[..., Dataset]
 

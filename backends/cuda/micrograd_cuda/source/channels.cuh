@@ -112,7 +112,7 @@ template <class A> __device__ __forceinline__ Found<A> joined(const Found<A>& x,
 // One read. Of some numbers at a time the two-pass formula, in registers, then they join those before. `to` is (parts, 2,
 // channels): means, and sums of squares.
 template <class T, bool PLANES, class Index, int V>
-__device__ __forceinline__ void channel_moments(Wide<T>* to, const T* x, Long rows, Long columns, Long run, Long piece) {
+KERNEL void channel_moments(Wide<T>* to, const T* x, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     constexpr int TOGETHER = V > 4 ? 4 : 8;
     const Part<PLANES, Index, V> part(rows, columns, run, piece);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void channel_moments(Wide<T>* to, const T* x, Long ro
 
 // Those of all parts, of `length` numbers in pieces, as one: (2, channels).
 template <class A>
-__device__ __forceinline__ void merge_moments(A* to, const A* partial, Long length, Long piece, Long channels) {
+KERNEL void merge_moments(A* to, const A* partial, Long length, Long piece, Long channels) {
     const Long channel = static_cast<Long>(blockIdx.x) * 32 + threadIdx.x % 32;
     Found<A> own[1] = {};
     if (channel < channels)
@@ -171,7 +171,7 @@ template <bool PLANES, int V, class A, class P, class F> __device__ __forceinlin
 
 // (x - mean) / sqrt(squares * share + eps) * weight + bias, of which the last two may be null; `share` is 1 / count.
 template <class T, bool PLANES, class Index, int V>
-__device__ __forceinline__ void channel_norm(
+KERNEL void channel_norm(
     T* out, const T* x, const Wide<T>* means, const Wide<T>* squares, const T* weight, const T* bias, double share,
     double eps, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
@@ -201,7 +201,7 @@ template <class T, int V> struct Both { Pack<T, V> g, x; };
 
 // Sums of g, and of g * h, with h = (x - mean) / sqrt(squares * share + eps): (2, parts, channels).
 template <class T, bool PLANES, class Index, int V>
-__device__ __forceinline__ void channel_sums(
+KERNEL void channel_sums(
     Wide<T>* to, const T* g, const T* x, const Wide<T>* means, const Wide<T>* squares, double share, double eps, Long rows,
     Long columns, Long run, Long piece) {
     typedef Wide<T> A;
@@ -237,7 +237,7 @@ __device__ __forceinline__ void channel_sums(
 
 // scale * weight * (g - plain * share - h * weighted * share) of those sums; the weight may be null.
 template <class T, bool PLANES, class Index, int V>
-__device__ __forceinline__ void channel_norm_gradient(
+KERNEL void channel_norm_gradient(
     T* to, const T* g, const T* x, const Wide<T>* means, const Wide<T>* squares, const Wide<T>* plain, const Wide<T>* weighted,
     const T* weight, double share, double eps, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
@@ -269,7 +269,7 @@ __device__ __forceinline__ void channel_norm_gradient(
 
 // (parts, channels). At the end comes the division that makes a sum a mean.
 template <class R, class T, class O, class Index, int V>
-__device__ __forceinline__ void reduce_planes(O* to, const T* x, double divisor, Long rows, Long columns, Long run, Long piece) {
+KERNEL void reduce_planes(O* to, const T* x, double divisor, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     const Part<true, Index, V> part(rows, columns, run, piece);
     A own[V];

@@ -6,6 +6,8 @@
 
 typedef long long Long;
 
+#define KERNEL __device__ __forceinline__  // a template that is launched: what `units` finds in these files
+
 // ── element types ───────────────────────────────────────────────────────────────────────────────────────────────
 
 struct Half { unsigned short bits; };      // IEEE 754 binary16

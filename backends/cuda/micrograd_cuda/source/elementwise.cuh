@@ -123,7 +123,6 @@ BINARY(Subtract, x - y)
 BINARY(Multiply, x * y)
 BINARY(Divide, x / y)
 BINARY(Pow, pow(x, y))
-BINARY(AddRelu, Relu::of(x + y))
 BINARY(Remainder, rest_of(x, y))
 BINARY(FloorDivide, quotient_of(x, y))
 BINARY(Maximum, x > y || x != x ? x : y)
@@ -140,20 +139,20 @@ BINARY(GeluGradientOfHalves, x * gelu_slope_for_halves(y))
 BINARY(GeluTanhGradient, x * gelu_tanh_slope(y))
 BINARY(SiluGradient, x * silu_slope(y))
 
-PREDICATE(IsNan, x != x)
-PREDICATE(IsInf, fabs(x) == infinity<A>())
-PREDICATE(IsFinite, x - x == 0)
-PREDICATE(SignBit, copysign(A(1), x) < 0)
-PREDICATE(Not, x == 0)
+PREDICATE(Isnan, x != x)
+PREDICATE(Isinf, fabs(x) == infinity<A>())
+PREDICATE(Isfinite, x - x == 0)
+PREDICATE(Signbit, copysign(A(1), x) < 0)
+PREDICATE(LogicalNot, x == 0)
 RELATION(Less, x < y)
 RELATION(LessEqual, x <= y)
 RELATION(Greater, x > y)
 RELATION(GreaterEqual, x >= y)
 RELATION(Equal, x == y)
 RELATION(NotEqual, x != y)
-RELATION(And, x != 0 && y != 0)
-RELATION(Or, x != 0 || y != 0)
-RELATION(Xor, (x != 0) != (y != 0))
+RELATION(LogicalAnd, x != 0 && y != 0)
+RELATION(LogicalOr, x != 0 || y != 0)
+RELATION(LogicalXor, (x != 0) != (y != 0))
 
 // ── the kernels ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -238,7 +237,7 @@ __device__ __forceinline__ void for_each_pack(const Geometry<Index, NDIM, ARITY>
 
 // T and O: the types of operand and result.
 template <class F, class T, class O, class Index, int NDIM, int V, int W>
-__device__ __forceinline__ void unary(O* out, const T* x, const Geometry<Index, NDIM, 1>& geometry) {
+KERNEL void unary(O* out, const T* x, const Geometry<Index, NDIM, 1>& geometry) {
     for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[1]) {
         Wide<T> a[V];
         fetch<T, V, W>(x + offset[0], geometry.stride[0][NDIM - 1] == 0, count, a);
@@ -252,7 +251,7 @@ __device__ __forceinline__ void unary(O* out, const T* x, const Geometry<Index, 
 enum Scalar { NEITHER, FIRST, SECOND };  // which operand is a Python number
 
 template <class F, class T, class O, Scalar SCALAR, class Index, int NDIM, int V, int W, int W2>
-__device__ __forceinline__ void binary(
+KERNEL void binary(
     O* out, const T* x, const T* y, double number, const Geometry<Index, NDIM, 2>& geometry) {
     const Wide<T> constant = weak<T>(number);
     for_each_pack<V>(geometry, [&](Index i, int count, const Index (&offset)[2]) {

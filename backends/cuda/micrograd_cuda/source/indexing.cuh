@@ -5,7 +5,7 @@
 
 // to[i] = weight[indices[i]], in packs; NaN where an index names no row.
 template <class T, class I, int V>
-__device__ __forceinline__ void gather(T* to, const T* weight, const I* indices, Long count, Long rows, Long columns) {
+KERNEL void gather(T* to, const T* weight, const I* indices, Long count, Long rows, Long columns) {
     const Long packs = columns / V, step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count * packs; i += step) {
         const Long row = static_cast<Long>(indices[i / packs]);
@@ -25,7 +25,7 @@ __device__ __forceinline__ void gather(T* to, const T* weight, const I* indices,
 template <class Index, int NDIM> struct Placing { Index packs, length[NDIM], start[NDIM], step[NDIM], count[NDIM], stride[NDIM]; };
 
 template <class T, class Index, int NDIM, int V, int W>
-__device__ __forceinline__ void placed(T* to, const T* g, const Placing<Index, NDIM>& where) {
+KERNEL void placed(T* to, const T* g, const Placing<Index, NDIM>& where) {
     const Index stride = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < where.packs; i += stride) {
         Index rest = i, from = 0;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void placed(T* to, const T* g, const Placing<Index, N
 
 // to[indices[i]] += g[i], in the wide type, in whatever order the threads arrive. Indices outside are left out.
 template <class T, class I>
-__device__ __forceinline__ void scatter_add(Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns) {
+KERNEL void scatter_add(Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns) {
     const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count * columns; i += step) {
         const Long row = static_cast<Long>(indices[i / columns]);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void scatter_add(Wide<T>* to, const T* g, const I* in
 
 // What sorts: the row that an index names, or `rows` where it names none; negative ones may count from the end.
 template <class K, class I>
-__device__ __forceinline__ void row_keys(K* to, const I* indices, Long negative, Long count, Long rows) {
+KERNEL void row_keys(K* to, const I* indices, Long negative, Long count, Long rows) {
     const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
         Long row = static_cast<Long>(indices[i]);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void row_keys(K* to, const I* indices, Long negative,
 
 // Where in the order each row begins; one more says where the last ends. `order` sorts the keys.
 template <class K>
-__device__ __forceinline__ void row_starts(Long* first, const K* keys, const Long* order, Long count, Long rows) {
+KERNEL void row_starts(Long* first, const K* keys, const Long* order, Long count, Long rows) {
     const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long row = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; row <= rows; row += step) {
         Long low = 0, high = count;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void add_in_order(
 
 // The order is cut into segments of one length. The sum of each that belongs to one row as a whole; of no others.
 template <class T, class K, int V>
-__device__ __forceinline__ void add_segments(
+KERNEL void add_segments(
     Wide<T>* partial, const T* g, const K* keys, const Long* order, Long segments, Long segment, Long columns) {
     const Long packs = columns / V, step = static_cast<Long>(gridDim.x) * blockDim.x;
     for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < segments * packs; i += step) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void add_segments(
 // `base` (zeros where it is null) and the values in one order, which depends on the indices only: one by one up to the first
 // segment that is all of the row, then the sums of segments, then one by one. Without `partial` there are no segments.
 template <class T, int V>
-__device__ __forceinline__ void sorted_add(
+KERNEL void sorted_add(
     T* to, const T* base, const T* g, const Long* order, const Long* first, const Wide<T>* partial, Long segment,
     Long rows, Long columns) {
     typedef Wide<T> A;
@@ -175,7 +175,7 @@ template <int KH, class Index, class F> __device__ __forceinline__ void for_each
 // With `images_inside` the images are not the first axis, but the one before the positions. One thread has one window of one
 // channel: what it divides by, it divides by once for all taps, and neighbours write next to each other.
 template <class T, class Index, int KH, int KW, int SH, int SW>
-__device__ __forceinline__ void im2col(T* to, const T* x, double fill, Long images_inside, const Windows<Index>& w) {
+KERNEL void im2col(T* to, const T* x, double fill, Long images_inside, const Windows<Index>& w) {
     const Index high = either<Index>(KH, w.kernel[0]), wide = either<Index>(KW, w.kernel[1]);
     const Index positions = w.out[0] * w.out[1], size = w.images * w.channels * positions;
     const Index apart = images_inside ? w.images * positions : positions;  // of two taps of a window
@@ -228,7 +228,7 @@ template <class Index> struct Steps {
 
 // Its transpose: each pixel sums the windows it was in, one thread per pixel, in the order of the kernel's taps.
 template <class T, class Index, int KH, int KW, int SH, int SW>
-__device__ __forceinline__ void col2im(T* to, const T* columns, const Windows<Index>& w) {
+KERNEL void col2im(T* to, const T* columns, const Windows<Index>& w) {
     const Index high = either<Index>(KH, w.kernel[0]), wide = either<Index>(KW, w.kernel[1]);
     const Index down = either<Index>(SH, w.stride[0]), right = either<Index>(SW, w.stride[1]);
     const Steps<Index> lower(w.dilation[0], down), further(w.dilation[1], right);

@@ -61,7 +61,7 @@ template <int V, class F> __device__ __forceinline__ void for_each_part(const Ta
 
 // torch's formulation of momentum; without momentum `state1` is not touched. The first step copies the gradient.
 template <class T, int V>
-__device__ __forceinline__ void sgd(
+KERNEL void sgd(
     const Table& table, double lr, double momentum, double dampening, double decay, Long nesterov, Long fresh) {
     typedef Wide<T> A;
     for_each_part<V>(table, [&](const auto& part) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void sgd(
 
 // `step` and `eps` hold the bias corrections; `decay` is added to the gradient, `shrink` multiplies the parameter.
 template <class T, int V>
-__device__ __forceinline__ void adam(
+KERNEL void adam(
     const Table& table, double step, double beta1, double beta2, double eps, double decay, double shrink, Long fresh) {
     typedef Wide<T> A;
     const A b1 = static_cast<A>(beta1), c1 = static_cast<A>(1 - beta1);

@@ -60,7 +60,7 @@ template <int KH, int KW, int SH, int SW, class Index> struct Window {
 // The greatest of a window's elements, NaN if one is, or their mean; the padding counts as -infinity, or as 0. One thread has
 // one window. Windows of two PAIRED columns are read as pairs.
 template <bool MAXIMUM, class T, class Index, int KH, int KW, int SH, int SW, bool PAIRED>
-__device__ __forceinline__ void pool(T* to, const T* x, const Pooling<Index>& p) {
+KERNEL void pool(T* to, const T* x, const Pooling<Index>& p) {
     typedef Wide<T> A;
     const Index positions = p.out[1] * p.out[2] * (KH > 0 ? 1 : p.out[0]), size = p.planes * positions;
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
@@ -102,7 +102,7 @@ template <class A> struct Shares {
 // not looked at. One thread has a cell, the elements between the starts of two windows, and reads all windows that
 // reach there; where kernel and stride are not known, one element.
 template <bool MAXIMUM, class T, class Index, int KH, int KW, int SH, int SW, bool PAIRED>
-__device__ __forceinline__ void pool_gradient(T* to, const T* g, const T* x, const Pooling<Index>& p) {
+KERNEL void pool_gradient(T* to, const T* g, const T* x, const Pooling<Index>& p) {
     typedef Wide<T> A;
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
     if constexpr (KH > 0) {

@@ -67,7 +67,7 @@ template <class T, int N> __device__ __forceinline__ void put(T* out, Long block
     }
 }
 
-template <class T> __device__ __forceinline__ void uniform(T* out, const Stream& stream, Long size) {
+template <class T> KERNEL void uniform(T* out, const Stream& stream, Long size) {
     for_each_block(size, EACH<T>, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
         T numbers[EACH<T>];
@@ -78,7 +78,7 @@ template <class T> __device__ __forceinline__ void uniform(T* out, const Stream&
 }
 
 // Box and Muller's: two from each pair of fractions, in the wide type.
-template <class T> __device__ __forceinline__ void normal(T* out, const Stream& stream, Long size) {
+template <class T> KERNEL void normal(T* out, const Stream& stream, Long size) {
     typedef Wide<T> A;
     for_each_block(size, EACH<A>, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
@@ -96,7 +96,7 @@ template <class T> __device__ __forceinline__ void normal(T* out, const Stream& 
 
 // 0 with probability `rate`, else x times 1 / (1 - rate). The mask is drawn in float32 for every type.
 template <class T>
-__device__ __forceinline__ void dropout(T* out, const T* x, double rate, const Stream& stream, Long size) {
+KERNEL void dropout(T* out, const T* x, double rate, const Stream& stream, Long size) {
     const Wide<T> scale = weak<T>(1 / (1 - rate));
     constexpr int N = EACH<float>;
     const bool aligned = reinterpret_cast<Word>(x) % 16 == 0;
@@ -124,7 +124,7 @@ __device__ __forceinline__ void dropout(T* out, const T* x, double rate, const S
 
 // low + word * span / 2^64, modulo what the type holds; a span of 0 stands for 2^64.
 template <class I>
-__device__ __forceinline__ void integers(I* out, const Stream& stream, Long low, Long span, Long size) {
+KERNEL void integers(I* out, const Stream& stream, Long low, Long span, Long size) {
     for_each_block(size, 4, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
         I numbers[4];
@@ -138,7 +138,7 @@ __device__ __forceinline__ void integers(I* out, const Stream& stream, Long low,
 }
 
 // Words in whose lowest bits, those of `mask`, stands their position: sorted, they are a permutation.
-__device__ __forceinline__ void marked(Word* out, const Stream& stream, Long mask, Long size) {
+KERNEL void marked(Word* out, const Stream& stream, Long mask, Long size) {
     for_each_block(size, 4, [&](Long block) {
         const Four words = philox(stream, static_cast<Word>(block));
         Word numbers[4];

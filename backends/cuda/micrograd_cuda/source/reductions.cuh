@@ -49,14 +49,14 @@ __device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Lon
 }
 
 template <class R, class T, class O, int V, int HEIGHT>
-__device__ __forceinline__ void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
+KERNEL void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
     columns_of<R, T, O, V, HEIGHT>(to, divisor, rows, columns, band, [&](Long at) { return load<T, V>(x + at); },
                                     [](Long, const Pack<T, V>& pack) { return pack; });
 }
 
 // The gradient of relu is kept, and summed: g where it gave more than 0.
 template <class T, class O, int V, int HEIGHT>
-__device__ __forceinline__ void relu_gradient_columns(
+KERNEL void relu_gradient_columns(
     O* to, T* kept, const T* g, const T* out, Long rows, Long columns, Long band) {
     struct Two { Pack<T, V> g, out; };
     const auto read = [&](Long at) { return Two{load<T, V>(g + at), load<T, V>(out + at)}; };
@@ -74,7 +74,7 @@ __device__ __forceinline__ void relu_gradient_columns(
 
 // G threads take a piece of a row, so many columns from blockIdx.y * piece on.
 template <class R, class T, class O, int G, int V>
-__device__ __forceinline__ void reduce_rows(O* to, const T* x, double divisor, Long rows, Long columns, Long piece) {
+KERNEL void reduce_rows(O* to, const T* x, double divisor, Long rows, Long columns, Long piece) {
     typedef Wide<T> A;
     const Long together = blockDim.x / G, step = together * gridDim.x;
     const Long start = static_cast<Long>(blockIdx.y) * piece, end = start + piece < columns ? start + piece : columns;

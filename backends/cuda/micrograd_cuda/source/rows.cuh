@@ -184,7 +184,7 @@ template <class T, int ITEMS, class A> __device__ __forceinline__ A exponential_
 }
 
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long columns) {
+KERNEL void softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
@@ -196,7 +196,7 @@ __device__ __forceinline__ void softmax(T* out, const T* x, Long rows, Long colu
 }
 
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void log_softmax(T* out, const T* x, Long rows, Long columns) {
+KERNEL void log_softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, const auto& share) {
         auto changed = share;
@@ -209,7 +209,7 @@ __device__ __forceinline__ void log_softmax(T* out, const T* x, Long rows, Long 
 }
 
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void logsumexp(T* out, const T* x, Long rows, Long columns) {
+KERNEL void logsumexp(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
@@ -220,7 +220,7 @@ __device__ __forceinline__ void logsumexp(T* out, const T* x, Long rows, Long co
 
 // out * (g - sum(g * out))
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
+KERNEL void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
@@ -237,7 +237,7 @@ __device__ __forceinline__ void softmax_gradient(T* to, const T* g, const T* out
 
 // g - exp(out) * sum(g)
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void log_softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
+KERNEL void log_softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
@@ -308,7 +308,7 @@ template <class S, int V, class F> struct Hidden {
 
 // softmax of what is seen; 0 in a row that a mask leaves nothing of. W elements of the mask are read at once, 0 without one.
 template <class T, class M, int W, int G, int ITEMS, int V>
-__device__ __forceinline__ void attention_weights(
+KERNEL void attention_weights(
     T* out, const T* x, const M* mask, const MaskRows where, Long targets, Long rows, Long columns) {
     typedef Wide<T> A;
     const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
@@ -350,7 +350,7 @@ __device__ __forceinline__ void attention_weights(
 
 // out * (g - sum(g * out)), of which nothing is read behind the diagonal.
 template <class T, int G, int ITEMS, int V>
-__device__ __forceinline__ void attention_weights_gradient(
+KERNEL void attention_weights_gradient(
     T* to, const T* g, const T* out, Long targets, Long rows, Long columns) {
     typedef Wide<T> A;
     const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
@@ -377,7 +377,7 @@ template <class A> struct Statistics { A top, scale; };
 // sum, or their mean over the rows that count, is made by the block that comes last, out of what the blocks have found: in
 // their order, whichever that is. `losses` may be null. `arrived` is 0, and is so again at the end.
 template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void cross_entropy(
+KERNEL void cross_entropy(
     T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets,
     Long ignored, Long mean, Long rows, Long columns) {
     typedef Wide<T> A;
@@ -415,7 +415,7 @@ __device__ __forceinline__ void cross_entropy(
 // (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0); of a mean each row that counts has
 // its share, and where none counts none moves.
 template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
-__device__ __forceinline__ void cross_entropy_gradient(
+KERNEL void cross_entropy_gradient(
     T* to, const T* g, const Wide<T>* statistics, const T* x, const I* targets, Long stride, Long mean, Long ignored,
     Long rows, Long columns) {
     typedef Wide<T> A;
@@ -464,7 +464,7 @@ template <class T, int V> __device__ __forceinline__ void fetch_or(const T* from
 }
 
 template <class T, bool CENTERED, int G, int ITEMS, int V>
-__device__ __forceinline__ void norm(
+KERNEL void norm(
     T* out, const T* x, const T* weight, const T* bias, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
@@ -484,7 +484,7 @@ __device__ __forceinline__ void norm(
 
 // With h = (x - mean) * scale and d = g * weight: scale * (d - mean(d) - h * mean(d * h)).
 template <class T, bool CENTERED, int G, int ITEMS, int V>
-__device__ __forceinline__ void norm_gradient(
+KERNEL void norm_gradient(
     T* to, const T* g, const T* x, const T* weight, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long row, const auto& share) {
@@ -554,7 +554,7 @@ template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const 
 // bias, of g. `reduce_columns` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
 // columns; of rows too long for that, which are a block's alone, they are in `to`.
 template <class T, bool CENTERED, int G, int ITEMS, int V>
-__device__ __forceinline__ void norm_weight_gradient(
+KERNEL void norm_weight_gradient(
     Wide<T>* to, const T* g, const T* x, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     const int lane = static_cast<int>(threadIdx.x % G);

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from micrograd_core.tools import arguments as common
+from micrograd_train import options as own
 from micrograd_train.learning.settings import OPTIMIZERS, TASKS, NotSensible, Settings
 
 BUILT_IN = (
@@ -47,35 +48,33 @@ def add_train(commands: common.Commands) -> None:
         help="mlp, cnn, transformer, or module:function of your own, which is called with the shape of an example and "
         "the number of outputs (default: cnn for folders of images, transformer for sequences, else mlp)",
     ).suggested = ("mlp", "cnn", "transformer")
-    add("--hidden", type=common.positive_int, nargs="*", default=[256], metavar="N", help="sizes of the hidden layers")
-    add("--dropout", type=common.fraction, default=0.3, metavar="P", help="share of hidden units that are left out")
+    add("--hidden", type=own.positive_int, nargs="*", default=[256], metavar="N", help="sizes of the hidden layers")
+    add("--dropout", type=own.fraction, default=0.3, metavar="P", help="share of hidden units that are left out")
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="update rule (sgd: momentum 0.9)")
     add("--lr", type=common.positive_float, default=2e-3, metavar="RATE", help="learning rate")
-    add("--weight-decay", type=common.not_negative, default=0.0, metavar="X", help="how strongly weights shrink")
+    add("--weight-decay", type=own.not_negative, default=0.0, metavar="X", help="how strongly weights shrink")
     add(
         "--epochs",
-        type=common.positive_int,
+        type=own.positive_int,
         metavar="N",
         help="passes over the rows at most (default: 40, or as many as make 1,600 steps)",
     )
-    add("--batch-size", type=common.positive_int, metavar="N", help="rows per step (default: 64; 32 or 16 of few rows)")
+    add("--batch-size", type=own.positive_int, metavar="N", help="rows per step (default: 64; 32 or 16 of few rows)")
     add(
         "--patience",
-        type=common.positive_int,
+        type=own.positive_int,
         metavar="N",
         help="stop after so many epochs without a lower validation loss (default: a quarter of all, at least 10)",
     )
-    add(
-        "--validation", type=common.fraction, default=0.15, metavar="P", help="share of the rows to choose the epoch by"
-    )
-    add("--test", type=common.fraction, default=0.15, metavar="P", help="share of the rows to judge by")
-    common.add_device(parser, "train")
+    add("--validation", type=own.fraction, default=0.15, metavar="P", help="share of the rows to choose the epoch by")
+    add("--test", type=own.fraction, default=0.15, metavar="P", help="share of the rows to judge by")
+    own.add_device(parser, "train")
     add("--seed", type=int, default=0, metavar="N", help="of the split, the initial weights and the batches")
     add("--out", metavar="FOLDER", help="for the network, the report and the figures (default: runs/NAME)")
     add("--resume", action="store_true", help="go on where the same training stopped")
     add("--log", metavar="FILE", help="write the figures of each epoch as a line of JSON")
     add("--tensorboard", metavar="FOLDER", help="write them for TensorBoard too")
-    common.add_config(parser)
+    own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_train)
 

@@ -9,14 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from micrograd_core.data import DataError, Dataset, DataWarning, split
-from micrograd_core.data.errors import listed, nearest
-from micrograd_core.tools.arguments import as_options
+from micrograd_core.data import DataError
+from micrograd_core.data.errors import listed
 from micrograd_train import sets
+from micrograd_train.dataset import Dataset
 from micrograd_train.learning.inputs import Inputs
 from micrograd_train.learning.noticed import noticed
 from micrograd_train.learning.settings import Settings
+from micrograd_train.notices import DataWarning, nearest
+from micrograd_train.options import as_options
 from micrograd_train.pictures import images as images_of
+from micrograd_train.splitting import split
 from micrograd_train.tables.preparation import Preparation
 from micrograd_train.tables.reading import read
 

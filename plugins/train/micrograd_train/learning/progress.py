@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from micrograd_core.errors import MissingExtra
-from micrograd_core.ground.files import CannotWrite
+from micrograd_core.support.files import CannotWrite
 from micrograd_core.tools.arguments import json_text
 
 

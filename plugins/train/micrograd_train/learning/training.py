@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from micrograd_core.device import Device, default_device
-from micrograd_core.ground import files
 from micrograd_core.nn import Module
 from micrograd_core.random import Generator, use_generator
+from micrograd_core.support import files
 from micrograd_train.learning import measures, networks, threads
 from micrograd_train.learning.loop import Loop, judged
 from micrograd_train.learning.problems import Problem, problem

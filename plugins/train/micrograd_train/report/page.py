@@ -12,7 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core import __version__
-from micrograd_core.tools.arguments import as_options
+from micrograd_train.options import as_options
 from micrograd_train.report import charts
 
 if TYPE_CHECKING:

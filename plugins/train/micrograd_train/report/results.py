@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from micrograd_core import checkpoints
-from micrograd_core.ground import files
 from micrograd_core.nn import Module
-from micrograd_core.tools.arguments import as_toml, json_text
+from micrograd_core.support import files
+from micrograd_core.tools.arguments import json_text
 from micrograd_train.learning.loop import METRICS
 from micrograd_train.learning.problems import Problem
 from micrograd_train.learning.settings import Settings
+from micrograd_train.options import as_toml
 from micrograd_train.report.page import page
 from micrograd_train.report.plots import pictures
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from micrograd_core.data.errors import DataError, listed, nearest
+from micrograd_core.data.errors import DataError, listed
+from micrograd_train.notices import nearest
 from micrograd_train.tables.reading import place
 from micrograd_train.tables.written import Written, day, number
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from micrograd_core.data.errors import DataError, DataWarning, listed
+from micrograd_core.data.errors import DataError, listed
+from micrograd_train.notices import DataWarning
 from micrograd_train.tables.columns import (
     Category,
     Number,

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.data.errors import DataError, DataWarning, listed, nearest
+from micrograd_core.data.errors import DataError, listed
+from micrograd_train.notices import DataWarning, nearest
 from micrograd_train.tables.columns import Category, Cell, Number, Target, plain
 from micrograd_train.tables.decisions import Settings, counting, decided
 from micrograd_train.tables.reading import read

@@ -19,9 +19,10 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as parquet
 
 from micrograd_core.data.collating import comes_from
-from micrograd_core.data.dataset import Dataset
-from micrograd_core.data.errors import DataError, DataWarning, listed, nearest
-from micrograd_core.ground.printed import printable
+from micrograd_core.data.errors import DataError, listed
+from micrograd_core.support.escaping import printable
+from micrograd_train.dataset import Dataset
+from micrograd_train.notices import DataWarning, nearest
 from micrograd_train.tables import memory
 
 if TYPE_CHECKING:
@@ -317,13 +318,21 @@ def _with_commas(pa: Any, table: Any, preparation: Preparation | None) -> Any:
 
 
 def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-    file = parquet.ParquetFile(path)
+    schema = parquet.read_schema(path)
+    texts = [each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]
+    file = parquet.ParquetFile(path, read_dictionary=texts)  # a text that a dictionary repeats is unpacked below
     told = file.metadata
     groups = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
-    memory.refuse_larger(
-        path, max(groups, told.num_rows * sum(map(_bits, file.schema_arrow.types)) // 8)
-    )  # runs are packed
-    return file.read(), {}
+    memory.refuse_larger(path, max(groups, told.num_rows * sum(map(_bits, schema.types)) // 8))  # runs are packed
+    table = file.read()
+    memory.refuse_larger(path, sum(_unpacked(table[name]) for name in texts))
+    return table.cast(schema), {}
+
+
+def _unpacked(column: Any) -> int:
+    """Bytes of the texts of a column of dictionary-coded ones, each as often as it occurs."""
+    lengths = [pc.sum(pc.binary_length(each.dictionary).take(each.indices)).as_py() for each in column.chunks]
+    return sum(each or 0 for each in lengths)
 
 
 def _bits(kind: Any) -> int:

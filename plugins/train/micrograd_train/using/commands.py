@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from micrograd_core.ground.printed import printable
+from micrograd_core.support.escaping import printable
 from micrograd_core.tools import arguments as common
+from micrograd_train import options as own
 
 MODEL = "model.safetensors, or the folder of a training"
 
@@ -42,8 +43,8 @@ def add_predict(commands: common.Commands) -> None:
         "--unseen", choices=("error", "missing"), default="error", help="what a category that was never seen counts as"
     )
     _add_own(parser)
-    common.add_device(parser, "compute")
-    common.add_config(parser)
+    own.add_device(parser, "compute")
+    own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_predict)
 
@@ -59,8 +60,8 @@ def add_evaluate(commands: common.Commands) -> None:
     _add_model(parser)
     parser.add_argument("table", metavar="TABLE", help="rows with the target, or a folder of images by class")
     _add_own(parser)
-    common.add_device(parser, "compute")
-    common.add_config(parser)
+    own.add_device(parser, "compute")
+    own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_evaluate)
 
@@ -89,7 +90,7 @@ def add_compare(commands: common.Commands) -> None:
     )
     _add_model(parser)
     parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="which (default: all that are installed)")
-    parser.add_argument("--rows", type=common.positive_int, default=16, metavar="N", help="random rows to compute with")
+    parser.add_argument("--rows", type=own.positive_int, default=16, metavar="N", help="random rows to compute with")
     parser.add_argument(
         "--tolerance",
         type=common.positive_float,
@@ -98,8 +99,8 @@ def add_compare(commands: common.Commands) -> None:
         help="difference, as a share of the largest number, from which a device is wrong",
     )
     _add_own(parser)
-    common.add_seed(parser, "the rows")
-    common.add_config(parser)
+    own.add_seed(parser, "the rows")
+    own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_compare)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from micrograd_core.checkpoints import CheckpointError, export_onnx
-from micrograd_core.ground import files
+from micrograd_core.support import files
 from micrograd_train.learning.inputs import Inputs
 from micrograd_train.tables.columns import Category, key
 from micrograd_train.tables.preparation import Preparation

@@ -10,6 +10,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.checkpoints import CheckpointError
 from micrograd_core.device import Device
 from micrograd_core.tools import arguments as common
+from micrograd_train import options as own
 from micrograd_train.learning.inputs import Inputs
 from micrograd_train.using.trained import described, found, load_predictor
 
@@ -80,9 +81,7 @@ def told(result: dict[str, Any]) -> str:
             prepared = [("column", "becomes")]
             prepared += [(each.name, _becomes(each)) for each in inputs.preparation.columns]
             parts.append(common.aligned(prepared))
-            parts += [
-                f"left out: {name}: {common.as_options(why)}" for name, why in inputs.preparation.left_out.items()
-            ]
+            parts += [f"left out: {name}: {own.as_options(why)}" for name, why in inputs.preparation.left_out.items()]
         if "note" in result:
             parts.append(result["note"])
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from micrograd_core.data import DataError
-from micrograd_core.ground import files
+from micrograd_core.support import files
 from micrograd_core.tools import arguments as common
 from micrograd_train.learning import measures
 from micrograd_train.learning.inputs import Rows

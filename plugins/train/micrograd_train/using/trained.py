@@ -11,8 +11,8 @@ from micrograd_core.checkpoints import Checkpoint, CheckpointError
 from micrograd_core.checkpoints.refusals import damaged
 from micrograd_core.data import DataError
 from micrograd_core.device import Device, default_device
-from micrograd_core.ground.printed import printable
 from micrograd_core.nn import Module
+from micrograd_core.support.escaping import printable
 from micrograd_train.learning import measures, networks
 from micrograd_train.learning.inputs import Inputs
 from micrograd_train.learning.loop import outputs

@@ -1,0 +1,189 @@
+"""The trace of a function of Values: what `jit` writes down of them.
+
+The function runs on Values as ever, and the graph that they leave is the trace. `Trace` takes note of what is not in
+the graph: reading and assigning ``data`` and ``grad``, and ``backward()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+from micrograd_core.compiler.program import Ref
+from micrograd_core.engine.modes import enable_grad
+from micrograd_core.errors import TraceError
+from micrograd_core.interpreters.expressions import Expressions, Operand
+from micrograd_core.interpreters.floats import number
+from micrograd_core.scalar.device_value import DeviceValue
+from micrograd_core.scalar.graph import OPERATIONS, REFLECTED
+from micrograd_core.scalar.sweep import Block
+from micrograd_core.scalar.value import Value, leaf
+from micrograd_core.support import pytrees
+from micrograd_core.support.context import tracing
+from micrograd_core.transforms.codegen import Static
+
+
+class Trace:
+    """What a traced function computes, reads and assigns. Values are told apart by identity, as they are hashed."""
+
+    def __init__(self) -> None:
+        self.k = Expressions()
+        self.known: dict[Value, Operand] = {}
+        self.positions: dict[Value, int] = {}  # of those that stand for arguments
+        self.leaves: dict[Ref, Value] = {}  # where gradients end
+        self.written: dict[Value, Operand] = {}  # the data that was assigned
+        self.slopes: dict[Value, Operand] = {}  # the gradient that a leaf has by now
+        self.numbers: set[Value] = set()  # values that stand for floats
+        self._derived: dict[Operand, dict[Value, Operand]] = {}
+
+    def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call the function with Values in the places of the Values and floats among its arguments."""
+        leaves, rebuild = pytrees.flatten((args, kwargs))
+        count = 0
+        for i, x in enumerate(leaves):
+            if isinstance(x, (Value, float)):
+                leaves[i] = self._argument(x, count)
+                count += 1
+            elif isinstance(x, Static):
+                leaves[i] = x.x
+        args, kwargs = rebuild(leaves)
+        return f(*args, **kwargs)
+
+    def _argument(self, x: Value | float, position: int) -> Value:
+        if not isinstance(x, Value):
+            return self._stand_in(float(x), self.k.input("number", position))
+        if isinstance(x, DeviceValue):
+            raise TypeError(
+                f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it "
+                "without jit"
+            )
+        inside: Value = leaf(x._data)
+        self.known[inside] = expression = self.k.input("data", position)
+        self.positions[inside], self.leaves[expression] = position, inside
+        return inside
+
+    def _stand_in(self, x: float, expression: Operand) -> Value:
+        """A Value in the place of a float."""
+        value: Value = leaf(x)
+        self.known[value] = expression
+        self.numbers.add(value)
+        return value
+
+    # what Values say while the function runs
+
+    def made(self, x: Value) -> Value:
+        """``Value(x)`` of a float."""
+        value: Value = leaf(x._data)
+        self.known[value] = self.k.detach(self.expression(x))
+        return value
+
+    def read_data(self, value: Value) -> Value:
+        """``value.data``: its number, through which no gradient goes."""
+        return self._stand_in(value._data, self.k.detach(self.now(value)))
+
+    def write_data(self, value: Value, x: Any) -> None:
+        """``value.data = x``."""
+        self.expression(value)
+        self.written[value] = self._number(x, "data")
+
+    def read_grad(self, value: Value) -> Value:
+        """``value.grad``."""
+        return self._stand_in(value._gradient(), self.k.detach(self._slope(value)))
+
+    def write_grad(self, value: Value, x: Any) -> None:
+        """``value.grad = x``."""
+        self.slopes[value] = self._number(x, "grad")
+
+    def backward(self, value: Value) -> None:
+        """``value.backward()``."""
+        for inside, g in self.gradients(value).items():
+            self.slopes[inside] = self.k.add(self._slope(inside), g)
+
+    def refuse(self, value: Value, what: str) -> float:
+        """The value is asked for its number."""
+        raise TraceError(
+            f"jit: {what} of a Value inside a traced function would fix for all calls what was decided at the first "
+            "one; use relu() and arithmetic instead, decide outside, or call the function without jit"
+        )
+
+    # what they compute
+
+    def _number(self, x: Any, what: str) -> Operand:
+        return self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, what)
+
+    def _slope(self, value: Value) -> Operand:
+        if value not in self.slopes:
+            if not is_leaf(value):
+                raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
+            self.slopes[value] = self.k.input("grad", self.positions.get(value, value))
+        return self.slopes[value]
+
+    def now(self, value: Value) -> Operand:
+        """The number that a value has by now: what it computes, or what was assigned to it."""
+        expression = self.expression(value)
+        return self.written.get(value, expression)
+
+    def gradients(self, value: Value) -> dict[Value, Operand]:
+        """The derivatives of a value by the leaves that it was computed from."""
+        root = self.expression(value)
+        if root not in self._derived:
+            found = self.k.gradients([(root, 1.0)], self.leaves)
+            self._derived[root] = {self.leaves[expression]: g for expression, g in found.items()}
+        return self._derived[root]
+
+    def expression(self, value: Value) -> Operand:
+        """What a value computes. Nothing recurses: operands come first."""
+        stack = [value]
+        while stack:
+            each = stack[-1]
+            if each in self.known:
+                stack.pop()
+                continue
+            operands = [] if is_leaf(each) else [x for x in (each._a, each._b) if x is not None]
+            if isinstance(each, DeviceValue) or any(isinstance(x, Block) for x in operands) or each._name == "jit":
+                raise TraceError(
+                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}. Pass "
+                    "it as an argument, or compute it without jit"
+                )
+            waiting = [x for x in operands if x not in self.known]
+            if waiting:
+                stack += waiting[::-1]
+                continue
+            self.known[each] = self._compute(each) if operands else self._read(each)
+            if operands and self.numbers.issuperset(operands):
+                self.numbers.add(each)
+        return self.known[value]
+
+    def _read(self, value: Value) -> Operand:
+        expression = self.k.input("data", value)
+        self.leaves[expression] = value
+        return expression
+
+    def _compute(self, value: Value) -> Operand:
+        if value._a in self.written or value._b in self.written:
+            raise TraceError(
+                "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
+            )
+        symbol = REFLECTED.get(value._name, value._name)
+        operands = [self.known[value._a]]
+        if value._db is not None:
+            operands.append(float(value._db) if value._b is None else self.known[value._b])
+        return self.k.make(OPERATIONS.get(symbol, symbol), *operands[:: -1 if value._name in REFLECTED else 1])
+
+
+def is_leaf(value: Value) -> bool:
+    """Whether a value was not computed. A parameter refers to its matrix, and is a leaf all the same."""
+    return not value._name
+
+
+def traced(f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Trace, Any]:
+    """Trace a function; what it returned. Its context is its own: however the trace ends, its modes end with it."""
+
+    def run() -> tuple[Trace, Any]:
+        trace = Trace()
+        tracing.set(trace)
+        with enable_grad():
+            return trace, trace.run(f, args, kwargs)
+
+    return copy_context().run(run)

@@ -1,0 +1,148 @@
+"""All that belongs to a context (a thread, an asyncio task), and setting it for a while: no interrupt leaves it set.
+
+The variables are here together; what they mean to a user, and who sets them, say the modules that each of them names.
+
+A signal handler runs, and may raise (Ctrl-C raises KeyboardInterrupt), when Python begins one of its functions, after
+any call, and when a loop goes back; never inside a function written in C. So what sets the variable is in a ``try``
+that sets it back, without a call in between. And what ends the block is written in C throughout: an ``__exit__`` in
+Python would be a function that begins, and an interrupt that waited for the end of a long product would come just there
+and leave the variable set.
+
+Where a profiler in Python is told of the call of ``__exit__`` (`detect_anomaly` is one), that is a function that
+begins, too: there the last mode may stay on.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ContextDecorator
+from contextvars import ContextVar
+from io import IOBase
+from itertools import repeat
+from operator import is_
+from typing import TYPE_CHECKING, Any, Final
+
+from micrograd_core.errors import TransformError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micrograd_core.dtypes import DType
+
+_NEVER: Final = object()  # the value of no variable
+
+
+class during(IOBase, ContextDecorator):  # noqa: N801
+    """Within ``with during(variable, value):`` a context variable has a value; then again the one it had before.
+
+    One object may be entered several times, also inside itself; ``as`` gives the value. It is no file: but the
+    ``__exit__`` of files is written in C, and does nothing but to call ``close()``.
+    """
+
+    closed = True  # nothing is to be done when it is thrown away
+
+    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+        self._variable, self._value = variable, value
+        self._before: list[Any] = []  # values from outside, one for each block that is entered
+        put_back = map(variable.set, iter(self._before.pop, _NEVER))  # each step takes the last value and sets it
+        # It must give something false, so that what was raised in the block goes on; a token of a variable is true.
+        self.close = map(is_, put_back, repeat(_NEVER)).__next__  # type: ignore[assignment]
+
+    def _recreate_cm(self) -> during:  # a decorated function enters a fresh one at each call
+        return during(self._variable, self._value)
+
+    def __enter__(self) -> Any:
+        outside, before = len(self._before), self._variable.get()
+        try:
+            self._before.append(before)
+            self._variable.set(self._value)
+            return self._value
+        except BaseException:
+            del self._before[outside:]
+            self._variable.set(before)
+            raise
+
+
+# ── the variables ────────────────────────────────────────────────────────────────────────────────────────────
+
+grad_modes: ContextVar[Any] = ContextVar("micrograd_grad_mode", default=True)
+"""Whether operations record: True or False everywhere, or a tuple with one bool for each depth of `vmap`; what is
+deeper is as the last. A sweep inside `vmap` is not to be recorded at its own depth, and is to be at those below, whose
+graphs go through it. See `engine.modes`."""
+
+half_types: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
+"""The half type in which operations compute, if any: `engine.autocast`."""
+
+precisions: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
+"""In what float32 products are computed: `engine.autocast`."""
+
+default_devices: ContextVar[Any] = ContextVar("micrograd_default_device", default=None)
+"""Where tensors are made when nobody says; without it the environment decides: `device`."""
+
+generators: ContextVar[Any] = ContextVar("micrograd_generator", default=None)
+"""Where random numbers come from when nobody says; without it from the process's generator: `random`."""
+
+watched_draws: ContextVar[tuple[dict[Any, Any], ...]] = ContextVar("micrograd_draws", default=())
+"""Who takes note of the generators that are drawn from, and of where each stood before: `random.watch`."""
+
+rewound: ContextVar[dict[Any, Any] | None] = ContextVar("micrograd_rewound", default=None)
+"""Which generators stand in for others: `random.rewind`."""
+
+forking: ContextVar[list[tuple[Any, int]]] = ContextVar("micrograd_forking")
+"""The numbers that a child about to be forked gets for its generators: `random`."""
+
+computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", default=False)
+"""Whether a checkpoint is running its function once more, and what that does besides was done before."""
+
+tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
+"""A `scalar.tracing.Trace` that takes note of what Values do."""
+
+programs: ContextVar[Any] = ContextVar("micrograd_program", default=None)
+"""A `transforms.tracing.Trace` that writes down what tensors do, while a function under `jit` is traced."""
+
+levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
+"""The calls of `vmap` that this context is inside of, outermost first: `transforms.batching.Level`."""
+
+making: ContextVar[Callable[[int], None] | None] = ContextVar("micrograd_making", default=None)
+"""What is told, before each module and each new tensor is made, how many elements it has; it may refuse by raising:
+`checkpoints.structure`."""
+
+
+def about_to_make(elements: int) -> None:
+    """Tell `making`, if anything listens."""
+    if (told := making.get()) is not None:
+        told(elements)
+
+
+def depth() -> int:
+    """How many calls of `vmap` this context is inside of."""
+    return len(levels.get())
+
+
+def at_hand(root: Any) -> Any:
+    """The kernel table of tensors that are made from data here: a device's own, or the one that `jit` looks through."""
+    trace = programs.get()
+    return root if trace is None else trace.table_over(root)
+
+
+def at_depth(root: Any) -> Any:
+    """The kernel table of tensors that are made here: a device's own, or inside `vmap` that of the innermost level."""
+    around, root = levels.get(), at_hand(root)
+    return around[-1].table(root, len(around)) if around else root
+
+
+def draws() -> int:
+    """How many sets of random numbers one drawing takes: one, or inside `vmap` perhaps one for each example.
+
+    Raises
+    ------
+    TransformError
+        When a `vmap` around this does not say.
+    """
+    around = levels.get()
+    if any(level.randomness == "error" for level in around):
+        raise TransformError(
+            "random numbers are drawn inside vmap, which does not say whether each example gets its own: write "
+            'vmap(f, randomness="different"), or randomness="same" for the same numbers in all'
+        )
+    return math.prod(level.size for level in around if level.randomness == "different")

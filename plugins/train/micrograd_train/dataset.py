@@ -1,0 +1,67 @@
+"""`Dataset`: examples with what is to be learned from them, and what is known of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from micrograd_core.data.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Examples as NumPy arrays: inputs, targets, and what they are called.
+
+    Attributes
+    ----------
+    x : numpy.ndarray
+        Inputs, float32, or int64 where they are tokens: ``x.shape == (len(dataset), *shape)``.
+    y : numpy.ndarray
+        Classes as int64 (n,), numbers as float32 (n,), or classes of each position of a sequence, int64 (n, length).
+    names : tuple of str
+        Of the columns of ``x.reshape(n, -1)``; empty for images.
+    classes : tuple of str
+        What the integers of `y` stand for; empty for regression. Sequences: what those of `x` stand for, too.
+    task : str
+        ``"classification"``, ``"regression"`` or ``"sequence"``.
+    shape : tuple of int
+        Of one example.
+    description : str
+        Where the set comes from, in a sentence or two.
+    target : str
+        What `y` is called.
+    """
+
+    x: Any
+    y: Any
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    task: str
+    shape: tuple[int, ...]
+    description: str
+    target: str = "target"
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.shape))
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        return f"<Dataset for {self.task}: {len(self):,} examples of {shape}{classes}>"
+
+    def table(self) -> Any:
+        """The set as a pyarrow Table: a column for each number of an example, and the target by name.
+
+        Raises
+        ------
+        DataError
+            When the examples have no columns.
+        """
+        if self.task == "sequence" or not self.names:
+            raise DataError(f"a table has a column for each number of an example; {self!r} has no names for them")
+        import pyarrow as pa
+
+        flat = self.x.reshape(len(self), -1)
+        columns = {name: pa.array(flat[:, i]) for i, name in enumerate(self.names)}
+        columns[self.target] = pa.array([self.classes[i] for i in self.y] if self.classes else self.y)
+        return pa.table(columns)

@@ -1,0 +1,17 @@
+"""What is said of data beside errors: a warning of its own, and a question about a name that is not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+
+class DataWarning(UserWarning):
+    """Something was left out of the data, or is probably not meant."""
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A question that ends a sentence about a name that is not there, where one like it is."""
+    low = {each.lower().strip(): each for each in reversed(names)}
+    close = difflib.get_close_matches(name.lower().strip(), low, n=1, cutoff=0.6)
+    return f". Did you mean {low[close[0]]!r}?" if close else ""
