@@ -74,6 +74,28 @@ def rings(edges: dict[str, set[str]]) -> list[set[str]]:
     return [set(each) for each in found]
 
 
+def outsiders(source: str) -> set[str]:
+    """Packages, besides Python's own, that importing a file imports, and other distributions of ours, late ones too."""
+    tree = ast.parse(source)
+    at_once = [each for each in tree.body if isinstance(each, (ast.Import, ast.ImportFrom))]
+    found = set()
+    for node in imports(tree):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+        for package in {name.partition(".")[0] for name in names} - sys.stdlib_module_names:
+            if node in at_once or package.startswith("micrograd_"):
+                found.add(package)
+    return found
+
+
+def test_the_core_needs_pluggy_only() -> None:
+    """What else a file uses is imported where it is used, and says what to install where it is missing."""
+    for name, path in modules(CORE).items():
+        extra = {"pytest", "numpy"} if name.startswith("micrograd_core.conformance.") else set()
+        assert outsiders(path.read_text(encoding="utf-8")) <= {"micrograd_core", "pluggy"} | extra, name
+    assert outsiders("import numpy.linalg\nfrom json import loads") == {"numpy"}
+    assert outsiders("def f():\n    import numpy\n    from micrograd_train import train") == {"micrograd_train"}
+
+
 def test_no_ring_has_more_than_three_files() -> None:
     found = sorted(sorted(name.removeprefix("micrograd_core.") for name in ring) for ring in rings(graph(CORE)))
     assert found == [

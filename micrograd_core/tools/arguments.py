@@ -43,6 +43,15 @@ def add_json(parser: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else, on stdout")
 
 
+def add_device(parser: Any, doing: str) -> None:
+    """``--device``."""
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help=f"where to {doing}, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)",
+    )
+
+
 # ── kinds ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 from micrograd_core.tools import arguments as common
-from micrograd_train.options import add_device
 
 Work = Callable[[], Any]
 SIZES = (64, 128, 10)
@@ -30,7 +29,7 @@ def add_bench(commands: common.Commands) -> None:
         "time a few kinds of work here, beside the other libraries that are installed",
         ["micrograd bench", "micrograd bench --device torch:cpu --seconds 0.5 --json"],
     )
-    add_device(parser, "compute")
+    common.add_device(parser, "compute")
     parser.add_argument(
         "--seconds", type=common.positive_float, default=0.2, metavar="S", help="for each kind and library, at least"
     )

@@ -135,15 +135,6 @@ def _single(action: argparse.Action, value: Any, where: str) -> Any:
     return made
 
 
-def add_device(parser: Any, doing: str) -> None:
-    """``--device``."""
-    parser.add_argument(
-        "--device",
-        metavar="DEVICE",
-        help=f"where to {doing}, such as cpu or cuda:1 (default: MICROGRAD_DEVICE, else cpu)",
-    )
-
-
 def in_options(run: Run) -> Run:
     """A command whose errors of data speak of options."""
 

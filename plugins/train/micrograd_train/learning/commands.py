@@ -68,7 +68,7 @@ def add_train(commands: common.Commands) -> None:
     )
     add("--validation", type=own.fraction, default=0.15, metavar="P", help="share of the rows to choose the epoch by")
     add("--test", type=own.fraction, default=0.15, metavar="P", help="share of the rows to judge by")
-    own.add_device(parser, "train")
+    common.add_device(parser, "train")
     add("--seed", type=int, default=0, metavar="N", help="of the split, the initial weights and the batches")
     add("--out", metavar="FOLDER", help="for the network, the report and the figures (default: runs/NAME)")
     add("--resume", action="store_true", help="go on where the same training stopped")

@@ -43,7 +43,7 @@ def add_predict(commands: common.Commands) -> None:
         "--unseen", choices=("error", "missing"), default="error", help="what a category that was never seen counts as"
     )
     _add_own(parser)
-    own.add_device(parser, "compute")
+    common.add_device(parser, "compute")
     own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_predict)
@@ -60,7 +60,7 @@ def add_evaluate(commands: common.Commands) -> None:
     _add_model(parser)
     parser.add_argument("table", metavar="TABLE", help="rows with the target, or a folder of images by class")
     _add_own(parser)
-    own.add_device(parser, "compute")
+    common.add_device(parser, "compute")
     own.add_config(parser)
     common.add_json(parser)
     parser.set_defaults(run=_evaluate)
