@@ -46,7 +46,7 @@ for _room in ("array", "device"):  # as in np.array(data), torch.device("cpu")
     sys.modules[f"{__name__}.{_room}"].__class__ = CallableName
 
 # Imported when they are asked for: modules (and where else a name may be), and names by the module they stand in.
-MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random")
+MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random", "torch")
 ROOMS = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
@@ -132,6 +132,7 @@ __all__ = [
     "random",
     "set_default_device",
     "shares_memory",
+    "torch",
     "uint8",
     "uint16",
     "uint32",

@@ -1,7 +1,7 @@
 """The dtype table: names, kinds, sizes, how they promote, and how they look as bytes in host memory.
 
 Promotion follows the array API standard, section "Type Promotion Rules": inside a kind, and signed with unsigned
-integers; integers do not promote to floats (``x.astype`` says so explicitly), Python scalars are weak.
+integers; integers that meet floats become floats; Python scalars are weak.
 """
 
 from __future__ import annotations
@@ -143,19 +143,34 @@ _PROMOTION: Final = {(a, b): _promote(a, b) for a in DTYPES.values() for b in DT
 def promote(op: str, a: DType, b: DType) -> DType:
     """The common dtype of two tensors.
 
+    Where the standard leaves it undefined, as of integers and floats, it is that of the higher kind, as in PyTorch.
+
     Raises
     ------
     DTypeError
-        For the mixtures that the standard leaves undefined: bool or integer with floating, uint64 with signed.
+        For uint64 with signed integers, which no dtype holds.
     """
     common = _PROMOTION[a, b]
-    if common is None:
-        other = b if b.is_floating else a if a.is_floating else float64
+    if common is not None:
+        return common
+    if _KIND_RANK[a.kind] == _KIND_RANK[b.kind]:
         raise DTypeError(
             f"{op}: {a} and {b} do not promote (the array API leaves that mixture undefined); "
-            f"say what you mean, for example x.astype({str(other)!r})"
+            "say what you mean, for example x.astype('float64')"
         )
-    return common
+    return max(a, b, key=lambda each: _KIND_RANK[each.kind])
+
+
+def promotes(a: DType, b: DType) -> bool:
+    """Whether the standard defines what two dtypes promote to, and it is the second."""
+    return _PROMOTION[a, b] is b
+
+
+def beside(number: Any, dtype: DType) -> DType:
+    """What a tensor becomes that meets a Python number: of a higher kind, the default dtype of that kind."""
+    rank = next((rank for kind, rank in _SCALAR_RANK.items() if isinstance(number, kind)), 0)
+    higher = rank > _KIND_RANK[dtype.kind] and not (rank == 3 and dtype.is_floating)
+    return next(DEFAULTS[kind] for kind, each in _SCALAR_RANK.items() if each == rank) if higher else dtype
 
 
 def weak(x: Any) -> Any:

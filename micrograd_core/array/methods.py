@@ -18,6 +18,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.shared import both_spellings
+from micrograd_core.support.warning import warn
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -38,6 +39,36 @@ def along(name: str) -> Method:
 
     method.__name__, method.__doc__ = name, f"``mg.{name}(x, axis)``, with `mg` for `micrograd_core`."
     return both_spellings(method)
+
+
+def by_words(name: str) -> Method:
+    """A reduction that is PyTorch's where its words are used, and NumPy's otherwise: see `manners`."""
+    plain = reduction(name)
+    spreads = name in ("std", "var")
+
+    def method(x: Any, *args: Any, **named: Any) -> Any:
+        if "dim" in named or "unbiased" in named:
+            from micrograd_core.array import manners
+
+            return (manners.spread if spreads else manners.extreme)(name, x, *args, **named)
+        if spreads and "correction" not in named and "axis" not in named:
+            warn(f"x.{name}() divides by n, as NumPy's; PyTorch's divides by n - 1: write correction=0 or correction=1")
+        return plain(x, *args, **named)
+
+    method.__name__, method.__doc__ = name, plain.__doc__
+    return method
+
+
+def in_manner(name: str) -> Method:
+    """A method that `manners` has."""
+
+    def method(x: Any, *args: Any, **named: Any) -> Any:
+        from micrograd_core.array import manners
+
+        return getattr(manners, name)(x, *args, **named)
+
+    method.__name__, method.__doc__ = name, f"As PyTorch's ``x.{name}(...)``."
+    return method
 
 
 def of_package(name: str) -> Method:
@@ -375,6 +406,15 @@ class Methods(Operators):
         """Whether the tensor is on a device of CUDA."""
         return self.device.is_cuda()
 
+    @property
+    def is_cpu(self: Any) -> bool:
+        """Whether the tensor is in the host's memory."""
+        return self.device.is_cpu()
+
+    is_xpu = is_mps = is_meta = is_sparse = is_quantized = property(
+        lambda x: False, doc="False: there is no such tensor here."
+    )
+
 
 REFLECTED: Final = {
     "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
@@ -398,7 +438,9 @@ MADE: Final = {
         float=float32 double=float64 half=float16 bfloat16 int=int32 long=int64 short=int16 char=int8 byte=uint8 bool
         cfloat=complex64 cdouble=complex128
     """,
-    reduction: "sum mean max min var std any all argmax logsumexp",
+    reduction: "sum mean any all argmax logsumexp",
+    by_words: "max min var std",
+    in_manner: "sort unique repeat",
     unary: """
         abs_ sign_ floor_ ceil_ isnan isfinite exp_ expm1_ log_ log1p_ sqrt_ square_ sin_ cos_ tanh_ sigmoid_ relu_
         copy negative_ positive reciprocal_ round_ trunc_ log2_ log10_ tan_ asin_ acos_ atan_ sinh_ cosh_ asinh_

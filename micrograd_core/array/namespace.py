@@ -19,12 +19,14 @@ from micrograd_core.dtypes import (
     KINDS,
     REAL_OF,
     DType,
+    beside,
     complex64,
     float32,
     greatest,
     int64,
     integer_range,
     promote,
+    promotes,
 )
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
@@ -199,6 +201,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for each in strong[1:]:
         result = promote("result_type", result, each)
     for number in weak:
+        result = beside(number, result)
         if isinstance(number, complex) and result in COMPLEX_OF:
             result = COMPLEX_OF[result]
         allowed = {bool: "bool", int: "integer floating", float: "floating", complex: "complex floating"}[type(number)]
@@ -254,11 +257,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     >>> mg.can_cast("int32", "int64"), mg.can_cast("int64", "int32")
     (True, False)
     """
-    target = as_dtype(to)
-    try:
-        return promote("can_cast", _dtype_of(from_), target) is target
-    except DTypeError:
-        return False
+    return promotes(_dtype_of(from_), as_dtype(to))
 
 
 @advising

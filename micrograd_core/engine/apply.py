@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, bfloat16, check_scalar, float16, float32, promote
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, beside, bfloat16, check_scalar, float16, float32, promote
 from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
 from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
 from micrograd_core.engine.autocast import contexts as autocasts
@@ -30,6 +30,7 @@ NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = (bool, int, float, complex)
 NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
+INTEGERS = frozenset(("bool", "signed integer", "unsigned integer"))
 NARROW = (float16, bfloat16, float32)
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 
@@ -172,11 +173,13 @@ def _brought_together(op: Op, first: BaseTensor, operands: tuple[Any, ...]) -> t
 
 def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[Any]) -> DType:
     """What the operands are promoted to. Where all that take part are numbers, the first becomes a tensor."""
-    dtype, numbers = None, []
+    dtype, numbers, refused = None, [], None
     for position, x in enumerate(operands):
         if isinstance(x, BaseTensor):
             if x.dtype.kind not in op.accepted(position):
-                raise refusal(op, position, x)
+                if position in op.separate or x.dtype.is_floating:
+                    raise refusal(op, position, x)
+                refused = position if refused is None else refused  # unless it becomes a float
             if position not in op.separate and x.dtype is not dtype:
                 dtype = x.dtype if dtype is None else promote(op.name, dtype, x.dtype)
         elif position not in op.separate:
@@ -184,6 +187,14 @@ def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[An
     if dtype is None:  # where(condition, 1.0, 0.0)
         dtype = ingest(max((operands[each] for each in numbers), key=_rank), None)[2]
         operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
+    together = op.accepts[numbers[0]] if numbers and isinstance(op.accepts, tuple) else op.accepts
+    for each in numbers:
+        met = beside(operands[each], dtype)
+        dtype = met if met.kind in together else dtype
+    if refused is not None and dtype.kind not in (accepted := op.accepted(refused)):
+        if "real floating" not in accepted or INTEGERS & accepted:
+            raise refusal(op, refused, operands[refused])
+        dtype = float32
     if dtype in COMPLEX_OF and any(isinstance(operands[each], complex) for each in numbers) and _takes_complex(op):
         dtype = COMPLEX_OF[dtype]
     return dtype if op.cast is None else op.cast(dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from micrograd_core.dtypes import fits
+from micrograd_core.dtypes import check_scalar, fits
 from micrograd_core.engine.apply import SCALARS, apply, apply_single, converted
 from micrograd_core.engine.array import BaseTensor, T
 from micrograd_core.engine.ingest import as_array
@@ -63,6 +63,8 @@ def fitting(x: BaseTensor, value: Any) -> Any:
                 f"a {value.dtype} value does not fit into a {x.dtype} tensor; convert it with .astype({str(x.dtype)!r})"
             )
         return converted(value, x.dtype)
+    if value.__class__ is not x.__class__:
+        check_scalar("x[key] = value", value, x.dtype)
     return value
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn import functional as functional
+from micrograd_core.nn import init as init
 from micrograd_core.nn import initialization as initialization
+from micrograd_core.nn import utils as utils
 from micrograd_core.nn.activations import *
 from micrograd_core.nn.arrangement import *
 from micrograd_core.nn.attention import *
@@ -22,6 +24,7 @@ from micrograd_core.nn.losses import *
 from micrograd_core.nn.mlp import *
 from micrograd_core.nn.module import *
 from micrograd_core.nn.normalization import *
+from micrograd_core.nn.parameters import *
 from micrograd_core.nn.pooling import *
 from micrograd_core.nn.recurrent import *
 from micrograd_core.nn.stateless import *
@@ -32,5 +35,5 @@ from micrograd_core.suggestions import door
 mse_loss = FUNCTIONS["mse_loss"]
 cross_entropy = FUNCTIONS["cross_entropy"]
 
-_publish(globals(), "cross_entropy", "functional", "initialization", "mse_loss")
+_publish(globals(), "cross_entropy", "functional", "init", "initialization", "mse_loss", "utils")
 door(globals(), functional)

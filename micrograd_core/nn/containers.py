@@ -107,6 +107,12 @@ class _Dict(Module, Generic[T]):
         """Take all out."""
         self._dict.clear()
 
+    def __getattr__(self, name: str) -> Any:
+        held = vars(self).get("_dict", {})
+        if name not in held:
+            raise AttributeError(f"{type(self).__name__} has no attribute and no key {name!r}")
+        return held[name]
+
     def __len__(self) -> int:
         return len(self._dict)
 

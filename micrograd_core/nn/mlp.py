@@ -58,7 +58,7 @@ class ScalarModule(Module):
     def __str__(self) -> str:
         return repr(self)  # as micrograd prints them
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Any]:  # type: ignore[override]
         """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
         return [p for layer in self.stages() for p in layer.cells.parameters()]
 
@@ -66,7 +66,7 @@ class ScalarModule(Module):
         """The matrices and bias vectors that `parameters` are the elements of: what optimisers take."""
         return [p for layer in self.stages() for p in (layer.weight, layer.bias)]
 
-    def zero_grad(self) -> None:
+    def zero_grad(self) -> None:  # type: ignore[override]
         """Set all gradients to 0."""
         for p in self.tensors() if tracing.get() is None else self.parameters():
             p.zero_grad()
@@ -230,11 +230,11 @@ class Neuron(ScalarModule):
         """The layer it is a row of."""
         return (self._layer,)
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Any]:  # type: ignore[override]
         """Its weights and its bias."""
         return self._layer.cells.of_row(self._row)
 
-    def zero_grad(self) -> None:
+    def zero_grad(self) -> None:  # type: ignore[override]
         """Set all gradients to 0."""
         for p in self.parameters():
             p.grad = 0.0

@@ -24,6 +24,41 @@ T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 
 
+Hooks = dict[object, Callable[..., Any]]
+
+
+class Members(list[T]):
+    """What a module holds: a list that ``next(…)`` also takes, as it takes PyTorch's iterators."""
+
+    _next = 0
+
+    def __next__(self) -> T:
+        if self._next == len(self):
+            raise StopIteration
+        self._next += 1
+        return self[self._next - 1]
+
+
+class ModuleHook:
+    """A function that runs when a module is called, until `remove`; as a context, until its end."""
+
+    def __init__(self, module: Module, when: str, hook: Callable[..., Any]) -> None:
+        hooks = getattr(module, when) or {}
+        setattr(module, when, hooks)
+        self._hooks = hooks
+        hooks[self] = hook
+
+    def remove(self) -> None:
+        """From now on the function is not called. Removing it twice is no error."""
+        self._hooks.pop(self, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
 class Forward(Protocol[P, R]):
     """What has a `forward`: for type checkers, to which calling a module is calling that."""
 
@@ -94,6 +129,10 @@ class Module(Remembered):
     """
 
     training: bool = True
+    _unsaved: frozenset[str] = frozenset()  # names of buffers that `state_dict` leaves out
+    _frozen: frozenset[str] = frozenset()  # names of parameters that `requires_grad_` switched off
+    _before: Hooks = {}  # noqa: RUF012 (what runs at each call; a module with hooks has its own)
+    _after: Hooks = {}  # noqa: RUF012
     __signature__ = _Signature()
 
     if not TYPE_CHECKING:
@@ -112,10 +151,25 @@ class Module(Remembered):
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """`forward`, with the same arguments. An error gets a note that names the layer it arose in."""
         try:
+            module: Any = self
+            if module._before or module._after:
+                return module._hooked(*args, **kwargs)  # type: ignore[no-any-return]
             return self.forward(*args, **kwargs)
         except Exception as error:
             _name_the_layer(error, self)
             raise
+
+    def _hooked(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward` between the hooks that come before and after it."""
+        for hook in [*self._before.values()]:
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in [*self._after.values()]:
+            changed = hook(self, args, result)
+            result = result if changed is None else changed
+        return result
 
     if not TYPE_CHECKING:  # to checkers it would say that any attribute may be assigned
 
@@ -133,7 +187,7 @@ class Module(Remembered):
         """The module, and the modules and tensors it holds, with their dotted names: each once, or by each name."""
         yield "", self
         seen = {id(self)}
-        stack: list[tuple[Any, str, Iterator[tuple[str, Any]]]] = [(self, "", iter(self._contents()))]
+        stack: list[tuple[Any, str, Iterator[tuple[str, Any]]]] = [(self, "", _items(self) or iter(()))]
         while stack:
             owner, path, contents = stack[-1]
             entry = next(contents, None)
@@ -154,32 +208,129 @@ class Module(Remembered):
                 stack.append((value, f"{name}.", items))
 
     def _every_tensor(self) -> dict[str, Tensor]:
-        """Parameters and buffers, those with several names by each of them."""
-        return {name: value for name, value in self._walk(every_name=True) if isinstance(value, Tensor)}
+        """Parameters and buffers that are saved, those with several names by each of them."""
+        found = list(self._walk(every_name=True))
+        unsaved = {f"{name}.{each}".lstrip(".") for name, x in found if isinstance(x, Module) for each in x._unsaved}
+        return {name: x for name, x in found if isinstance(x, Tensor) and name not in unsaved}
 
-    def named_modules(self) -> Iterator[tuple[str, Module]]:
+    def named_modules(self) -> Members[tuple[str, Module]]:
         """The module itself, named ``""``, and all below it, such as ``"layers.0"``; each comes once."""
-        return ((name, value) for name, value in self._walk() if isinstance(value, Module))
+        return Members((name, value) for name, value in self._walk() if isinstance(value, Module))
 
-    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+    def modules(self) -> Members[Module]:
+        """The module itself, and all below it."""
+        return Members(module for _, module in self.named_modules())
+
+    def named_children(self) -> Members[tuple[str, Module]]:
+        """The modules among the attributes, by name."""
+        return Members((name, value) for name, value in self._contents() if isinstance(value, Module))
+
+    def children(self) -> Members[Module]:
+        """The modules among the attributes."""
+        return Members(module for _, module in self.named_children())
+
+    def named_tensors(self, recurse: bool = True) -> Members[tuple[str, Tensor]]:
         """Parameters and buffers with their dotted names, such as ``"layers.0.weight"``."""
-        return ((name, value) for name, value in self._walk() if isinstance(value, Tensor))
+        found = self._walk() if recurse else self._contents()
+        return Members((name, x) for name, x in found if isinstance(x, Tensor) and x.is_leaf)
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Those that record gradients."""
-        return ((name, p) for name, p in self.named_tensors() if p.requires_grad)
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
+        """Those that record gradients, each name after `prefix` and a dot; `recurse`: those of modules inside, too."""
+        begin = f"{prefix}." if prefix else ""
+        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if p.requires_grad)
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
         """Those that do not."""
-        return ((name, p) for name, p in self.named_tensors() if not p.requires_grad)
+        begin = f"{prefix}." if prefix else ""
+        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if not p.requires_grad)
 
-    def parameters(self) -> list[Tensor]:
+    def parameters(self, recurse: bool = True) -> Members[Tensor]:
         """The tensors to optimise."""
-        return [p for _, p in self.named_parameters()]
+        return Members(p for _, p in self.named_parameters(recurse=recurse))
 
-    def buffers(self) -> list[Tensor]:
+    def buffers(self, recurse: bool = True) -> Members[Tensor]:
         """The tensors that are kept beside them, such as running means."""
-        return [p for _, p in self.named_buffers()]
+        return Members(p for _, p in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Any:
+        """The module with a dotted name, such as ``"layers.0"``.
+
+        Raises
+        ------
+        AttributeError
+            When there is none.
+        """
+        return self._found(target, Module, "module")
+
+    def get_parameter(self, target: str) -> Any:
+        """The parameter with a dotted name, such as ``"layers.0.weight"``.
+
+        Raises
+        ------
+        AttributeError
+            When there is none.
+        """
+        return self._found(target, Tensor, "parameter")
+
+    def _found(self, target: str, kind: type, what: str) -> Any:
+        found = {name: value for name, value in self._walk(every_name=True) if isinstance(value, kind)}
+        if target not in found:
+            raise AttributeError(
+                f"{type(self).__name__} has no {what} {target!r}; it has {', '.join(filter(None, found))}"
+            )
+        return found[target]
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Keep a tensor that is not optimised as the attribute `name`.
+
+        Parameters
+        ----------
+        name : str
+        tensor : Tensor or None
+        persistent : bool
+            Whether `state_dict` has it.
+        """
+        setattr(self, name, None if tensor is None else tensor.detach())
+        self._unsaved = self._unsaved - {name} if persistent else self._unsaved | {name}
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """``setattr(module, name, param)``."""
+        setattr(self, name, param)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """``setattr(module, name, other)``."""
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> ModuleHook:
+        """Call ``hook(module, args)`` before each `forward`; what it returns, unless ``None``, is the arguments.
+
+        Returns
+        -------
+        ModuleHook
+            With a method `remove`; as a context it removes the hook at its end.
+        """
+        return ModuleHook(self, "_before", hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> ModuleHook:
+        """Call ``hook(module, args, result)`` after each `forward`; what it returns, unless ``None``, is the result.
+
+        Returns
+        -------
+        ModuleHook
+            With a method `remove`; as a context it removes the hook at its end.
+        """
+        return ModuleHook(self, "_after", hook)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set ``requires_grad`` of all parameters, also of those that this method switched off before."""
+        if not requires_grad:
+            self._frozen = self._frozen | {name for name, _ in self.named_parameters()}
+        for name, p in self.named_tensors():
+            if name in self._frozen:
+                p.requires_grad = requires_grad
+        return self
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
         """Call a function with every module below this one, and with this one last."""
@@ -197,10 +348,10 @@ class Module(Remembered):
         """The opposite of `train`."""
         return self.train(False)
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters; without `set_to_none` they become zeros."""
         for p in self.parameters():
-            p.zero_grad()
+            p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of parameters and buffers by name, outside the graph.
@@ -392,10 +543,14 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
     return changes
 
 
+def _held_by_others(entry: tuple[str, Any]) -> bool:
+    return not isinstance(entry[1], Tensor)
+
+
 def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
     """What a module, or a collection of modules and tensors, holds by name."""
     if isinstance(value, Module):
-        return iter(value._contents())
+        return iter(sorted(value._contents(), key=_held_by_others))  # its own tensors first
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
     if isinstance(value, (list, tuple)):

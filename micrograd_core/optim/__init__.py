@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from micrograd_core.optim import lr_scheduler as lr_scheduler
 from micrograd_core.optim.adaptive import Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, Rprop
 from micrograd_core.optim.averages import EMA
 from micrograd_core.optim.base import Optimizer
@@ -28,7 +29,7 @@ __all__ = [
     "EMA", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ChainedScheduler", "Lion", "NAdam",
     "OneCycle", "Optimizer", "RAdam", "RMSprop", "ReduceLROnPlateau", "Rprop", "Schedule", "SequentialLR", "chained",
     "clip_grad_norm", "clip_grad_value", "constant", "cosine", "cosine_restarts", "exponential", "linear",
-    "linear_warmup", "multistep", "polynomial", "sequential", "step_decay",
+    "linear_warmup", "lr_scheduler", "multistep", "polynomial", "sequential", "step_decay",
 ]  # fmt: skip
 
 door(globals())

@@ -125,6 +125,11 @@ class Optimizer:
         """Each group as a dict of its ``params`` and its hyperparameters, which can be set: ``group["lr"] = 0.1``."""
         return [ParameterGroup(rule) for rule in self.parts]
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The hyperparameters that groups have unless they say otherwise."""
+        return {name: getattr(self, name) for name in hyperparameters(type(self))}
+
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Optimise more parameters: ``{"params": [...], "lr": 0.01}``.
 

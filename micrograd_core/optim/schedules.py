@@ -80,6 +80,10 @@ class Schedule:
         count = self.count + 1
         assign_all([*self._rates(count), (self, "count", count)])
 
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group of parameters now."""
+        return [rule.lr for rule in self.optimizer.parts]
+
     def state_dict(self) -> dict[str, Any]:
         """The number of the step and the rates that are multiplied."""
         return {"count": self.count, "bases": [*self.bases]}

@@ -148,7 +148,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """
     if inplace:
         return written(input, dropout2d, p, training)
-    return _whole_channels(_checked("dropout2d", input, p, (3, 4)), p, training, 2)
+    x = _checked("dropout2d", input, p, (2, 3, 4))  # of two axes each element is a channel, as PyTorch has it
+    return _whole_channels(x, p, training, 2)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

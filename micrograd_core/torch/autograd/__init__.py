@@ -1,0 +1,150 @@
+"""`grad` of tensors, and `Function`, a class with a forward and a backward."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import micrograd_core as mg
+from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.modes import enable_grad as enable_grad
+from micrograd_core.engine.modes import no_grad as no_grad
+from micrograd_core.errors import GraphError
+from micrograd_core.transforms.custom import custom_gradient
+
+Variable = asarray
+"""PyTorch's old word for a tensor."""
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    **options: Any,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`; ``.grad`` of tensors stays as it is.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor, or sequences of them
+    grad_outputs : Tensor, or a sequence, optional
+        The cotangents of the outputs.
+    retain_graph, create_graph : bool
+        As for `Tensor.backward`.
+    allow_unused : bool
+        Whether inputs may be no part of what the outputs were computed from; their gradient is ``None``.
+
+    Returns
+    -------
+    tuple of Tensor
+
+    Raises
+    ------
+    GraphError
+        When an input was not used, and `allow_unused` is false.
+    """
+    results, wanted = ([each] if isinstance(each, Tensor) else list(each) for each in (outputs, inputs))
+    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(results))
+    found: list[list[Tensor]] = [[] for _ in wanted]
+    handles = [x.register_hook(_keeping(kept)) for x, kept in zip(wanted, found, strict=True) if x.requires_grad]
+    leaves = _leaves(results)
+    before = [(leaf, leaf.grad) for leaf in leaves]
+    try:
+        for y, seed in zip(results, seeds, strict=True):
+            keep = create_graph or y is not results[-1] if retain_graph is None else retain_graph
+            y.backward(seed, retain_graph=keep, create_graph=create_graph)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for leaf, old in before:
+            leaf.grad = old
+    if not allow_unused and not all(found):
+        raise GraphError("an input was not used to compute the outputs; with allow_unused=True its gradient is None")
+    return tuple(sum(kept[1:], kept[0]) if kept else None for kept in found)
+
+
+def _keeping(kept: list[Tensor]) -> Any:
+    def keep(g: Tensor) -> None:
+        kept.append(g)
+
+    return keep
+
+
+def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
+    from micrograd_core.engine.backward import leaves_of
+
+    owners = [leaf.owner() for y in outputs if y._record is not None and not y.is_leaf for leaf in leaves_of(y._record)]
+    return list({id(x): x for x in [*owners, *(y for y in outputs if y.is_leaf)] if x is not None}.values())
+
+
+class Context:
+    """What `Function.forward` leaves for `Function.backward`: `save_for_backward`, and attributes of one's own."""
+
+    saved_tensors: tuple[Any, ...] = ()
+    needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors, to be had as `saved_tensors`."""
+        self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Nothing: integers and bools have no gradient anyway."""
+
+
+class Function:
+    """An operation with a gradient of its own: subclasses have static methods ``forward`` and ``backward``.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> class Double(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 20
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad
+    Tensor([20., 20.])
+    """
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """`forward`, whose gradient is that of `backward`."""
+        kind: Any = cls
+
+        @custom_gradient
+        def function(*given: Any) -> Any:
+            ctx = Context()
+            ctx.needs_input_grad = tuple(isinstance(x, Tensor) and x.requires_grad for x in given)
+            with no_grad():
+                result = kind.forward(ctx, *given)
+
+            def backward(g: Tensor) -> tuple[Any, ...]:
+                found = kind.backward(ctx, g)
+                gradients = found if isinstance(found, tuple) else (found,)
+                pairs = zip(given, gradients, strict=False)
+                return tuple(d for x, d in pairs if isinstance(x, Tensor) and x.dtype.is_floating)
+
+            return result, backward
+
+        return function(*args)
+
+
+def set_detect_anomaly(mode: bool) -> Any:
+    """`micrograd_core.detect_anomaly` as a context."""
+    return mg.detect_anomaly() if mode else nullcontext()
+
+
+detect_anomaly = set_detect_anomaly
+gradcheck, gradgradcheck = mg.gradcheck, mg.gradgradcheck
+function = sys.modules[__name__]
+sys.modules[f"{__name__}.function"] = function

@@ -1,0 +1,95 @@
+"""einops of tensors: once this module is imported, einops' own functions take them, and its layers are here.
+
+It needs ``pip install einops``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from einops import einsum as einsum
+from einops import pack as pack
+from einops import rearrange as rearrange
+from einops import reduce as reduce
+from einops import repeat as repeat
+from einops import unpack as unpack
+from einops._backends import AbstractBackend
+from einops.layers import RearrangeMixin, ReduceMixin
+
+import micrograd_core as mg
+from micrograd_core.array.tensor import Tensor
+from micrograd_core.nn import Module
+
+
+class TensorBackend(AbstractBackend):  # type: ignore[misc]
+    """What einops asks of an array library; it finds this class by its base."""
+
+    framework_name = "micrograd_core"
+
+    def is_appropriate_type(self, tensor: Any) -> bool:
+        """Whether an array is ours."""
+        return isinstance(tensor, Tensor)
+
+    def from_numpy(self, x: Any) -> Tensor:
+        """A tensor of a NumPy array."""
+        return mg.asarray(x)
+
+    def to_numpy(self, x: Tensor) -> Any:
+        """A NumPy array of a tensor."""
+        return x.detach().numpy()
+
+    def arange(self, start: int, stop: int) -> Tensor:
+        """The integers between two."""
+        return mg.arange(start, stop)
+
+    def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
+        """Tensors along a new first axis."""
+        return mg.stack(tensors)
+
+    def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
+        """New axes of some lengths."""
+        repeats = [-1] * n_axes
+        for place, length in pos2len.items():
+            x = x.expand_dims(place)
+            repeats[place] = length
+        return x.expand(*repeats)
+
+    def tile(self, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
+        """A tensor repeated along its axes."""
+        return mg.tile(x, tuple(repeats))
+
+    def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
+        """Tensors one after the other."""
+        return mg.concat(tensors, axis)
+
+    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+        """A new axis of length 1."""
+        return x.expand_dims(new_position)
+
+    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """Axes in another order."""
+        return x.permute_dims(tuple(axes))
+
+    def is_float_type(self, x: Tensor) -> bool:
+        """Whether the numbers are floating-point."""
+        return x.dtype.is_floating
+
+    def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+        """Einstein's sum."""
+        return mg.einsum(pattern, *x)
+
+
+class Rearrange(RearrangeMixin, Module):  # type: ignore[misc]
+    """``einops.rearrange`` as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape that fits the pattern."""
+        return self._apply_recipe(x)
+
+
+class Reduce(ReduceMixin, Module):  # type: ignore[misc]
+    """``einops.reduce`` as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape that fits the pattern."""
+        return self._apply_recipe(x)

@@ -1,0 +1,504 @@
+"""Functions whose arguments or results are PyTorch's, in terms of ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import micrograd_core as mg
+from micrograd_core import checkpoints, random
+from micrograd_core.array import manners
+from micrograd_core.array.tensor import Tensor as _Tensor
+from micrograd_core.device import Device
+from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional import embedding as embedding
+from micrograd_core.support.context import grad_modes
+
+HERE: Final = ("layout", "pin_memory", "memory_format", "non_blocking")
+"""Arguments that say how PyTorch keeps memory. They change no number, so they are dropped."""
+
+
+class Pair(NamedTuple):
+    """A standard deviation or a variance, and the mean."""
+
+    spread: _Tensor
+    mean: _Tensor
+
+
+class StandIn(type):
+    """Of classes without objects of their own: `isinstance` asks for another class, and a call makes its objects."""
+
+    made: Any
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, cls.made)
+
+
+class Tensor(metaclass=StandIn):
+    """The class of tensors; called, as ``Tensor(2, 3)`` or ``Tensor([1.0])``, a float32 one that records nothing."""
+
+    made = _Tensor
+
+    def __new__(cls, *data: Any) -> _Tensor:  # type: ignore[misc]
+        """A tensor."""
+        return _legacy(data, mg.float32)
+
+
+class device(metaclass=StandIn):  # noqa: N801
+    """The class of devices; called, as ``torch.device("cuda", 1)``, one of them."""
+
+    made = Device
+
+    def __new__(cls, kind: Any, index: int | None = None) -> Device:  # type: ignore[misc]
+        """A device."""
+        return Device(kind if index is None else f"{kind}:{index}")
+
+
+class Generator(random.Generator):
+    """A stream of random numbers, whose seed can be set later."""
+
+    def __init__(self, device: Any = None) -> None:
+        super().__init__(0)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of a seed."""
+        self._restart(seed % 2**128)
+        return self
+
+
+def _legacy(data: tuple[Any, ...], dtype: Any) -> _Tensor:
+    if all(isinstance(n, int) for n in data):
+        return mg.zeros(data, dtype=dtype)
+    return mg.asarray(data[0], dtype=dtype, copy=True)
+
+
+def FloatTensor(*data: Any) -> _Tensor:  # noqa: N802
+    """A float32 tensor of data, or of lengths."""
+    return _legacy(data, mg.float32)
+
+
+def DoubleTensor(*data: Any) -> _Tensor:  # noqa: N802
+    """A float64 tensor of data, or of lengths."""
+    return _legacy(data, mg.float64)
+
+
+def LongTensor(*data: Any) -> _Tensor:  # noqa: N802
+    """An int64 tensor of data, or of lengths."""
+    return _legacy(data, mg.int64)
+
+
+def BoolTensor(*data: Any) -> _Tensor:  # noqa: N802
+    """A bool tensor of data, or of lengths."""
+    return _legacy(data, mg.bool)
+
+
+def of_method(name: str) -> Callable[..., Any]:
+    """A method of tensors as a function."""
+
+    def function(input: _Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(input, name)(*args, **kwargs)
+
+    function.__name__, function.__doc__ = name, f"``input.{name}(…)``."
+    return function
+
+
+# ── making tensors ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _kept(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in HERE}
+
+
+def tensor(data: Any, **options: Any) -> _Tensor:
+    """A tensor with a copy of `data`, which records only if ``requires_grad`` says so."""
+    return mg.asarray(data, copy=True, **_kept(options)) if not isinstance(data, _Tensor) else data.detach().clone()
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _Tensor:
+    """`data` as a tensor, itself where it is one already."""
+    return mg.asarray(data, dtype=dtype, device=device)
+
+
+def from_numpy(ndarray: Any) -> _Tensor:
+    """A copy of a NumPy array."""
+    return mg.asarray(ndarray)
+
+
+def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+
+
+def _sized(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
+    def function(*size: Any, **options: Any) -> _Tensor:
+        lengths = _sizes(size) if size else tuple(options.pop("size"))
+        return make(lengths, **_kept(options))
+
+    function.__name__, function.__doc__ = name, f"`{name}` of lengths, one after the other or as one sequence."
+    return function
+
+
+def _like(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
+    def function(input: _Tensor, **options: Any) -> _Tensor:
+        return make(input.shape, **{"dtype": input.dtype, "device": input.device, **_kept(options)})
+
+    function.__name__, function.__doc__ = name, f"`{name}`: of the shape, dtype and device of a tensor."
+    return function
+
+
+zeros, ones, empty = _sized("zeros", mg.zeros), _sized("ones", mg.ones), _sized("empty", mg.empty)
+rand, randn = _sized("rand", random.uniform), _sized("randn", random.normal)
+zeros_like, ones_like = _like("zeros_like", mg.zeros), _like("ones_like", mg.ones)
+empty_like = _like("empty_like", mg.empty)
+rand_like, randn_like = _like("rand_like", random.uniform), _like("randn_like", random.normal)
+
+
+def full(size: Any, fill_value: Any, **options: Any) -> _Tensor:
+    """A tensor with the same number everywhere."""
+    return mg.full(tuple(size), fill_value, **_kept(options))
+
+
+def randint(low: int, high: Any = None, size: Any = None, **options: Any) -> _Tensor:
+    """Integers from `low`, or from 0, to below `high`: ``randint(10, (2, 3))``, ``randint(1, 10, (2, 3))``."""
+    if size is None:
+        low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, ())
+    return random.randint(tuple(size), low, high, **_kept(options))
+
+
+def randint_like(input: _Tensor, low: int, high: int | None = None, **options: Any) -> _Tensor:
+    """`randint` of the shape, dtype and device of a tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    return random.randint(input.shape, low, high, **{"dtype": input.dtype, "device": input.device, **_kept(options)})
+
+
+def randperm(n: int, **options: Any) -> _Tensor:
+    """The integers from 0 to below `n` in a random order."""
+    return random.permutation(n, **_kept(options))
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any) -> _Tensor:
+    """Normal numbers; of tensors `mean` and `std`, one number for each."""
+    shape = size if size is not None else mg.broadcast_shapes(*(getattr(x, "shape", ()) for x in (mean, std)))
+    return random.normal(tuple(shape), **_kept(options)) * std + mean
+
+
+def bernoulli(input: _Tensor, *, generator: Any = None) -> _Tensor:
+    """1 with the probability that each element says, else 0."""
+    return random.bernoulli(None, input, dtype=input.dtype, generator=generator)
+
+
+def multinomial(input: _Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> _Tensor:
+    """Places along the last axis, drawn with probabilities in proportion to `input`.
+
+    Parameters
+    ----------
+    input : Tensor, (classes,) or (rows, classes)
+        Weights that are not negative.
+    num_samples : int
+    replacement : bool
+        Whether a place may be drawn more than once.
+    generator : Generator, optional
+
+    Returns
+    -------
+    Tensor, (num_samples,) or (rows, num_samples), int64
+
+    Raises
+    ------
+    ShapeError
+        When there are fewer weights above 0 than places to draw without replacement.
+    """
+    with no_grad():
+        p = input.detach().astype("float64")
+        if not replacement:  # the largest of log(p) + Gumbel noise are such a draw
+            fewest = int(mg.min(mg.count_nonzero(p, axis=-1)).item())
+            if fewest < num_samples:
+                raise ShapeError(f"multinomial: {num_samples} places without replacement of {fewest} with weight")
+            u = random.uniform(p.shape, dtype="float64", device=p.device, generator=generator)
+            return mg.topk(mg.log(p) - mg.log(-mg.log1p(-u)), num_samples).indices
+        upto = mg.cumsum(p, -1)
+        shape = (*p.shape[:-1], num_samples)
+        u = random.uniform(shape, dtype="float64", device=p.device, generator=generator) * upto[..., -1:]
+        return mg.sum(upto[..., None, :] <= u[..., None], -1)
+
+
+def linspace(start: Any, end: Any, steps: int, **options: Any) -> _Tensor:
+    """`steps` numbers from `start` to `end`, evenly apart."""
+    return mg.linspace(start, end, steps, **_kept(options))
+
+
+def arange(*bounds: Any, start: Any = None, end: Any = None, step: Any = 1, **options: Any) -> _Tensor:
+    """Numbers from `start`, or 0, to below `end`."""
+    named = [x for x in (start, end) if x is not None]
+    low, high, step = (0, *bounds, *named, step)[-3:] if len(bounds) < 3 else bounds
+    return mg.arange(low, high, step, **_kept(options))
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[_Tensor, ...]:
+    """Coordinates of a grid, the first along the first axis unless `indexing` is ``"xy"``."""
+    return mg.meshgrid(*(tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors), indexing=indexing)
+
+
+# ── reductions and sorting ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _extreme(name: str, between: Any) -> Callable[..., Any]:
+    def function(input: _Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        if isinstance(dim, _Tensor) or other is not None:
+            return between(input, dim if other is None else other)
+        return getattr(mg, name)(input) if dim is None else manners.extreme(name, input, dim, keepdim)
+
+    function.__name__ = name
+    function.__doc__ = f"The {name} of all; along `dim` a pair, with places; of two tensors element by element."
+    return function
+
+
+max, min = _extreme("max", mg.maximum), _extreme("min", mg.minimum)
+sort, median, unique = of_method("sort"), manners.median, of_method("unique")
+
+
+def std(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
+    """The standard deviation, with n - 1 unless ``unbiased=False``."""
+    return manners.spread("std", input, *args, **kwargs)
+
+
+def var(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
+    """The variance, with n - 1 unless ``unbiased=False``."""
+    return manners.spread("var", input, *args, **kwargs)
+
+
+def std_mean(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
+    """`std` and the mean over the same axes."""
+    return Pair(std(input, *args, **kwargs), _mean_beside(input, args, kwargs))
+
+
+def var_mean(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
+    """`var` and the mean over the same axes."""
+    return Pair(var(input, *args, **kwargs), _mean_beside(input, args, kwargs))
+
+
+def _mean_beside(input: _Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Tensor:
+    dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else None)
+    return mg.mean(input, dim, kwargs.get("keepdim", args[2] if len(args) > 2 else False))
+
+
+def norm(input: _Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> _Tensor:
+    """The `p`-norm of all elements, or along `dim`."""
+    x = input.reshape(-1) if dim is None else input
+    return mg.norm(x, 2 if p == "fro" else p, -1 if dim is None else dim, keepdim)
+
+
+def nonzero(input: _Tensor, *, as_tuple: bool = False) -> Any:
+    """The places of what is not 0, a row each; as a tuple, an array for each axis."""
+    return mg.nonzero(input) if as_tuple else mg.argwhere(input)
+
+
+def where(condition: _Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, else `other`; without them the places where it holds."""
+    return mg.nonzero(condition) if input is None else mg.where(condition, input, other)
+
+
+def equal(input: _Tensor, other: _Tensor) -> bool:
+    """Whether shapes and all elements are equal."""
+    return input.shape == other.shape and bool(mg.all(mg.equal(input, other)))
+
+
+def eq(input: Any, other: Any) -> _Tensor:
+    """``input == other``, element by element."""
+    return mg.equal(input, other)
+
+
+def searchsorted(sorted_sequence: _Tensor, input: Any, *, right: bool = False, side: str = "left") -> _Tensor:
+    """Where to insert values so that a sequence stays in order."""
+    return mg.searchsorted(sorted_sequence, mg.asarray(input), side="right" if right else side)
+
+
+def roll(input: _Tensor, shifts: Any, dims: Any = None) -> _Tensor:
+    """Elements moved along axes, those that fall off come in at the other end."""
+    return mg.roll(input, shifts, dims)
+
+
+# ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> _Tensor:
+    """``input + alpha * other``."""
+    return input + (other if alpha == 1 else other * alpha)
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> _Tensor:
+    """``input - alpha * other``."""
+    return input - (other if alpha == 1 else other * alpha)
+
+
+subtract = sub
+
+
+def mul(input: Any, other: Any) -> _Tensor:
+    """``input * other``."""
+    return input * other
+
+
+multiply = mul
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> _Tensor:
+    """``input / other``; rounded towards zero (``"trunc"``) or down (``"floor"``)."""
+    if rounding_mode == "floor":
+        return input // other
+    return input / other if rounding_mode is None else mg.trunc(input / other)
+
+
+divide = div
+
+
+def pow(input: Any, exponent: Any) -> _Tensor:
+    """``input ** exponent``."""
+    return input**exponent
+
+
+def dot(input: _Tensor, tensor: _Tensor) -> _Tensor:
+    """The sum of products of two vectors."""
+    return mg.sum(input * tensor)
+
+
+def addmm(input: Any, mat1: _Tensor, mat2: _Tensor, *, beta: Any = 1, alpha: Any = 1) -> _Tensor:
+    """``beta * input + alpha * (mat1 @ mat2)``."""
+    product = mat1 @ mat2
+    return (input if beta == 1 else input * beta) + (product if alpha == 1 else product * alpha)
+
+
+baddbmm = addmm
+
+
+def addcmul(input: _Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> _Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    return input + tensor1 * tensor2 * value
+
+
+def addcdiv(input: _Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> _Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    return input + tensor1 / tensor2 * value
+
+
+def clamp_min(input: _Tensor, min: Any) -> _Tensor:
+    """Elements that are at least `min`."""
+    return mg.clip(input, min, None)
+
+
+def clamp_max(input: _Tensor, max: Any) -> _Tensor:
+    """Elements that are at most `max`."""
+    return mg.clip(input, None, max)
+
+
+def deg2rad(input: _Tensor) -> _Tensor:
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+def rad2deg(input: _Tensor) -> _Tensor:
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+def tile(input: _Tensor, *dims: Any) -> _Tensor:
+    """The tensor repeated along its axes."""
+    return mg.tile(input, _sizes(dims))
+
+
+def vstack(tensors: Sequence[_Tensor]) -> _Tensor:
+    """Rows one below the other."""
+    return mg.concat([x[None] if x.ndim < 2 else x for x in tensors], 0)
+
+
+def hstack(tensors: Sequence[_Tensor]) -> _Tensor:
+    """Columns side by side."""
+    return mg.concat(list(tensors), 0 if tensors[0].ndim < 2 else 1)
+
+
+# ── questions, state, files ──────────────────────────────────────────────────────────────────────────────────
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, _Tensor)
+
+
+def is_floating_point(input: _Tensor) -> bool:
+    """Whether the numbers are real floating-point ones."""
+    return input.is_floating_point()
+
+
+def is_complex(input: _Tensor) -> bool:
+    """Whether the numbers are complex."""
+    return input.is_complex()
+
+
+def numel(input: _Tensor) -> int:
+    """The number of elements."""
+    return int(input.size)
+
+
+def promote_types(type1: Any, type2: Any) -> Any:
+    """The dtype that two dtypes promote to."""
+    return mg.result_type(type1, type2)
+
+
+def get_default_dtype() -> Any:
+    """float32."""
+    return mg.float32
+
+
+def manual_seed(seed: int) -> random.Generator:
+    """Start the default generator anew; the same seed gives the same numbers, which are not PyTorch's."""
+    return random.manual_seed(seed % 2**128)
+
+
+class set_grad_enabled:  # noqa: N801
+    """Record or not, from now on; as a context, until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = grad_modes.get()
+        grad_modes.set(bool(mode))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        grad_modes.set(self._before)
+
+
+def save(obj: Any, f: Any) -> None:
+    """Tensors, numbers and strings, alone or in dicts, lists and tuples, as a safetensors file.
+
+    Raises
+    ------
+    CheckpointError
+        For anything else, such as a whole module: save its ``state_dict()``.
+    """
+    checkpoints.save(f, meta=obj)
+
+
+def load(f: Any, map_location: Any = None, weights_only: bool = True) -> Any:
+    """What `save` wrote; of another library's safetensors file, its tensors by name. Pickles are refused."""
+    found = checkpoints.Checkpoint(f)
+    return found.state("meta" if found.meta is not None else "model", map_location)
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """A function under `jit`. A module stays as it is: put `micrograd_core.jit` around a whole step."""
+    if model is None:
+        return lambda function: compile(function, **options)
+    return model if hasattr(model, "parameters") else mg.jit(model)
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """`micrograd_core.set_matmul_precision`."""
+    mg.set_matmul_precision(precision)
+
+
+__all__ = sorted(
+    name for name, value in list(globals().items())
+    if not name.startswith("_") and getattr(value, "__module__", "") in (__name__, manners.__name__) and callable(value)
+)  # fmt: skip
