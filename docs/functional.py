@@ -100,9 +100,9 @@ Tensor([[0, 1, 1],
 >>> mg.cat
 Traceback (most recent call last):
 AttributeError: module 'micrograd_core' has no attribute 'cat': use mg.concat([x, y], axis=axis)
->>> x.sort()
+>>> x.partition(1)
 Traceback (most recent call last):
-AttributeError: Tensor has no sort: use mg.sort(x) for the values, and mg.argsort(x) for where they were
+AttributeError: Tensor has no partition: use mg.sort(x), or mg.topk(x, k).values
 
 ```
 
@@ -124,8 +124,8 @@ Where tensors differ from PyTorch's or NumPy's:
 | what one types | what it is here |
 |---|---|
 | `x.size()`, `x.size(0)` | work, too; without brackets `x.size` is the number of elements, as the array API has it |
-| `x.var()`, `x.std()` | divide by the number of elements, as NumPy's do, unless `correction=1` is given |
-| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.argmax(0)` is where |
+| `x.var()`, `x.std()` | divide by n, as NumPy's, and warn, unless `correction=` is given; with `dim=` or `unbiased=` by n - 1 |
+| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.max(dim=0)` is PyTorch's pair |
 | `x.numpy()` | a copy, also of a tensor that records |
 | `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |
 | `mg.random.normal(0, 1, size)` | the shape comes first: `mg.random.normal(shape, 0, 1)` |

@@ -132,7 +132,6 @@ __all__ = [
     "random",
     "set_default_device",
     "shares_memory",
-    "torch",
     "uint8",
     "uint16",
     "uint32",

@@ -223,13 +223,15 @@ class Device:
 
 
 def destination(device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
-    """What ``to(device, dtype)`` was given, with ``None`` for what is to stay; a `DType` may come first, as in torch.
+    """What ``to(device, dtype)`` was given, with ``None`` for what is to stay; a `DType` or a tensor may come first.
 
     Raises
     ------
     TypeError
         When there is neither.
     """
+    if hasattr(device, "requires_grad"):
+        device, dtype = device.device, device.dtype
     if isinstance(device, DType) and dtype is None:
         device, dtype = None, device
     if device is None and dtype is None:

@@ -91,6 +91,7 @@ def test_the_core_needs_pluggy_only() -> None:
     """What else a file uses is imported where it is used, and says what to install where it is missing."""
     for name, path in modules(CORE).items():
         extra = {"pytest", "numpy"} if name.startswith("micrograd_core.conformance.") else set()
+        extra = {"einops"} if name == "micrograd_core.torch.einops" else extra  # which serves those who have it
         assert outsiders(path.read_text(encoding="utf-8")) <= {"micrograd_core", "pluggy"} | extra, name
     assert outsiders("import numpy.linalg\nfrom json import loads") == {"numpy"}
     assert outsiders("def f():\n    import numpy\n    from micrograd_train import train") == {"micrograd_train"}
@@ -207,7 +208,7 @@ def test_context_variables_have_one_home() -> None:
 
 def test_nobody_below_imports_the_package_itself() -> None:
     importers = {name.split(".")[1] for name, targets in graph(CORE).items() if "micrograd_core" in targets}
-    assert importers <= {"tools", "conformance"}
+    assert importers <= {"tools", "conformance", "torch"}
 
 
 def test_every_room_says_what_it_is_for() -> None:

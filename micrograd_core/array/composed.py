@@ -230,7 +230,7 @@ class TopK(NamedTuple):
 
 
 @both_spellings
-def topk(x: Tensor, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
+def topk(x: Tensor, /, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
     """The `k` largest (or smallest) elements along `axis`, in order, and where they are.
 
     NaN is taken last. Of equal elements the first is taken first, and receives the gradient.

@@ -47,6 +47,8 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs and not others.keys().isdisjoint(kwargs):
+            if "dim" in kwargs and op.name in ("max", "min", "std", "var"):  # PyTorch's word: its result
+                return getattr(asarray(args[0]), op.name)(*args[1:], **kwargs)
             kwargs = respelled(op.name, kwargs, others)
         if op.optional:
             args = _completed(op, args, kwargs)

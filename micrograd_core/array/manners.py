@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from micrograd_core.array import composed, selection
-from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.array.tensor import Tensor
-from micrograd_core.layout import resolve_axis
+Tensor = Any  # annotations that named it would close a ring
 
 
 class Extreme(NamedTuple):
@@ -19,24 +16,26 @@ class Extreme(NamedTuple):
 
 def extreme(name: str, x: Tensor, dim: int, keepdim: bool = False) -> Extreme:
     """The ``"max"`` or ``"min"`` along an axis, and the first place where it is."""
-    axis = resolve_axis(name, dim, x.ndim)
-    places = FUNCTIONS[f"arg{name}"](x, axis, True)
-    found = (FUNCTIONS["take_along_axis"](x, places, axis), places)
-    return Extreme(*(each if keepdim else FUNCTIONS["squeeze"](each, axis) for each in found))
+    xp: Any = x.__array_namespace__()
+    places = getattr(xp, f"arg{name}")(x, dim, True)
+    found = (xp.take_along_axis(x, places, dim), places)
+    return Extreme(*(each if keepdim else xp.squeeze(each, dim) for each in found))
 
 
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two numbers in the middle; along an axis a pair, with places."""
     flat = x.reshape(-1) if dim is None else x
     axis = -1 if dim is None else dim
-    found = Extreme(*selection.kthvalue(flat, (flat.shape[axis] + 1) // 2, axis, keepdim))
+    xp: Any = x.__array_namespace__()
+    found = Extreme(*xp.kthvalue(flat, (flat.shape[axis] + 1) // 2, axis, keepdim))
     return found.values if dim is None else found
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
     """The elements in order along an axis, and where they were."""
-    places = FUNCTIONS["argsort"](x, dim, descending)
-    return Extreme(FUNCTIONS["take_along_axis"](x, places, dim), places)
+    xp: Any = x.__array_namespace__()
+    places = xp.argsort(x, dim, descending)
+    return Extreme(xp.take_along_axis(x, places, dim), places)
 
 
 def spread(
@@ -46,7 +45,8 @@ def spread(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     by = float(unbiased) if correction is None else correction
-    return FUNCTIONS[name](x, tuple(dim) if isinstance(dim, list) else dim, correction=by, keepdims=keepdim)
+    reduce = getattr(x.__array_namespace__(), name)
+    return reduce(x, tuple(dim) if isinstance(dim, list) else dim, correction=by, keepdims=keepdim)
 
 
 def unique(
@@ -55,7 +55,7 @@ def unique(
     """The values that occur, in order; with them, where asked for, each element's place and how often each occurs."""
     if dim is not None:
         raise NotImplementedError("unique: rows are not compared; use numpy.unique(x.numpy(), axis=...)")
-    found = composed.unique_all(x)
+    found = x.__array_namespace__().unique_all(x)
     parts = [found.values, *[found.inverse_indices] * return_inverse, *[found.counts] * return_counts]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -69,11 +69,11 @@ def repeat(x: Tensor, *sizes: Any, axis: int | None = None) -> Tensor:
         For one number, which PyTorch and NumPy read differently.
     """
     if axis is not None:
-        return FUNCTIONS["repeat"](x, *sizes, axis=axis)
+        return x.__array_namespace__().repeat(x, *sizes, axis=axis)
     counts = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     if len(sizes) == 1 and counts is sizes:
         raise TypeError(
             f"repeat({sizes[0]}): PyTorch repeats the tensor, x.tile({sizes[0]}); NumPy repeats each element, "
             f"x.repeat_interleave({sizes[0]})"
         )
-    return FUNCTIONS["tile"](x, counts)
+    return x.__array_namespace__().tile(x, counts)

@@ -51,7 +51,7 @@ def by_words(name: str) -> Method:
             from micrograd_core.array import manners
 
             return (manners.spread if spreads else manners.extreme)(name, x, *args, **named)
-        if spreads and "correction" not in named and "axis" not in named:
+        if spreads and not named.keys() - {"keepdims"}:
             warn(f"x.{name}() divides by n, as NumPy's; PyTorch's divides by n - 1: write correction=0 or correction=1")
         return plain(x, *args, **named)
 

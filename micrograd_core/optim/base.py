@@ -324,10 +324,10 @@ class Optimizer:
         """What the kernel `together` takes by keyword at a step."""
         raise NotImplementedError
 
-    def zero_grad(self) -> None:
-        """Set all gradients to ``None``. After an interrupt some may be left; call it again."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set all gradients to ``None``, or to zeros. After an interrupt some may be left; call it again."""
         for p in self.params:
-            p.zero_grad()
+            p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of what the rule keeps between steps; hyperparameters are not part of it.

@@ -216,7 +216,8 @@ def multinomial(input: _Tensor, num_samples: int, replacement: bool = False, *, 
             if fewest < num_samples:
                 raise ShapeError(f"multinomial: {num_samples} places without replacement of {fewest} with weight")
             u = random.uniform(p.shape, dtype="float64", device=p.device, generator=generator)
-            return mg.topk(mg.log(p) - mg.log(-mg.log1p(-u)), num_samples).indices
+            weight = mg.where(p > 0, mg.log(mg.where(p > 0, p, 1.0)), -math.inf)
+            return mg.topk(weight - mg.log(-mg.log1p(-u)), num_samples).indices
         upto = mg.cumsum(p, -1)
         shape = (*p.shape[:-1], num_samples)
         u = random.uniform(shape, dtype="float64", device=p.device, generator=generator) * upto[..., -1:]

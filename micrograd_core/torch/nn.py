@@ -43,8 +43,12 @@ class Module(nn.Module, metaclass=_Modules):
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
-            if isinstance(value, Tensor) and _meant.get(id(value)) is value:
+            if isinstance(value, Tensor) and value.is_leaf and (value.requires_grad or _meant.get(id(value)) is value):
                 self._registered = self._registered | {name}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name, outside the graph. They share the module's memory: writing changes it."""
+        return {name: p.detach() for name, p in self._every_tensor().items()}
 
     def _contents(self) -> list[tuple[str, Any]]:
         return [(name, x) for name, x in super()._contents() if self._holds(name, x)]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from micrograd_core import Device, Tensor, arange, asarray, full, linalg, nn, no_grad, ones, shares_memory, zeros
+from micrograd_core import Device, Tensor, arange, asarray, full, jit, linalg, nn, no_grad, ones, shares_memory, zeros
 from micrograd_core.array import functions
 from micrograd_core.dtypes import bool_, float32, float64, int64
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, IndexingError, ShapeError, UnsupportedDType
@@ -458,9 +458,9 @@ def test_promotion_follows_the_standard() -> None:
     assert x.grad is not None
     assert x.grad.dtype is float32
     for bad in (
-        lambda: Tensor([1]) + Tensor([1.0]),
-        lambda: Tensor([1]) * 0.5,
-        lambda: Tensor([True]) + Tensor([1]),
+        lambda: Tensor([1]) & 0.5,
+        lambda: -Tensor([True]),
+        lambda: Tensor([True]) - Tensor([True]),
         lambda: Tensor([1.0]) + True,
         lambda: Tensor([1], dtype="uint64") + Tensor([1]),
     ):
@@ -468,6 +468,45 @@ def test_promotion_follows_the_standard() -> None:
             bad()
     with pytest.raises(DTypeError, match="outside int8"):
         Tensor([1], dtype="int8") + 300
+
+
+INTEGER_MEETINGS: list[tuple[Any, str, Any]] = [
+    (lambda x: x * 0.5, "float32", [0.0, 0.5, 1.0]),
+    (lambda x: 0.5 * x, "float32", [0.0, 0.5, 1.0]),
+    (lambda x: x / 2, "float32", [0.0, 0.5, 1.0]),
+    (lambda x: x.sum() / 2, "float32", 1.5),
+    (lambda x: x + 1j, "complex64", [1j, 1 + 1j, 2 + 1j]),
+    (lambda x: x * Tensor([1.0, 2.0, 3.0], dtype="float64"), "float64", [0.0, 2.0, 6.0]),
+    (lambda x: x / Tensor([1.0, 2.0, 4.0], dtype="float16"), "float16", [0.0, 0.5, 0.5]),
+    (lambda x: functions.FUNCTIONS["sqrt"](x * x), "float32", [0.0, 1.0, 2.0]),
+    (lambda x: x.mean(), "float32", 1.0),
+    (lambda x: (x > 0) * 3, "int64", [0, 3, 3]),
+    (lambda x: (x > 0) * Tensor([1.5, 2.5, 3.5]), "float32", [0.0, 2.5, 3.5]),
+    (lambda x: (x > 0) + x, "int64", [0, 2, 3]),
+    (lambda x: functions.FUNCTIONS["concat"]([x, Tensor([1.0])]), "float32", [0.0, 1.0, 2.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("f", "dtype", "wanted"), INTEGER_MEETINGS)
+def test_integers_that_meet_floats_become_floats(f: Any, dtype: str, wanted: Any) -> None:
+    found = f(asarray([0, 1, 2]))
+    assert found.dtype.name == dtype
+    assert found.tolist() == wanted
+    assert jit(f)(asarray([0, 1, 2])).tolist() == wanted
+
+
+def test_gradients_flow_where_integers_meet_floats() -> None:
+    x = Tensor([1.0, 2.0])
+    (x * asarray([2, 3])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 3.0]
+
+
+def test_integers_are_not_written_with_floats() -> None:
+    x = asarray([1, 2])
+    with pytest.raises(DTypeError, match="float32 value does not fit into a int64"):
+        x *= 0.5
+    assert x.tolist() == [1, 2]
 
 
 def test_sums_of_small_integers_do_not_overflow() -> None:
@@ -485,8 +524,8 @@ def test_sums_of_small_integers_do_not_overflow() -> None:
         (lambda: zeros((2, 3)).sum(axis=(0, 0)), ShapeError, "twice"),
         (lambda: zeros((2, 3)).reshape(4), ShapeError, "reshape: 6 elements"),
         (lambda: zeros((0,)).max(), ShapeError, "no result exists"),
-        (lambda: Tensor([1]).exp(), DTypeError, r"exp takes .* got int64 .*astype"),
-        (lambda: Tensor([1]) / Tensor([2]), DTypeError, "divide takes"),
+        (lambda: ~Tensor([1.0]), DTypeError, r"bitwise_invert takes .* got float32"),
+        (lambda: Tensor([1.0]) & Tensor([2]), DTypeError, "bitwise_and takes"),
         (lambda: Tensor([1.0]) + "a", TypeError, "unsupported operand"),
         (lambda: functions.FUNCTIONS["add"](Tensor([1.0]), "a"), TypeError, "add: operands are tensors and numbers"),
         (lambda: functions.FUNCTIONS["add"](Tensor([1.0])), TypeError, "takes 2 operands"),

@@ -28,12 +28,14 @@ def test_dtypes_compare_by_identity_and_pickle() -> None:
 @pytest.mark.parametrize("a", DTYPES)
 @pytest.mark.parametrize("b", DTYPES)
 def test_promotion_is_the_standards(a: str, b: str) -> None:
-    """NumPy agrees wherever the standard defines a result; it also promotes across kinds."""
-    kinds = {DTYPES[a].kind.split()[-1], DTYPES[b].kind.split()[-1]}
-    undefined = len(kinds) > 1 or {a, b} in ({"uint64", f"int{n}"} for n in (8, 16, 32, 64))
-    if undefined:
+    """NumPy agrees wherever the standard defines a result; across kinds the higher one decides, as in PyTorch."""
+    order = ["bool", "integer", "floating"]
+    ranks = [order.index(DTYPES[each].kind.split()[-1]) for each in (a, b)]
+    if {a, b} in ({"uint64", f"int{n}"} for n in (8, 16, 32, 64)):
         with pytest.raises(DTypeError, match="do not promote"):
             promote("add", DTYPES[a], DTYPES[b])
+    elif ranks[0] != ranks[1]:
+        assert promote("add", DTYPES[a], DTYPES[b]).name == (a if ranks[0] > ranks[1] else b)
     elif "bfloat16" in (a, b):
         assert promote("add", DTYPES[a], DTYPES[b]) is promote("add", DTYPES[b], DTYPES[a])
     else:

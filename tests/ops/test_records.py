@@ -276,6 +276,7 @@ LISTS = {
     "conformance/extremes.py": "calls of the suite",
     "conformance/forms.py": "what no definition settles",
     "engine/keys.py": "what x.at[key] has",
+    "nn/init.py": "gains before nonlinearities, which are the literature's",
     "linalg.py": "what the standard has in both namespaces",
     "scalar/graph.py": "the methods of a Value",
     "interpreters/floats.py": "what IEEE 754 says where Python raises",

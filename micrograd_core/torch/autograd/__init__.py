@@ -12,6 +12,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import enable_grad as enable_grad
 from micrograd_core.engine.modes import no_grad as no_grad
 from micrograd_core.errors import GraphError
+from micrograd_core.torch.autograd import functional as functional
 from micrograd_core.transforms.custom import custom_gradient
 
 Variable = asarray
