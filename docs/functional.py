@@ -124,7 +124,7 @@ Where tensors differ from PyTorch's or NumPy's:
 | what one types | what it is here |
 |---|---|
 | `x.size()`, `x.size(0)` | work, too; without brackets `x.size` is the number of elements, as the array API has it |
-| `x.var()`, `x.std()` | divide by n, as NumPy's, and warn, unless `correction=` is given; with `dim=` or `unbiased=` by n - 1 |
+| `x.var()`, `x.std()` | divide by n and warn, unless `correction=` is given; with `dim=`, `unbiased=` by n - 1 |
 | `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.max(dim=0)` is PyTorch's pair |
 | `x.numpy()` | a copy, also of a tensor that records |
 | `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |

@@ -18,6 +18,7 @@ from micrograd_core.conformance.base import Suite, others, since
 from micrograd_core.conformance.cases import Case, cases
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.engine.apply import INTEGERS
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.record import BOOLEAN
 
@@ -137,6 +138,8 @@ def _operands(op: str, device: Device) -> Iterator[tuple[Case, int, list[Any]]]:
 def _refused(op: Op, position: int, device: Device) -> str | None:
     """A dtype that the device has and the operation does not take there, nor its function in another."""
     accepted = op.accepted(position)
+    if position not in op.separate and "real floating" in accepted:
+        accepted |= INTEGERS  # which become floats, in such an operation or beside such an operand
     if is_lenient(op):
         accepted = frozenset(dtype.kind for dtype in DTYPES.values()) if op.accepts == BOOLEAN else accepted | BOOLEAN
     return next(

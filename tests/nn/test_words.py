@@ -130,7 +130,7 @@ def test_attributes_of_a_subclass_of_sequential_count() -> None:
             return super().forward(x) * self.scale
 
     model = Scaled(nn.Linear(1, 1))
-    assert list(model.state_dict()) == ["0.weight", "0.bias", "scale"]
+    assert list(model.state_dict()) == ["scale", "0.weight", "0.bias"]
     assert len(copy.deepcopy(model).parameters()) == 3
 
 
