@@ -138,8 +138,8 @@ def _operands(op: str, device: Device) -> Iterator[tuple[Case, int, list[Any]]]:
 def _refused(op: Op, position: int, device: Device) -> str | None:
     """A dtype that the device has and the operation does not take there, nor its function in another."""
     accepted = op.accepted(position)
-    if position not in op.separate and "real floating" in accepted:
-        accepted |= INTEGERS  # which become floats, in such an operation or beside such an operand
+    if position not in op.separate:  # what is of a lower kind becomes what the others are, or what is needed
+        accepted |= INTEGERS if "real floating" in accepted else BOOLEAN if op.operands != 1 else frozenset()
     if is_lenient(op):
         accepted = frozenset(dtype.kind for dtype in DTYPES.values()) if op.accepts == BOOLEAN else accepted | BOOLEAN
     return next(
