@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any, get_origin
 
 import micrograd_core
+from micrograd_core.array import manners
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.call import Call
 from micrograd_core.ops import TABLE, Op, shared
@@ -362,7 +363,7 @@ class Stub:
         target = value.__name__
         if target.endswith("_"):  # in place
             return self.member(micrograd_core.Tensor, name, getattr(micrograd_core.Tensor, target[:-1]), {})
-        behind = getattr(micrograd_core, target)
+        behind = getattr(manners if value.__qualname__.startswith("in_manner.") else micrograd_core, target)
         if FUNCTIONS.get(target) is behind:
             op = TABLE[target]
             if op.parts is not None:

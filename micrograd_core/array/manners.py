@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from micrograd_core.ops.shared import both_spellings
+
 Tensor = Any  # annotations that named it would close a ring
 
 
@@ -31,6 +33,7 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return found.values if dim is None else found
 
 
+@both_spellings
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
     """The elements in order along an axis, and where they were."""
     xp: Any = x.__array_namespace__()
@@ -49,6 +52,7 @@ def spread(
     return reduce(x, tuple(dim) if isinstance(dim, list) else dim, correction=by, keepdims=keepdim)
 
 
+@both_spellings
 def unique(
     x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
@@ -60,6 +64,7 @@ def unique(
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
+@both_spellings
 def repeat(x: Tensor, *sizes: Any, axis: int | None = None) -> Tensor:
     """The tensor repeated so many times along each axis, as PyTorch does; with ``axis=`` each element, as NumPy does.
 
