@@ -1,25 +1,31 @@
-"""Convolutions as LLVM IR, for any sizes: products of a weight with places in an image, by vectors of positions.
+"""Convolutions as LLVM IR, for any sizes: products of a weight with places in images, by vectors of positions.
 
-An image is first copied with its padding, every `stride`-th element apart from the others ("phases"), so that what an
-element of the kernel sees at all positions is a run of memory that starts at an offset of its own. Positions are those
-of a row of this copy, one row after the other: some of them, at the ends of rows, see what nobody asked for.
+Some channels of some images are first copied with their padding, every `stride`-th element apart from the others
+("phases"), so that what an element of the kernel sees at all positions is a run of memory that starts at an offset of
+its own. Positions are those of a row of this copy, in one image after the other, and then those of the next row: so
+vectors are full of images that are smaller than they. What lies in rows between the positions is computed in vain;
+where that costs more than a copy for each column of the kernel, there are such copies, and nothing lies between
+(`convolution._sizes`).
 
-A tile of 4 channels by 3 vectors of positions (or, for the gradient by the weight, by 3 elements of the kernel) stays
-in registers while it is added up: 12 sums, 3 vectors and a number make the 16 registers that most processors have.
+A tile of channels by 3 vectors of positions (or, for the gradient by the weight, by 3 elements of the kernel) stays in
+registers while it is added up. 4 channels make 12 sums, 3 vectors and a number, which is 16 registers; where vectors
+have 64 bytes there are 32, for 8 channels. The weight is read where it lies, in any order of its axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Final
 
 from micrograd_cpu.convolution import FIELDS, PHASE
 from micrograd_cpu.entries import part
 from micrograd_cpu.llvm import Loops
 
-CHANNELS: Final = 4
 WIDE: Final = 3
-"""A tile: channels, and vectors or elements of the kernel."""
+"""Vectors, or elements of the kernel, of a tile."""
+SHORT: Final = ", !llvm.loop !0"
+"""Of a loop that LLVM would prepare for more turns than it has."""
 
 
 class Code(Loops):
@@ -28,11 +34,12 @@ class Code(Loops):
     def __init__(self, type: str, width: int) -> None:
         super().__init__()
         self.type, self.width, self.vector = type, width, f"<{width} x {type}>"
+        self.tile = (8, 4) if width * (4 if type == "float" else 8) == 64 else (4,)  # channels, as registers allow
 
-    def whole(self, head: str, arguments: Sequence[str]) -> str:
+    def whole(self, head: str, arguments: Sequence[str], attribute: str = "") -> str:
         """The whole."""
         body = "\n".join([*self.allocas, *self.lines])
-        return f"define {head}({', '.join(arguments)}) nounwind {{\nentry:\n{body}\n  ret void\n}}"
+        return f"define {head}({', '.join(arguments)}) nounwind {attribute} {{\nentry:\n{body}\n  ret void\n}}"
 
     def add(self, x: str, y: str | int) -> str:
         """A sum of counters."""
@@ -93,27 +100,32 @@ class Code(Loops):
             self.do(f"br label %both{n}")
         self.label(f"both{n}")
 
-    def tiled(self, lengths: Sequence[str], sizes: Sequence[int], body: Callable[[list[str], list[str]], None]) -> None:
-        """Loops over tiles: where each starts, and how long it is."""
+    def tiled(
+        self, lengths: Sequence[str], sizes: Sequence[Sequence[int]], body: Callable[[list[str], list[str]], None]
+    ) -> None:
+        """Loops over tiles, of each axis large ones first: where each starts, and how long it is."""
 
         def along(starts: list[str], counts: list[str]) -> None:
-            axis = len(starts)
-            if axis == len(lengths):
+            if len(starts) == len(lengths):
                 body(starts, counts)
                 return
+            begin, length = "0", lengths[len(starts)]
+            for size in sizes[len(starts)]:
 
-            def turn(counter: str) -> None:
-                left = self.emit(f"sub nsw i64 {lengths[axis]}, {counter}")
-                along([*starts, counter], [*counts, self.least(left, sizes[axis])])
+                def turn(counter: str, size: int = size) -> None:
+                    left = self.emit(f"sub nsw i64 {length}, {counter}")
+                    along([*starts, counter], [*counts, self.least(left, size)])
 
-            self.loop("0", lengths[axis], turn, sizes[axis])
+                end = length if size <= 4 else self.emit(f"and i64 {length}, {-size}")
+                self.loop(begin, end, turn, size)
+                begin = end
 
         along([], [])
 
     def by_size(self, channels: str, wide: str, body: Callable[[int, int], None]) -> None:
         """A body for each size that a tile can have."""
         case = self.add(self.times(channels, WIDE), wide)
-        sizes = [(c, w) for c in range(1, CHANNELS + 1) for w in range(1, WIDE + 1)]
+        sizes = list(product([*range(1, self.tile[-1]), *self.tile], range(1, WIDE + 1)))
         cases = " ".join(f"i64 {c * WIDE + w}, label %tile{c}x{w}" for c, w in sizes)
         self.do(f"switch i64 {case}, label %done [ {cases} ]")
         for c, w in sizes:
@@ -126,206 +138,223 @@ class Code(Loops):
         """One of the sizes or offsets at an address."""
         return self.read(self.emit(f"getelementptr i64, ptr {base}, i64 {index}"), "i64")
 
-    def fields(self, names: str) -> list[str]:
-        """Some of `FIELDS`."""
-        return [self.integer("%sizes", FIELDS.index(name)) for name in names.split()]
+    def fields(self) -> None:
+        """All `FIELDS`, by their names."""
+        for n, name in enumerate(FIELDS):
+            self.do(f"%{name} = load i64, ptr {self.emit(f'getelementptr i64, ptr %sizes, i64 {n}')}")
+
+    def call(self, name: str, pointers: Sequence[str], sizes: Sequence[str]) -> None:
+        """Call another of these functions."""
+        given = [f"ptr {x}" for x in pointers] + [f"i64 {x}" for x in sizes]
+        self.do(f"call void @{name}({', '.join(given)})")
 
 
 def _copy(c: Code) -> str:
-    """Rows of numbers of some channels to another place; in runs of 4, where both are dense."""
-    four = f"<4 x {c.type}>"
+    """Rows of numbers of some channels to another place; in runs, where both are dense."""
     dense = c.emit(f"icmp eq i64 {c.emit('or i64 %to_step, %from_step')}, 1")
-    even, rest = c.emit("and i64 %columns, -4"), c.emit("and i64 %columns, 3")
 
     def row(channel: str, counter: str) -> None:
         target = c.place("%to", c.times(channel, "%to_channel"), c.times(counter, "%to_row"))
         source = c.place("%from", c.times(channel, "%from_channel"), c.times(counter, "%from_row"))
 
         def runs() -> None:
-            c.loop("0", even, lambda i: c.write(c.read(c.place(source, i), four), c.place(target, i), four), 4)
-            c.loop("0", rest, lambda i: c.write(c.read(c.place(source, even, i)), c.place(target, even, i)))
+            begin = "0"
+            for count in (c.width, 4, 1):
+
+                def run(i: str, type: str = f"<{count} x {c.type}>") -> None:
+                    c.write(c.read(c.place(source, i), type), c.place(target, i), type)
+
+                end = c.emit(f"and i64 %columns, {-count}")
+                c.loop(begin, end, run, count, SHORT)
+                begin = end
 
         def steps() -> None:
             def one(i: str) -> None:
                 value = c.read(c.place(source, c.times(i, "%from_step")))
                 c.write(value, c.place(target, c.times(i, "%to_step")))
 
-            c.loop("0", "%columns", one)
+            c.loop("0", "%columns", one, 1, SHORT)
 
         c.either(dense, runs, steps)
 
     c.loop("0", "%channels", lambda channel: c.loop("0", "%rows", lambda counter: row(channel, counter)))
-    sizes = "to_channel to_row to_step from_channel from_row from_step channels rows columns".split()
-    return c.whole(
-        "internal void @copy", ["ptr noalias %to", "ptr noalias readonly %from", *[f"i64 %{n}" for n in sizes]]
-    )
+    names = "to_channel to_row to_step from_channel from_row from_step channels rows columns".split()
+    arguments = ["ptr noalias %to", "ptr noalias readonly %from", *[f"i64 %{n}" for n in names]]
+    # A call of memcpy, of which LLVM would make one, takes longer than most rows.
+    return c.whole("internal void @copy", arguments, '"no-builtins"')
 
 
 def _products(c: Code) -> str:
-    """A tile of sums over all that is seen, and the bias."""
+    """A tile of sums over all that is seen, added to what is there, or at the first channels to the bias."""
+    begins = c.emit("icmp eq i64 %channel, 0")
+
+    def first(place: str, bias: str) -> str:
+        return c.emit(f"select i1 {begins}, {c.vector} {bias}, {c.vector} {c.read(place, c.vector)}")
 
     def tile(channels: int, wide: int) -> None:
-        rows = [c.place("%weight", c.times("%seen", i)) for i in range(channels)]
-        totals = [[c.variable("zeroinitializer") for _ in range(wide)] for _ in range(channels)]
+        rows = [c.place("%weight", c.times("%weight_row", i)) for i in range(channels)]
+        places = [
+            [c.place("%to", c.times("%length", i), str(j * c.width)) for j in range(wide)] for i in range(channels)
+        ]
+        biases = [c.splat(c.read(c.place("%bias", str(i)))) for i in range(channels)]
+        totals = [[c.variable(first(place, bias)) for place in row] for row, bias in zip(places, biases, strict=True)]
 
         def element(k: str) -> None:
-            here = c.place("%image", c.integer("%offsets", k))
+            here, at = c.place("%image", c.integer("%offsets", k)), c.integer("%elements", k)
             vectors = [c.read(c.place(here, str(j * c.width)), c.vector) for j in range(wide)]
-            for i in range(channels):
-                factor = c.splat(c.read(c.place(rows[i], k)))
-                for j in range(wide):
-                    c.accumulate(totals[i][j], factor, vectors[j])
+            for row, each in zip(rows, totals, strict=True):
+                factor = c.splat(c.read(c.place(row, at)))
+                for total, vector in zip(each, vectors, strict=True):
+                    c.accumulate(total, factor, vector)
 
         c.loop("0", "%seen", element)
-        for i in range(channels):
-            bias = c.splat(c.read(c.place("%bias", str(i))))
-            for j in range(wide):
-                target = c.place("%to", c.times("%length", i), str(j * c.width))
-                c.write(c.emit(f"fadd {c.vector} {c.read(totals[i][j], c.vector)}, {bias}"), target, c.vector)
+        for row, each in zip(places, totals, strict=True):
+            for place, total in zip(row, each, strict=True):
+                c.write(c.read(total, c.vector), place, c.vector)
 
     c.by_size("%channels", "%wide", tile)
-    pointers = [f"ptr noalias readonly %{n}" for n in ("image", "offsets", "weight", "bias")]
-    sizes = [f"i64 %{n}" for n in ("seen", "length", "channels", "wide")]
+    pointers = [f"ptr noalias readonly %{n}" for n in ("image", "weight", "bias", "offsets", "elements")]
+    sizes = [f"i64 %{n}" for n in ("channel", "weight_row", "seen", "length", "channels", "wide")]
     return c.whole("internal void @products", ["ptr noalias %to", *pointers, *sizes])
 
 
 def _sums(c: Code) -> str:
     """A tile of the weight's gradient, added up over all positions of some images."""
+    suffix = f"v{c.width}{'f32' if c.type == 'float' else 'f64'}"
+    c.declared.add(f"declare {c.type} @llvm.vector.reduce.fadd.{suffix}({c.type}, {c.vector})")
 
     def tile(channels: int, wide: int) -> None:
-        zero = "zeroinitializer"
-        totals = [[c.variable(zero) for _ in range(wide)] for _ in range(channels)]
-        offsets = [c.integer("%offsets", j) for j in range(wide)]
+        totals = [[c.variable("zeroinitializer") for _ in range(wide)] for _ in range(channels)]
+        seen = [c.place("%image", c.integer("%offsets", j)) for j in range(wide)]
+        cotangents = [c.place("%cotangent", c.times("%length", i)) for i in range(channels)]
 
-        def image(n: str) -> None:
-            seen = [c.place("%image", c.times(n, "%image_size"), each) for each in offsets]
-            cotangents = [
-                c.place("%cotangent", c.times(n, "%cotangent_size"), c.times("%length", i)) for i in range(channels)
-            ]
+        def vector(v: str) -> None:
+            x = [c.read(c.place(each, v), c.vector) for each in seen]
+            for row, cotangent in zip(totals, cotangents, strict=True):
+                g = c.read(c.place(cotangent, v), c.vector)
+                for total, each in zip(row, x, strict=True):
+                    c.accumulate(total, g, each)
 
-            def vector(v: str) -> None:
-                x = [c.read(c.place(each, v), c.vector) for each in seen]
-                for i in range(channels):
-                    g = c.read(c.place(cotangents[i], v), c.vector)
-                    for j in range(wide):
-                        c.accumulate(totals[i][j], g, x[j])
-
-            c.loop("0", "%length", vector, c.width)
-
-        c.loop("0", "%images", image)
-        suffix = f"v{c.width}{'f32' if c.type == 'float' else 'f64'}"
-        c.declared.add(f"declare {c.type} @llvm.vector.reduce.fadd.{suffix}({c.type}, {c.vector})")
-        for i in range(channels):
-            for j in range(wide):
-                vector = c.read(totals[i][j], c.vector)
-                given = f"{c.type} -0.0, {c.vector} {vector}"
+        c.loop("0", c.times("%vectors", c.width), vector, c.width)
+        for i, row in enumerate(totals):
+            for j, each in enumerate(row):
+                given = f"{c.type} -0.0, {c.vector} {c.read(each, c.vector)}"
                 total = c.emit(f"call reassoc {c.type} @llvm.vector.reduce.fadd.{suffix}({given})")
-                target = c.place("%to", c.times("%seen", i), str(j))
+                target = c.place("%to", c.times("%weight_row", i), c.integer("%elements", j))
                 c.write(c.emit(f"fadd {c.type} {c.read(target)}, {total}"), target)
 
     c.by_size("%channels", "%wide", tile)
-    pointers = [f"ptr noalias readonly %{n}" for n in ("image", "offsets", "cotangent")]
-    sizes = [f"i64 %{n}" for n in "image_size cotangent_size length images seen channels wide".split()]
+    pointers = [f"ptr noalias readonly %{n}" for n in ("image", "cotangent", "offsets", "elements")]
+    sizes = [f"i64 %{n}" for n in ("weight_row", "vectors", "length", "channels", "wide")]
     return c.whole("internal void @sums", ["ptr noalias %to", *pointers, *sizes])
 
 
-def _call(c: Code, name: str, pointers: Sequence[str], sizes: Sequence[str]) -> None:
-    given = [f"ptr {x}" for x in pointers] + [f"i64 {x}" for x in sizes]
-    c.do(f"call void @{name}({', '.join(given)})")
+def _unit(c: Code, first: str, i: str, group: str) -> str:
+    """The number of a group of channels of an image."""
+    return c.add(c.times(c.add(first, i), "%groups"), group)
 
 
-def _phases(c: Code, image: str, target: str) -> None:
-    """The copy of an image."""
-    channels, phases, plane, plane_row = c.fields("channels phases plane plane_row")
-    source_channel, source_row, source_step = c.fields("source_channel source_row source_step")
-    between = c.times(phases, plane)
+def _blocks(c: Code, first: str, count: str, group: str, body: Callable[[str, str, list[str]], None]) -> None:
+    """Some channels of `count` images at a time, copied to the scratch.
 
-    def phase(n: str) -> None:
-        at = c.add(c.times(n, len(PHASE)), len(FIELDS))
-        facts = [c.integer("%sizes", c.add(at, i)) for i in range(len(PHASE))]
-        to = c.place(target, c.times(n, plane), facts[1])
-        strides = [between, plane_row, "1", source_channel, source_row, source_step]
-        _call(c, "copy", [to, c.place(image, facts[0])], [*strides, channels, *facts[2:]])
+    The body is told the first of them, how many elements they have, and where these are in the copy and in the weight.
+    """
+    table = c.emit(f"getelementptr i64, ptr %sizes, i64 {c.add(c.times('%phases', PHASE), len(FIELDS))}")
+    further = c.emit(f"getelementptr i64, ptr {table}, i64 {c.times('%block', '%elements')}")
+    strides = [c.times("%phases", "%plane"), "%plane_row", "1", "%source_channel", "%source_row", "%source_step"]
 
-    c.loop("0", phases, phase)
+    def some(channel: str) -> None:
+        here = c.least(c.emit(f"sub nsw i64 %channels, {channel}"), "%block")
 
+        def phase(i: str, n: str) -> None:
+            at = c.add(c.times(n, PHASE), len(FIELDS))
+            source, target, rows, columns = (c.integer("%sizes", c.add(at, k)) for k in range(PHASE))
+            unit = c.times(_unit(c, first, i, group), "%source")
+            found = c.place("%image", unit, c.times(channel, "%source_channel"), source)
+            to = c.place("%scratch", c.times(i, "%image_step"), c.times(n, "%plane"), target)
+            c.call("copy", [to, found], [*strides, here, rows, columns])
 
-def _offsets(c: Code) -> str:
-    """Where the offsets of the kernel's elements are."""
-    (phases,) = c.fields("phases")
-    return c.emit(f"getelementptr i64, ptr %sizes, i64 {c.add(c.times(phases, len(PHASE)), len(FIELDS))}")
+        c.loop("0", count, lambda i: c.loop("0", "%phases", lambda n: phase(i, n)))
+        body(channel, c.times(here, "%elements"), [table, further])
+
+    c.loop("0", "%channels", some, "%block")
 
 
 def _correlate(c: Code) -> str:
-    """Images ``begin .. end``, each group of channels for itself, times the weight."""
-    channels, phases, plane, source, target, seen = c.fields("channels phases plane source target seen")
-    outputs, vectors, length, groups, plane_row = c.fields("outputs vectors length groups plane_row")
-    target_channel, target_row, target_step, start = c.fields("target_channel target_row target_step target_start")
-    rows, columns = c.fields("rows columns")
-    offsets = _offsets(c)
-    grid = c.place("%scratch", c.add(c.times(c.times(channels, phases), plane), c.width))
+    """Blocks of images ``begin .. end``, each group of channels for itself, times the weight."""
+    c.fields()
+    grid = c.place("%scratch", "%grid")
 
-    def unit(n: str) -> None:
-        _phases(c, c.place("%image", c.times(n, source)), "%scratch")
-        group = c.emit(f"urem i64 {n}, {groups}")
-        first = c.times(group, outputs)
+    def some(n: str) -> None:
+        group, first = c.emit(f"urem i64 {n}, %groups"), c.times(c.emit(f"udiv i64 {n}, %groups"), "%images")
+        count, output = c.least(c.emit(f"sub nsw i64 %all, {first}"), "%images"), c.times(group, "%outputs")
 
-        def tile(starts: list[str], counts: list[str]) -> None:
-            v, o = c.times(starts[0], c.width), starts[1]
-            weight = c.place("%weight", c.times(c.add(first, o), seen))
-            pointers = [
-                c.place(grid, c.times(o, length), v), c.place("%scratch", v), offsets, weight,
-                c.place("%bias", first, o),
-            ]  # fmt: skip
-            _call(c, "products", pointers, [seen, length, counts[1], counts[0]])
+        def block(channel: str, seen: str, tables: list[str]) -> None:
+            weight = c.place("%weight", c.times(group, "%weight_group"), c.times(channel, "%weight_channel"))
 
-        c.tiled([vectors, outputs], [WIDE, CHANNELS], tile)
-        to = c.place("%to", c.times(n, target), start)
-        strides = [target_channel, target_row, target_step, length, plane_row, "1"]
-        _call(c, "copy", [to, grid], [*strides, outputs, rows, columns])
+            def tile(starts: list[str], counts: list[str]) -> None:
+                v, o = c.times(starts[0], c.width), starts[1]
+                to, row = c.place(grid, c.times(o, "%length"), v), c.place(weight, c.times(o, "%weight_row"))
+                pointers = [to, c.place("%scratch", v), row, c.place("%bias", output, o), *tables]
+                c.call("products", pointers, [channel, "%weight_row", seen, "%length", *reversed(counts)])
 
-    c.loop("%begin", "%end", unit)
+            c.tiled(["%vectors", "%outputs"], [[WIDE], c.tile], tile)
+
+        def result(i: str) -> None:
+            strides = ["%target_channel", "%target_row", "%target_step", "%length", "%plane_row", "1"]
+            to = c.place("%to", c.times(_unit(c, first, i, group), "%target_size"), "%target_start")
+            found = c.place(grid, c.times(i, "%image_step"))
+            c.call("copy", [to, found], [*strides, "%outputs", "%rows", "%columns"])
+
+        _blocks(c, first, count, group, block)
+        c.loop("0", count, result)
+
+    c.loop("%begin", "%end", some)
     pointers = [f"ptr %{n}" for n in ("sizes", "to", "image", "weight", "bias", "scratch")]
     return c.whole("void @correlate", ["i64 %begin", "i64 %end", *pointers])
 
 
 def _weigh(c: Code) -> str:
-    """The gradient by the weight, from images ``begin .. end`` and cotangents, some images at a time."""
-    channels, phases, plane, source, target, seen = c.fields("channels phases plane source target seen")
-    outputs, length, groups, plane_row = c.fields("outputs length groups plane_row")
-    rows, columns, target_channel, target_row, most = c.fields("rows columns target_channel target_row images")
-    offsets = _offsets(c)
-    image_size = c.times(c.times(channels, phases), plane)
-    cotangent_size = c.times(outputs, length)
-    cotangents = c.place("%scratch", c.add(c.times(image_size, most), c.width))
+    """Parts ``begin .. end`` of the gradient by the weight, some channels of cotangents each, some images at a time."""
+    c.fields()
+    grid = c.place("%scratch", "%grid")
 
-    def group(n: str) -> None:
+    def part(n: str) -> None:
+        group, output = c.emit(f"udiv i64 {n}, %parts"), c.times(c.emit(f"urem i64 {n}, %parts"), "%share")
+        outputs = c.least(c.emit(f"sub nsw i64 %outputs, {output}"), "%share")
+
         def some(first: str) -> None:
-            count = c.least(c.emit(f"sub nsw i64 %end, {first}"), most)
+            count = c.least(c.emit(f"sub nsw i64 %all, {first}"), "%images")
 
-            def image(i: str) -> None:
-                unit = c.add(c.times(c.add(first, i), groups), n)
-                _phases(c, c.place("%image", c.times(unit, source)), c.place("%scratch", c.times(i, image_size)))
-                to = c.place(cotangents, c.times(i, cotangent_size))
-                found = c.place("%cotangent", c.times(unit, target))
-                strides = [length, plane_row, "1", target_channel, target_row, "1"]
-                _call(c, "copy", [to, found], [*strides, outputs, rows, columns])
+            def cotangent(i: str) -> None:
+                strides = ["%length", "%plane_row", "1", "%target_channel", "%target_row", "1"]
+                unit = c.times(_unit(c, first, i, group), "%target_size")
+                found = c.place("%cotangent", unit, c.times(output, "%target_channel"))
+                to = c.place(grid, c.times(i, "%image_step"))
+                c.call("copy", [to, found], [*strides, outputs, "%rows", "%columns"])
 
-            def tile(starts: list[str], counts: list[str]) -> None:
-                o, k = starts
-                to = c.place("%to", c.times(c.add(c.times(n, outputs), o), seen), k)
-                pointers = [
-                    to, "%scratch", c.emit(f"getelementptr i64, ptr {offsets}, i64 {k}"),
-                    c.place(cotangents, c.times(o, length)),
-                ]  # fmt: skip
-                _call(c, "sums", pointers, [image_size, cotangent_size, length, count, seen, *counts])
+            def block(channel: str, seen: str, tables: list[str]) -> None:
+                weight = c.place("%to", c.times(group, "%weight_group"), c.times(output, "%weight_row"))
+                weight = c.place(weight, c.times(channel, "%weight_channel"))
 
-            c.loop("0", count, image)
-            c.tiled([outputs, seen], [CHANNELS, WIDE], tile)
+                def tile(starts: list[str], counts: list[str]) -> None:
+                    o, k = starts
+                    chosen = [c.emit(f"getelementptr i64, ptr {each}, i64 {k}") for each in tables]
+                    to, cotangents = c.place(weight, c.times(o, "%weight_row")), c.place(grid, c.times(o, "%length"))
+                    c.call(
+                        "sums", [to, "%scratch", cotangents, *chosen], ["%weight_row", "%vectors", "%length", *counts]
+                    )
 
-        c.loop("%begin", "%end", some, most)
+                c.tiled([outputs, seen], [c.tile, [WIDE]], tile)
 
-    c.loop("0", groups, group)
+            end = c.times(outputs, "%length")
+            c.loop("0", end, lambda v: c.write("zeroinitializer", c.place(grid, v), c.vector), c.width)
+            c.loop("0", count, cotangent)
+            _blocks(c, first, count, group, block)
+
+        c.loop("0", "%all", some, "%images")
+
+    c.loop("%begin", "%end", part)
     pointers = [f"ptr %{n}" for n in ("sizes", "to", "image", "cotangent", "scratch")]
     return c.whole("void @weigh", ["i64 %begin", "i64 %end", *pointers])
 
@@ -338,4 +367,6 @@ def module(type: str, bytes: int) -> str:
         texts.append(each(code))
         declared |= code.declared
     entries = [part("correlate_arrays", "correlate", 6), part("weigh_arrays", "weigh", 5)]
-    return "\n\n".join([*texts, *entries, *sorted(declared)]) + "\n"
+    return "\n\n".join(
+        [*texts, *entries, *sorted(declared), '!0 = distinct !{!0, !{!"llvm.loop.vectorize.enable", i1 false}}\n']
+    )
