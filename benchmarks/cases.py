@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,28 @@ def images_and_classes(rng: np.random.Generator) -> Arrays:
         bound = np.prod(shape[1:]) ** -0.5
         arrays[f"{name}_weight"] = rng.uniform(-bound, bound, shape).astype("float32")
         arrays[f"{name}_bias"] = rng.uniform(-bound, bound, shape[0]).astype("float32")
+    return arrays
+
+
+STRIDES = (1, 1, 2, 1, 2, 1, 2, 1)
+"""Of the blocks of ResNet-18: with each stride of 2 there are twice as many channels."""
+
+
+def small_images_and_classes(rng: np.random.Generator) -> Arrays:
+    """A batch of CIFAR's size, and the parameters of ResNet-18."""
+    arrays: Arrays = {"x": rng.normal(size=(8, 3, 32, 32)).astype("float32"), "targets": rng.integers(10, size=8)}
+    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7)]
+    width = 64
+    for stride in STRIDES:
+        before, width = width, width * stride
+        shapes += [(width, before, 3, 3), (width, width, 3, 3), *[(width, before, 1, 1)] * (stride - 1)]
+    for i, shape in enumerate(shapes):
+        scale = (2 / np.prod(shape[1:])) ** 0.5
+        arrays[f"convolution{i}"] = rng.normal(0, scale, shape).astype("float32")
+        arrays[f"norm{i}_weight"] = rng.uniform(0.9, 1.1, shape[0]).astype("float32")
+        arrays[f"norm{i}_bias"] = rng.uniform(-0.1, 0.1, shape[0]).astype("float32")
+    arrays["linear_weight"] = rng.normal(0, width**-0.5, (10, width)).astype("float32")
+    arrays["linear_bias"] = np.zeros(10, "float32")
     return arrays
 
 
@@ -166,6 +188,21 @@ def convolutions(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
     for i in (0, 2):
         x = p.max_pool2d(p.relu(p.conv2d(x, parameters[i], parameters[i + 1], padding=1)), 2)
     return p.cross_entropy(p.linear(x.reshape((x.shape[0], -1)), *parameters[4:]), targets)
+
+
+def residual_network(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
+    """ResNet-18: of images of 32 × 32, its last blocks see 1 × 1."""
+    left = iter(parameters)
+
+    def layer(x: Any, stride: int) -> Any:
+        weight, *rows = islice(left, 3)
+        return p.batch_norm(p.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2), *rows)
+
+    x = p.max_pool2d(p.relu(layer(x, 2)), 2)
+    for stride in STRIDES:
+        y = layer(p.relu(layer(x, stride)), 1)
+        x = p.relu(y + (layer(x, stride) if stride > 1 else x))
+    return p.cross_entropy(p.linear(x.reshape((x.shape[0], -1)), *left), targets)
 
 
 HEADS = 4
@@ -413,6 +450,15 @@ TABLE = (
         images_and_classes,
         optimizer="adam",
         tolerance=3e-3,
+    ),
+    Case(
+        "resnet-18",
+        "networks",
+        "network",
+        "cross_entropy(ResNet-18), 11 M parameters, batch 8 of (3, 32, 32), and gradients",
+        residual_network,
+        small_images_and_classes,
+        tolerance=3e-2,  # an activation near 0 that is rounded to the other side counts, of norms of 8 numbers
     ),
     Case(
         "readme",

@@ -565,6 +565,7 @@ class Jax(Functional):
 
     name, module, distribution = "jax", "jax", "jax"
     kinds = (*Peer.kinds, "network", "model")
+    without: ClassVar[dict[str, str]] = {"resnet-18": "it has no functions of such layers"}
     notes: ClassVar[dict[str, str]] = {"operation": "not recorded: JAX records only inside a gradient"}
 
     def __init__(self) -> None:
