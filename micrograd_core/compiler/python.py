@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from micrograd_core.compiler.program import Program, Ref, Step
@@ -17,9 +17,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 CONSTANTS: Final = {"inf": math.inf, "nan": math.nan}
 
 
-def source(
-    program: Program, reads: Sequence[tuple[int, int | None]], widths: Sequence[int], exact: Collection[str] = ()
-) -> str:
+def source(program: Program, reads: Sequence[tuple[int, int | None]], widths: Sequence[int]) -> str:
     """The text of a function ``run`` that computes a program.
 
     Parameters
@@ -29,23 +27,19 @@ def source(
         element.
     widths : sequence of int
         The function returns a tuple of tuples, which have so many of the outputs.
-    exact : collection of str
-        Operations that are called by their name even where Python has a sign for them.
     """
     arguments = {which: f"x{number}" if i is None else f"m{which}" for number, (which, i) in enumerate(reads)}
     lines = [f"def run({', '.join(arguments[which] for which in sorted(arguments))}):"]
     lines += [f"x{number} = m{which}[{i}]" for number, (which, i) in enumerate(reads) if i is not None]
     for step, (made,) in program.numbered():
-        lines.append(f"x{made} = {_template(step, exact).format(*map(_text, step.operands))}")
+        lines.append(f"x{made} = {_template(step).format(*map(_text, step.operands))}")
     outputs = map(_text, program.outputs)
     groups = ["".join([f"{next(outputs)}, " for _ in range(width)]) for width in widths]
     lines.append(f"return {', '.join(f'({group})' for group in groups)},")
     return "\n    ".join(lines) + "\n"
 
 
-def _template(step: Step, exact: Collection[str]) -> str:
-    if step.op in exact:
-        return f"{step.op}({', '.join(['{}'] * len(step.operands))})"
+def _template(step: Step) -> str:
     if step.op == "pow" and step.operands[1] in POWERS:
         return POWERS[step.operands[1]]
     return TABLE[step.op].scalar

@@ -9,27 +9,35 @@ programs that carry their cotangents back; each is compiled when a sweep first n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from functools import cached_property, partial
+from itertools import islice
 from math import prod
 from numbers import Number
 from typing import Any, Final
 
 from micrograd_core.compiler.builder import INPUT
-from micrograd_core.compiler.program import Program
+from micrograd_core.compiler.executor import straight_line
+from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.python import CONSTANTS, FUNCTIONS, source
 from micrograd_core.device import default_device
 from micrograd_core.dtypes import float64
 from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import GraphError
 from micrograd_core.interpreters.expressions import Expressions, Operand
-from micrograd_core.interpreters.floats import EXACT
+from micrograd_core.interpreters.floats import EXACT, Floats
 from micrograd_core.scalar.parameters import Matrix, Parameter, element
 from micrograd_core.scalar.sweep import Block, underway
-from micrograd_core.scalar.tracing import Trace, is_leaf, traced
+from micrograd_core.scalar.tracing import Trace, is_leaf
 from micrograd_core.scalar.value import Value, leaf, node
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import tracing
 from micrograd_core.transforms.codegen import Text, refuse_others, tuple_text
 
+Group = tuple[tuple[int, ...], list[Operand]]
+"""Numbers that a program gives together, and the shape of a handle that they fill."""
+Gradients = dict[Value, dict[Ref, Operand]]
+"""Of each result, its derivatives by the leaves."""
 RETURNED: Final = (Value, type(None), Number, str, bytes)
 """What a function may return, alone or in lists, tuples and dicts."""
 FEW, MANY = 100, 100_000
@@ -37,19 +45,22 @@ FEW, MANY = 100, 100_000
 KEPT: Final = 128
 """Choices of results whose programs are kept."""
 READ: Final = {"data": "{}._data", "grad": "{}._gradient()", "number": "{}"}
+HANDLE: Final = "{}.handle({!r})"
 ASSIGN: Final = {"data": "{}._assign({})", "grad": "{}._assign_gradient({})"}
 
 
 class Compiled:
-    """A compiled program: a function of floats and whole matrices that returns groups of numbers.
+    """A compiled program: a function of floats and handles of whole matrices that returns groups of numbers.
 
     Attributes
     ----------
     given : dict from (str, Value or Matrix or int) to int
         What the arguments are, such as the ``data`` of a matrix, and their positions. An `int` is an argument of jit's.
+    matrices : list of Matrix or None
+        Which of the arguments are handles, and of what.
     """
 
-    def __init__(self, k: Expressions, groups: Sequence[tuple[tuple[int, ...], list[Operand]]]) -> None:
+    def __init__(self, k: Expressions, groups: Sequence[Group]) -> None:
         wanted = [x for _, numbers in groups for x in numbers]
         self.program, inputs = k.program(wanted, lambda x: k.steps[x.number].op == INPUT)
         self.given: dict[tuple[str, Any], int] = {}
@@ -59,48 +70,44 @@ class Compiled:
             whole, i = (what._a, what._da) if isinstance(what, Parameter) else (what, None)
             self._reads.append((self.given.setdefault((part, whole), len(self.given)), i))
         self._shapes = [shape for shape, _ in groups]
-        self._functions: dict[bool, Callable[..., Any]] = {}
+        self.matrices = [what if isinstance(what, Matrix) else None for _, what in self.given]
+        self._text = partial(source, self.program, self._reads, list(map(prod, self._shapes)))
         self.machine: Callable[..., Any] | None = None
         """The program through the kernel ``scalars``, which the host has; it takes and gives handles of float64."""
-        matrices = [what if isinstance(what, Matrix) else None for _, what in self.given]
-        plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in matrices)
+        plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in self.matrices)
         if plain and FEW < len(self.program.steps) < MANY:
             kernel = default_device().kernels.backend.kernel("scalars")
-            shapes = [None if matrix is None else matrix.shape for matrix in matrices]
+            shapes = [matrix and matrix.shape for matrix in self.matrices]
             reads = [(which, i or 0) for which, i in self._reads]
             self.machine = kernel and kernel(self.program, shapes, reads, self._shapes)
 
     def source(self) -> str:
         """The Python or the LLVM IR that runs."""
-        found: str = self.machine.source() if self.machine else self._text(exact=False)  # type: ignore[attr-defined]
+        found: str = self.machine.source() if self.machine else self._text()  # type: ignore[attr-defined]
         return found
 
-    def _text(self, exact: bool) -> str:
-        return source(self.program, self._reads, list(map(prod, self._shapes)), EXACT if exact else ())
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The program as a Python function that takes lists for matrices, and raises where IEEE 754 goes on."""
+        scope: dict[str, Any] = {**CONSTANTS, **EXACT, **FUNCTIONS}
+        exec(compile(self._text(), "<jit>", "exec"), scope)
+        return scope.pop("run")  # type: ignore[no-any-return]  # which refers to the scope
 
-    def function(self, exact: bool = False) -> Callable[..., Any]:
-        """The program as a Python function that takes lists for matrices.
-
-        An `exact` function follows IEEE 754 where Python's operators would raise, and is slower.
-        """
-        if exact not in self._functions:
-            scope: dict[str, Any] = {**CONSTANTS, **(FUNCTIONS | EXACT if exact else EXACT | FUNCTIONS)}
-            exec(compile(self._text(exact), "<jit>", "exec"), scope)
-            self._functions[exact] = scope.pop("run")  # which refers to the scope
-        return self._functions[exact]
+    @cached_property
+    def exact(self) -> Callable[..., Any]:
+        """The program as calls of functions that follow IEEE 754, which takes longer: of the numbers that it reads."""
+        return straight_line(self.program, partial(getattr, Floats))
 
     def __call__(self, *given: Any) -> Any:
-        """Run the program on floats, and on handles or lists for matrices."""
+        """Run the program."""
         if (found := self.machine and self.machine(*given)) is not None:
             return found
-        plain = [
-            what.numbers_of(x) if isinstance(what, Matrix) and not isinstance(x, list) else x
-            for x, (_, what) in zip(given, self.given, strict=True)
-        ]
+        plain = [x if matrix is None else matrix.numbers(x) for x, matrix in zip(given, self.matrices, strict=True)]
         try:
-            return self.function()(*plain)
+            return self.function(*plain)
         except (ArithmeticError, ValueError):
-            return self.function(exact=True)(*plain)
+            numbers = iter(self.exact(*[plain[which] if i is None else plain[which][i] for which, i in self._reads]))
+            return [tuple(islice(numbers, prod(shape))) for shape in self._shapes]
 
 
 class Slopes(Block):
@@ -124,14 +131,11 @@ class Reverse:
     A result that is not part of a sweep takes no part here either: its derivative may be infinite.
     """
 
-    def __init__(
-        self, trace: Trace, ends: list[Value], slopes: dict[Value, dict[Value, Operand]], given: dict[Any, int]
-    ) -> None:
-        self._k, self._given, known, place = trace.k, given, trace.known, {x: i for i, x in enumerate(ends)}
-        self._leaves: list[Any] = [known[x] for x in ends]
+    def __init__(self, trace: Trace, ends: list[Ref], slopes: Gradients, given: Any) -> None:
+        self._k, self._given, self._roots = trace.k, given, [trace.known[x] for x in slopes]
+        self._places = {x: i for i, x in enumerate(ends)}
         self._compiled: dict[tuple[int, ...], tuple[list[int], Compiled]] = {}
-        self._roots = [known[x] for x in slopes]
-        self.columns = [[place[x] for x in found] for found in slopes.values()]
+        self.columns = [[self._places[x] for x in found] for found in slopes.values()]
         """Of each result, which leaves it depends on."""
 
     def __call__(self, cotangents: dict[int, float], given: Sequence[Any]) -> dict[int, float]:
@@ -140,10 +144,9 @@ class Reverse:
         if rows not in self._compiled:
             if len(self._compiled) >= KEPT:
                 self._compiled.clear()
-            found = self._k.gradients([(self._roots[i], self._k.input("cotangent", i)) for i in rows], self._leaves)
-            columns = [i for i, x in enumerate(self._leaves) if x in found]
+            found = self._k.gradients([(self._roots[i], self._k.input("cotangent", i)) for i in rows], self._places)
             program = Compiled(self._k, [((len(found),), [*found.values()])])
-            self._compiled[rows] = columns, program
+            self._compiled[rows] = [self._places[x] for x in found], program
         columns, program = self._compiled[rows]
         taken = [cotangents[x] if part == "cotangent" else given[self._given[part, x]] for part, x in program.given]
         return dict(zip(columns, program(*taken)[0], strict=True))
@@ -192,98 +195,83 @@ class Replay:
     """One program of Values, and the state around it."""
 
     def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        record = bool(grad_mode())
-        trace, out = traced(f, args, kwargs)
-        leaves, self._rebuild = pytrees.flatten(out)
+        record, trace, text = bool(grad_mode()), Trace(), Text()
+        out = copy_context().run(trace.run, f, args, kwargs)
+        leaves, _ = pytrees.flatten(out)
         for x in leaves:
             refuse_others(x, RETURNED, "Values")
         results = [x for x in leaves if isinstance(x, Value)]
         slopes = {x: trace.gradients(x) if record and x not in trace.numbers else {} for x in results}
-        single = _arguments_first(trace, slopes[out]) if isinstance(out, Value) else []
-        loose, together = [trace.now(x) for x in slopes], [slopes[out][x] for x in single]
+        ends = dict.fromkeys(each for found in slopes.values() for each in found)
+        first = sorted(ends, key=lambda x: not isinstance(trace.leaves[x], int))  # the arguments
+        loose = [trace.now(x) for x in slopes]
+        together = [slopes[out][x] for x in first] if isinstance(out, Value) else []
         if len(together) <= 2:  # which a node holds itself
             loose, together = loose + together, []
-        assigned, matrices = list[tuple[str, Any]](), dict[tuple[str, Matrix], dict[int, Operand]]()
+        stores, matrices = list[str](), dict[tuple[str, Matrix], dict[int, Operand]]()
         for part, values in (("data", trace.written), ("grad", trace.slopes)):
-            for value, x in values.items():
-                if isinstance(value, Parameter):
-                    matrices.setdefault((part, value._a), {})[value._da] = x
+            for what, number in values.items():
+                if isinstance(what, Parameter):
+                    matrices.setdefault((part, what._a), {})[what._da] = number
                 else:
-                    assigned.append((part, trace.positions.get(value, value)))
-                    loose.append(x)
-        groups: list[tuple[tuple[int, ...], list[Operand]]] = [((len(loose),), loose)]
-        if together:
-            groups.append(((len(together),), together))
+                    stores.append(ASSIGN[part].format(_text(what, text), f"n{len(loose)}"))
+                    loose.append(number)
+        groups: list[Group] = [((len(each),), each) for each in (loose, together) if each or each is loose]
         for (part, matrix), cells in matrices.items():
-            for i in range(matrix.width):
-                if i not in cells:
-                    cells[i] = trace.k.input(part, element(Parameter, matrix, i))
+            stores.append(f"{text.name(matrix)}.assign({part!r}, m{len(groups)})")
+            cells |= {i: trace.k.input(part, element(Parameter, matrix, i)) for i in {*range(matrix.width)} - {*cells}}
             groups.append((matrix.shape, [cells[i] for i in range(matrix.width)]))
         self.compiled = Compiled(trace.k, groups)
+        self.program = self.compiled.program
         self.holds = _holds(args, kwargs, record)
-        text = Text()
         self._call(trace, text)
-        numbers, wholes = [f"n{i}" for i in range(len(loose))], [f"m{i}" for i in range(1, len(groups))]
-        text.lines.append(f"{tuple_text(['loose', *wholes])} = found")
-        if numbers:
-            text.lines.append(f"{tuple_text(numbers)} = loose")
-        for (part, what), x in zip(assigned[::-1], numbers[::-1], strict=False):
-            text.lines.append(ASSIGN[part].format(_holder(what, text), x))
-        for (part, matrix), x in zip([*matrices][::-1], wholes[::-1], strict=False):
-            text.lines.append(f"{text.name(matrix)}.assign({part!r}, {x})")
-        self._return(trace, text, leaves, slopes, single)
+        text.lines.append(f"{tuple_text([f'm{i}' for i in range(len(groups))])} = found")
+        text.lines.append(f"{tuple_text([f'n{i}' for i in range(len(loose))])} = m0")
+        text.lines += stores
+        self._return(trace, text, out, slopes, first)
         self.run = text.function("def run(flat):")
-
-    @property
-    def program(self) -> Program:
-        """What is computed."""
-        return self.compiled.program
 
     def _call(self, trace: Trace, text: Text) -> None:
         """Lines that gather numbers, and compute."""
-        compiled = self.compiled
-        changed = {trace.positions.get(x, id(x)) for x in (*trace.written, *trace.slopes)}
-        ends = [trace.positions[x] for x in trace.slopes if x in trace.positions]
+        compiled, changed = self.compiled, {*trace.written, *trace.slopes}
         if changed:
-            known = (*trace.written, *trace.slopes, *trace.leaves.values())
-            closed = {id(x): x for x in known if x not in trace.positions}  # kept, so that identities stay theirs
-            text.lines.append(f"{text.name(_check)}(flat, {ends}, {text.name(changed)}, {text.name(closed)})")
-        whole = "{}.numbers({!r})" if compiled.machine is None else "{}.handle({!r})"
+            closed = {x for x in (*changed, *trace.leaves.values()) if not isinstance(x, int)}
+            known = ", ".join(map(text.name, ({*trace.slopes}, changed, closed)))
+            text.lines.append(f"{text.name(_check)}(flat, {known})")
         given = [
-            (whole if isinstance(what, Matrix) else READ[part]).format(_holder(what, text), part)
+            (HANDLE if isinstance(what, Matrix) else READ[part]).format(_text(what, text), part)
             for part, what in compiled.given
         ]
         text.lines.append(f"given = {tuple_text(given)}")
         call = f"found = {text.name(compiled, 'compiled')}(*given)"
-        if compiled.machine is None:  # without a call between
-            text.lines.append(f"try: found = {text.name(compiled.function())}(*given)")
+        if compiled.machine is None and not any(compiled.matrices):  # without a call between
+            text.lines.append(f"try: found = {text.name(compiled.function)}(*given)")
             call = f"except (ArithmeticError, ValueError): {call}"
         text.lines.append(call)
 
-    def _return(
-        self, trace: Trace, text: Text, leaves: list[Any], slopes: dict[Value, dict[Value, Operand]], single: Any
-    ) -> None:
-        """Lines that make the results."""
-        make, inputs = text.name(node), [_holder(trace.positions.get(x, x), text) for x in single]
-        if len(single) > 2:
-            text.lines.append(f"return {make}('jit', n0, {text.name(Slopes)}({_listed(single, trace, text)}, m1), 0)")
-            return
-        if single:
-            pairs = [each for i, x in enumerate(inputs, 1) for each in (x, f"n{i}")]
-            text.lines.append(f"return {make}('jit', n0, {', '.join(pairs)})")
-            return
-        ends = _arguments_first(trace, dict.fromkeys(each for found in slopes.values() for each in found))
-        rows = {x: f"n{i}" for i, x in enumerate(slopes)}
-        if ends:
-            reverse = Reverse(trace, ends, slopes, self.compiled.given)
-            text.lines.append(f"call = {text.name(Call)}({text.name(reverse)}, {_listed(ends, trace, text)}, given)")
-        for i, (x, found) in enumerate(slopes.items()):
-            if found:
-                text.lines.append(f"n{i} = {make}('jit', n{i}, {text.name(Result)}(call, {i}), 0)")
-            elif x not in trace.numbers:
-                text.lines.append(f"n{i} = {text.name(leaf)}(n{i})")
-        made = [rows[x] if isinstance(x, Value) else text.name(x) for x in leaves]
-        text.lines.append(f"return {text.name(self._rebuild)}({tuple_text(made)})")
+    def _return(self, trace: Trace, text: Text, out: Any, slopes: Gradients, ends: list[Ref]) -> None:
+        """Lines that make the results; `ends` are those of all results, arguments first."""
+        name, lines, inputs = text.name, text.lines, [trace.leaves[x] for x in ends]
+        closed = tuple([x for x in inputs if not isinstance(x, int)])
+        listed = tuple_text([*(f"flat[{x}]" for x in inputs if isinstance(x, int)), f"*{name(closed)}"])
+        if isinstance(out, Value) and len(ends) > 2:
+            lines.append(f"return {name(node)}('jit', n0, {name(Slopes)}({listed}, m1), 0)")
+        elif isinstance(out, Value) and ends:
+            pairs = [f"{_text(x, text)}, n{i}" for i, x in enumerate(inputs, 1)]
+            lines.append(f"return {name(node)}('jit', n0, {', '.join(pairs)})")
+        else:
+            if ends:
+                reverse = Reverse(trace, ends, slopes, self.compiled.given)
+                lines.append(f"call = {name(Call)}({name(reverse)}, {listed}, given)")
+            for i, (x, found) in enumerate(slopes.items()):
+                if found:
+                    lines.append(f"n{i} = {name(node)}('jit', n{i}, {name(Result)}(call, {i}), 0)")
+                elif x not in trace.numbers:
+                    lines.append(f"n{i} = {name(leaf)}(n{i})")
+            leaves, rebuild = pytrees.flatten(out)
+            rows = {x: f"n{i}" for i, x in enumerate(slopes)}
+            made = [rows[x] if isinstance(x, Value) else name(x) for x in leaves]
+            lines.append(f"return {name(rebuild)}({tuple_text(made)})")
 
 
 def _holds(args: tuple[Any, ...], kwargs: dict[str, Any], record: bool) -> Callable[..., Any]:
@@ -303,46 +291,33 @@ def _holds(args: tuple[Any, ...], kwargs: dict[str, Any], record: bool) -> Calla
     return text.function("def holds(args, kwargs):")
 
 
-def _arguments_first(trace: Trace, leaves: Iterable[Value]) -> list[Value]:
-    return sorted(leaves, key=lambda x: x not in trace.positions)
-
-
-def _holder(what: Any, text: Text) -> str:
+def _text(what: Any, text: Text) -> str:
     """An argument of the call by its position, or a Value, as Python."""
     return f"flat[{what}]" if isinstance(what, int) else text.name(what)
 
 
-def _listed(inputs: Iterable[Value], trace: Trace, text: Text) -> str:
-    """The inputs of a result as Python: arguments, then what the function closes over."""
-    arguments = [_holder(trace.positions[x], text) for x in inputs if x in trace.positions]
-    return tuple_text([*arguments, f"*{text.name(tuple([x for x in inputs if x not in trace.positions]))}"])
-
-
-def _check(flat: Sequence[Any], ends: list[int], changed: set[int], closed: dict[int, Value]) -> None:
+def _check(flat: Sequence[Any], ends: set[Any], changed: set[Any], closed: set[Value]) -> None:
     """Refuse a Value that the function assigns to, and knows by two names: it would lose one of two assignments.
 
     Parameters
     ----------
-    ends : list of int
-        Positions of arguments that get gradients.
-    changed : set of int
-        Positions of arguments, and identities of other Values, that are assigned to.
-    closed : dict from int to Value
-        The Values that the function closes over, by their identities.
+    ends, changed : set of int or Value
+        What gets gradients, and what is assigned to: positions of arguments, and other Values.
+    closed : set of Value
+        The Values that the function closes over.
     """
-    seen: dict[int, int] = {}
-    for position in ends:
-        if not is_leaf(flat[position]):
+    seen: dict[Value, int] = {}
+    for position, x in enumerate(flat):
+        if x.__class__ is float:
+            continue
+        if position in ends and not is_leaf(x):
             raise GraphError(
                 f"jit: argument number {position} was computed, and a backward() inside the function would end "
                 "there; pass a leaf, or call backward() on the result"
             )
-    for position, x in enumerate(flat):
-        if x.__class__ is float:
-            continue
-        first = seen.setdefault(id(x), position)
+        first = seen.setdefault(x, position)
         other = f"argument number {first}" if first != position else "a Value that the function closes over"
-        if (first != position or id(x) in closed) and not changed.isdisjoint((first, position, id(x))):
+        if (first != position or x in closed) and not changed.isdisjoint((first, position, x)):
             raise GraphError(
                 f"jit: argument number {position} is also {other}, and the function assigns to its data, or to its "
                 "grad by backward(): give it one name, or call the function without jit"

@@ -106,12 +106,8 @@ class Matrix(Elements):
             return self.tensor._kernels.full(shape=self.shape, fill_value=0, dtype=self.tensor.dtype)
         return tensor._handle
 
-    def numbers(self, part: str) -> list[float]:
-        """The numbers, row by row."""
-        return self.numbers_of(self.handle(part))
-
-    def numbers_of(self, handle: Any) -> list[float]:
-        """Those of a handle."""
+    def numbers(self, handle: Any) -> list[float]:
+        """Those of such a handle, row by row."""
         kernels = self.tensor._kernels
         return unpack(read(kernels, handle, kernels.dtype(handle)), kernels.dtype(handle))
 

@@ -6,8 +6,8 @@ the graph: reading and assigning ``data`` and ``grad``, and ``backward()``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import copy_context
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from micrograd_core.compiler.program import Ref
@@ -25,43 +25,56 @@ from micrograd_core.transforms.codegen import Static
 
 
 class Trace:
-    """What a traced function computes, reads and assigns. Values are told apart by identity, as they are hashed."""
+    """What a traced function computes, reads and assigns. Values are told apart by identity, as they are hashed.
+
+    In `leaves`, `written` and `slopes` the position of an argument stands for it; other Values stand for themselves.
+    """
 
     def __init__(self) -> None:
         self.k = Expressions()
         self.known: dict[Value, Operand] = {}
-        self.positions: dict[Value, int] = {}  # of those that stand for arguments
-        self.leaves: dict[Ref, Value] = {}  # where gradients end
-        self.written: dict[Value, Operand] = {}  # the data that was assigned
-        self.slopes: dict[Value, Operand] = {}  # the gradient that a leaf has by now
+        self.leaves: dict[Ref, Any] = {}  # where gradients end
+        self.written: dict[Any, Operand] = {}  # the data that was assigned
+        self.slopes: dict[Any, Operand] = {}  # the gradient that a leaf has by now
         self.numbers: set[Value] = set()  # values that stand for floats
-        self._derived: dict[Operand, dict[Value, Operand]] = {}
+        self._positions: dict[Value, int] = {}  # of those that stand for arguments
+        self._derived: dict[Operand, dict[Ref, Operand]] = {}
 
     def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call the function with Values in the places of the Values and floats among its arguments."""
-        leaves, rebuild = pytrees.flatten((args, kwargs))
-        count = 0
-        for i, x in enumerate(leaves):
-            if isinstance(x, (Value, float)):
-                leaves[i] = self._argument(x, count)
-                count += 1
-            elif isinstance(x, Static):
-                leaves[i] = x.x
-        args, kwargs = rebuild(leaves)
-        return f(*args, **kwargs)
+        """Call the function with Values in the places of the Values and floats among its arguments.
 
-    def _argument(self, x: Value | float, position: int) -> Value:
-        if not isinstance(x, Value):
-            return self._stand_in(float(x), self.k.input("number", position))
+        Its context must be its own: however the trace ends, its modes end with it.
+        """
+        tracing.set(self)
+        leaves, rebuild = pytrees.flatten((args, kwargs))
+        positions = count()
+        args, kwargs = rebuild([self._argument(x, positions) for x in leaves])
+        with enable_grad():
+            return f(*args, **kwargs)
+
+    def _argument(self, x: Any, positions: Iterator[int]) -> Any:
+        if isinstance(x, float):
+            return self._stand_in(float(x), self.k.input("number", next(positions)))
         if isinstance(x, DeviceValue):
             raise TypeError(
                 f"jit compiles functions of Values on the cpu; got a {type(x).__name__} on {x.device}. Call it "
                 "without jit"
             )
+        if not isinstance(x, Value):
+            return x.x if isinstance(x, Static) else x
         inside: Value = leaf(x._data)
-        self.known[inside] = expression = self.k.input("data", position)
-        self.positions[inside], self.leaves[expression] = position, inside
+        self._positions[inside] = next(positions)
+        self._read(inside)
         return inside
+
+    def _read(self, value: Value) -> None:
+        """A leaf: its number is read at each call."""
+        what = self._holder(value)
+        self.known[value] = expression = self.k.input("data", what)
+        self.leaves[expression] = what
+
+    def _holder(self, value: Value) -> Any:
+        return self._positions.get(value, value)
 
     def _stand_in(self, x: float, expression: Operand) -> Value:
         """A Value in the place of a float."""
@@ -85,20 +98,24 @@ class Trace:
     def write_data(self, value: Value, x: Any) -> None:
         """``value.data = x``."""
         self.expression(value)
-        self.written[value] = self._number(x, "data")
+        self.written[self._holder(value)] = self._number(x, "data")
 
     def read_grad(self, value: Value) -> Value:
         """``value.grad``."""
-        return self._stand_in(value._gradient(), self.k.detach(self._slope(value)))
+        what = self._holder(value)
+        if what not in self.slopes and not is_leaf(value):
+            raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
+        return self._stand_in(value._gradient(), self.k.detach(self._slope(what)))
 
     def write_grad(self, value: Value, x: Any) -> None:
         """``value.grad = x``."""
-        self.slopes[value] = self._number(x, "grad")
+        self.slopes[self._holder(value)] = self._number(x, "grad")
 
     def backward(self, value: Value) -> None:
         """``value.backward()``."""
-        for inside, g in self.gradients(value).items():
-            self.slopes[inside] = self.k.add(self._slope(inside), g)
+        for end, g in self.gradients(value).items():
+            what = self.leaves[end]
+            self.slopes[what] = self.k.add(self._slope(what), g)
 
     def refuse(self, value: Value, what: str) -> float:
         """The value is asked for its number."""
@@ -112,33 +129,29 @@ class Trace:
     def _number(self, x: Any, what: str) -> Operand:
         return self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, what)
 
-    def _slope(self, value: Value) -> Operand:
-        if value not in self.slopes:
-            if not is_leaf(value):
-                raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
-            self.slopes[value] = self.k.input("grad", self.positions.get(value, value))
-        return self.slopes[value]
+    def _slope(self, what: Any) -> Operand:
+        if what not in self.slopes:
+            self.slopes[what] = self.k.input("grad", what)
+        return self.slopes[what]
 
     def now(self, value: Value) -> Operand:
         """The number that a value has by now: what it computes, or what was assigned to it."""
         expression = self.expression(value)
-        return self.written.get(value, expression)
+        return self.written.get(self._holder(value), expression)
 
-    def gradients(self, value: Value) -> dict[Value, Operand]:
+    def gradients(self, value: Value) -> dict[Ref, Operand]:
         """The derivatives of a value by the leaves that it was computed from."""
         root = self.expression(value)
         if root not in self._derived:
-            found = self.k.gradients([(root, 1.0)], self.leaves)
-            self._derived[root] = {self.leaves[expression]: g for expression, g in found.items()}
+            self._derived[root] = self.k.gradients([(root, 1.0)], self.leaves)
         return self._derived[root]
 
     def expression(self, value: Value) -> Operand:
         """What a value computes. Nothing recurses: operands come first."""
         stack = [value]
         while stack:
-            each = stack[-1]
+            each = stack.pop()
             if each in self.known:
-                stack.pop()
                 continue
             operands = [] if is_leaf(each) else [x for x in (each._a, each._b) if x is not None]
             if isinstance(each, DeviceValue) or any(isinstance(x, Block) for x in operands) or each._name == "jit":
@@ -148,20 +161,17 @@ class Trace:
                 )
             waiting = [x for x in operands if x not in self.known]
             if waiting:
-                stack += waiting[::-1]
-                continue
-            self.known[each] = self._compute(each) if operands else self._read(each)
-            if operands and self.numbers.issuperset(operands):
-                self.numbers.add(each)
+                stack += [each, *waiting[::-1]]
+            elif not operands:
+                self._read(each)
+            else:
+                self.known[each] = self._compute(each)
+                if self.numbers.issuperset(operands):
+                    self.numbers.add(each)
         return self.known[value]
 
-    def _read(self, value: Value) -> Operand:
-        expression = self.k.input("data", value)
-        self.leaves[expression] = value
-        return expression
-
     def _compute(self, value: Value) -> Operand:
-        if value._a in self.written or value._b in self.written:
+        if any(x is not None and self._holder(x) in self.written for x in (value._a, value._b)):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )
@@ -175,15 +185,3 @@ class Trace:
 def is_leaf(value: Value) -> bool:
     """Whether a value was not computed. A parameter refers to its matrix, and is a leaf all the same."""
     return not value._name
-
-
-def traced(f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Trace, Any]:
-    """Trace a function; what it returned. Its context is its own: however the trace ends, its modes end with it."""
-
-    def run() -> tuple[Trace, Any]:
-        trace = Trace()
-        tracing.set(trace)
-        with enable_grad():
-            return trace, trace.run(f, args, kwargs)
-
-    return copy_context().run(run)

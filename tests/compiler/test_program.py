@@ -221,21 +221,26 @@ def drawn(rng: random.Random, length: int) -> Program:
 
 
 def printed(program: Program) -> Callable[[Sequence[float]], tuple[float, ...]]:
-    scope = {**python.CONSTANTS, **python.FUNCTIONS, **EXACT}
+    scope = {**python.CONSTANTS, **EXACT, **python.FUNCTIONS}
     reads = [(n, None) for n in range(program.inputs)]
-    exec(python.source(program, reads, [len(program.outputs)], EXACT), scope)
+    exec(python.source(program, reads, [len(program.outputs)]), scope)
     return lambda numbers: scope["run"](*numbers)[0]  # type: ignore[no-any-return]
 
 
 def test_printed_programs_and_kernels_in_a_row_have_the_same_numbers() -> None:
-    """By generation, the last bit included."""
-    rng = random.Random(0)
+    """By generation, the last bit included; where Python raises, what is printed does, and kernels go on."""
+    rng, raised = random.Random(0), 0
     for _ in range(400):
         program = drawn(rng, rng.randrange(1, 12))
         numbers = [rng.choice(NUMBERS) if rng.random() < 0.3 else rng.uniform(-4, 4) for _ in range(2)]
         expected = straight_line(program, lambda op: getattr(Floats, op))(*numbers)
-        found = printed(program)(numbers)
+        try:
+            found = printed(program)(numbers)
+        except (ArithmeticError, ValueError):
+            raised += 1
+            continue
         assert [*map(repr, map(float, found))] == [*map(repr, map(float, expected))], f"{program}\nof {numbers}"
+    assert 0 < raised < 200, raised
 
 
 def test_what_jit_runs_is_what_its_program_says() -> None:
