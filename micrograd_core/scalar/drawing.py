@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
@@ -47,10 +47,10 @@ class Drawing:
         called = {id(each): name for name, each in names.items()}
         waiting = [start]
         for each in waiting:  # grows on the way, breadth first: what is cut is far from the root
-            node = describe(each)
-            name = called.get(id(each.owner() if isinstance(each, Leaf) else each))
-            self.nodes.append(node if name is None else Node(node.op, (name, *node.lines)))
-            for child in children(each):
+            op, lines, operands = described(each)
+            name = called.get(id(each.owner() if isinstance(each, Leaf) else each), "")
+            self.nodes.append(Node(op, (*([name] if name else []), *lines)))
+            for child in operands:
                 if id(child) not in numbers:
                     if len(numbers) >= limit:
                         self.is_cut = True
@@ -106,12 +106,10 @@ class Drawing:
         from pathlib import Path
 
         path = Path(path)
-        written: dict[str, Callable[[], str]] = {
-            ".svg": self.svg, ".dot": lambda: self.dot, ".mmd": lambda: self.mermaid,
-        }  # fmt: skip
-        if path.suffix not in written:
+        texts: dict[str, Callable[[], str]] = {".svg": self.svg, ".dot": lambda: self.dot, ".mmd": lambda: self.mermaid}
+        if path.suffix not in texts:
             raise ValueError(f"a drawing is saved as .svg, .dot or .mmd; got {str(path)!r}")
-        path.write_text(written[path.suffix](), encoding="utf-8")
+        path.write_text(texts[path.suffix](), encoding="utf-8")
         return path
 
     def _repr_svg_(self) -> str | None:
@@ -175,53 +173,40 @@ def draw(root: Value | Tensor, *, limit: int = LIMIT, names: Mapping[str, Value 
     return Drawing(root, limit, names or {})
 
 
-def children(node: Any) -> Iterator[Any]:
-    """What a node was computed from."""
-    if isinstance(node, Value):
-        a = node._a  # a parameter refers to its matrix, and is a leaf all the same
-        yield from [a] if isinstance(a, Block) and node._name else operands(node, leaf)
-    elif isinstance(node, Elements):
-        yield node.record
-    elif isinstance(node, (Block, Leaf)):
-        inputs = node.inputs if isinstance(node, Block) else node.values or ()
-        yield from dict.fromkeys(x for x in inputs if x is not None)
-    elif is_node(node):
-        yield from (parent for parent in parents_of(node) if is_node(parent) or isinstance(parent, Leaf))
-
-
-def describe(node: Any) -> Node:
-    """What to write into the box of a node."""
+def described(node: Any) -> tuple[str, list[str], Iterable[Any]]:
+    """What to write into the box of a node, as in `Node`, and what it was computed from."""
     if isinstance(node, Value):
         is_constant = getattr(node, "_db", None) is CONSTANT
-        numbers = (f"data {node._number():.4g}",) + (() if is_constant else (f"grad {node._gradient():.4g}",))
-        return Node("" if is_constant else written(node), (*numbers, *_place(node)))
-    if isinstance(node, Block):
-        return Node(node.label, (f"{node.width} result{'s' * (node.width != 1)}",))
-    if isinstance(node, Leaf):
-        if node.values is not None:
-            return Node("stack", (f"{len(node.values)} Values",))
-        owner = node.owner()
-        return Node("", ("a tensor that is gone",)) if owner is None else Node("", _about(owner))
+        gradient = [] if is_constant else [f"grad {node._gradient():.4g}"]
+        block = [node._a] if isinstance(node._a, Block) and node._name else None  # a parameter's matrix is none
+        lines = [f"data {node._number():.4g}", *gradient, *_place(node)]
+        return "" if is_constant else written(node), lines, block or operands(node, leaf)
+    values = node.inputs if isinstance(node, Block) else node.values if isinstance(node, Leaf) else None
+    if values is not None:
+        inputs = [x for x in dict.fromkeys(values) if x is not None]
+        if isinstance(node, Leaf):
+            return "stack", [f"{len(values)} Values"], inputs
+        inputs = [node.record] if isinstance(node, Elements) else inputs
+        return node.label, [f"{node.width} result{'s' * (node.width != 1)}"], inputs
     if is_node(node):
         if not node:
-            return Node("", ("freed by backward()",))
+            return "", ["freed by backward()"], ()
         op, kernels, _, out = made_by(node)
         result = f"{kernels.dtype(out)} {tuple(out.shape)}" if hasattr(out, "shape") else f"{len(out)} results"
-        return Node(op.name, (result, *_place(kernels)))
-    return Node("", _about(node))
-
-
-def _about(tensor: Tensor) -> tuple[str, ...]:
-    lines = [f"{tensor.dtype} {tensor.shape}"]
-    if tensor.size == 1:
-        lines.append(f"data {tensor.item():.4g}")
+        inputs = [x for x in parents_of(node) if is_node(x) or isinstance(x, Leaf)]
+        return op.name, [result, *_place(kernels)], inputs
+    tensor = node.owner() if isinstance(node, Leaf) else node
+    if tensor is None:
+        return "", ["a tensor that is gone"], ()
+    lines, one = [f"{tensor.dtype} {tensor.shape}"], tensor.size == 1
+    lines += [f"data {tensor.item():.4g}"] if one else []
     if tensor.grad is not None:
-        lines.append(f"grad {tensor.grad.item():.4g}" if tensor.size == 1 else f"grad {tensor.shape}")
-    return (*lines, *_place(tensor))
+        lines.append(f"grad {tensor.grad.item():.4g}" if one else f"grad {tensor.shape}")
+    return "", [*lines, *_place(tensor)], ()
 
 
-def _place(x: Any) -> tuple[str, ...]:
-    return () if x.device.is_cpu() else (str(x.device),)
+def _place(x: Any) -> list[str]:
+    return [] if x.device.is_cpu() else [str(x.device)]
 
 
 def _has_graphviz() -> bool:
