@@ -60,7 +60,7 @@ class ScalarModule(Module):
 
     def parameters(self) -> list[Any]:  # type: ignore[override]
         """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
-        return [p for layer in self.stages() for p in layer.cells.parameters()]
+        return [p for layer in self.stages() for p in layer.cells.parameters]
 
     def tensors(self) -> list[Tensor]:
         """The matrices and bias vectors that `parameters` are the elements of: what optimisers take."""
@@ -391,7 +391,7 @@ class Pass(Block):
         weights, sums, results = (numbers_of(self.kernels, x, self.dtype) for x in (weight, product, out))
         totals, width = numbers_of(self.kernels, bias, self.dtype), len(numbers)
         if layer.weight._record is weight_end and layer.bias._record is bias_end:
-            ends = layer.cells.parameters()
+            ends = layer.cells.parameters
         else:  # the layer has got other parameters since
             ends = [leaf(x, kind) for row, b in enumerate(totals) for x in [*weights[row * width :][:width], b]]
         found = []

@@ -8,6 +8,7 @@ protocol.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -39,12 +40,9 @@ class Window:
         """The elements of `handle`."""
         if handle is not self.handle:
             self.handle, self.elements, self.shared = handle, None, True
-            try:
-                self.elements = memoryview(handle).cast("B").cast(format)
-            except (TypeError, ValueError, BufferError):
-                return None
-            own = not self.elements.readonly and self.elements.obj is handle and getattr(handle, "base", None) is None
-            self.shared = not own
+            with suppress(TypeError, ValueError, BufferError):
+                self.elements = found = memoryview(handle).cast("B").cast(format)
+                self.shared = found.readonly or found.obj is not handle or getattr(handle, "base", None) is not None
         return self.elements
 
     def read(self, tensor: Tensor, i: int) -> float:
@@ -97,10 +95,10 @@ class Matrix(Elements):
         """Nothing, where the tensor has stopped recording."""
         return super().pull(gradients) if self.record is not None else ()
 
-    # all at once, for compiled functions: the data, or the gradient
+    # all at once, for compiled functions
 
     def handle(self, part: str) -> Any:
-        """The numbers as the device has them; zeros where there is no gradient."""
+        """The data or the gradient as the device has them; zeros where there is no gradient."""
         tensor = self.tensor if part == "data" else self.tensor.grad
         if tensor is None:
             return self.tensor._kernels.full(shape=self.shape, fill_value=0, dtype=self.tensor.dtype)
@@ -119,13 +117,6 @@ class Matrix(Elements):
             tensor._handle, tensor._storage = handle, None
         else:
             tensor.grad = wrap(Tensor, handle, kernels, tensor.dtype, None)
-
-    # one by one
-
-    def slope(self, i: int) -> float:
-        """The gradient by element number `i`."""
-        grad = self.tensor.grad
-        return 0.0 if grad is None else self.slopes.read(grad, i)
 
 
 class Parameter(Value):
@@ -149,7 +140,8 @@ class Parameter(Value):
         grad, window = matrix.tensor._grad, matrix.slopes
         if grad is not None and window.handle is grad._handle and window.elements is not None:
             return window.elements[self._da]
-        return matrix.slope(self._da)
+        grad = matrix.tensor.grad
+        return 0.0 if grad is None else window.read(grad, self._da)
 
     def _assign_gradient(self, x: float) -> None:
         matrix = self._a
@@ -161,7 +153,7 @@ class Parameter(Value):
         return element, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
 
 
-class DeviceParameter(DeviceValue):
+class DeviceParameter(Parameter, DeviceValue):
     """A scalar that is one element of a matrix on another device."""
 
     __slots__ = ()
@@ -170,39 +162,32 @@ class DeviceParameter(DeviceValue):
     def _data(self) -> Any:
         return self._a.tensor.detach().reshape(-1)[self._da]
 
-    _assign = Parameter._assign
-    _gradient = Parameter._gradient
-    _assign_gradient = Parameter._assign_gradient
-    __reduce__ = Parameter.__reduce__
-
 
 class Cells:
-    """The scalar parameters of a layer. They do not refer to it, so that there is no cycle."""
+    """The scalar parameters of a layer: row by row the weights, then the bias.
 
-    __slots__ = ("_kernels", "_listed", "bias", "weight")
+    They do not refer to the layer, so that there is no cycle.
+    """
+
+    __slots__ = ("_bias", "_kernels", "_weight", "parameters")
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self.weight, self.bias, self._kernels = Matrix(weight), Matrix(bias), weight._kernels
-        self._listed: list[Value] = []
+        self._weight, self._bias, self._kernels = weight, bias, weight._kernels
+        kind = Parameter if self._kernels.device.is_cpu() else DeviceParameter
+        weights, biases, nin = Matrix(weight), Matrix(bias), weight.shape[1]
+        self.parameters: list[Value] = []
+        for row in range(weight.shape[0]):
+            self.parameters += [element(kind, weights, i) for i in range(row * nin, (row + 1) * nin)]
+            self.parameters.append(element(kind, biases, row))
 
     def fits(self, weight: Tensor, bias: Tensor) -> bool:
         """Whether these are the cells of these tensors, where they are now."""
-        return self.weight.tensor is weight and self.bias.tensor is bias and self._kernels is weight._kernels
-
-    def parameters(self) -> list[Value]:
-        """Row by row the weights, then the bias: always the same objects."""
-        if not self._listed:
-            kind: type[Value] = Parameter if self._kernels.device.is_cpu() else DeviceParameter
-            nout, nin = self.weight.shape
-            for row in range(nout):
-                self._listed += [element(kind, self.weight, i) for i in range(row * nin, (row + 1) * nin)]
-                self._listed.append(element(kind, self.bias, row))
-        return self._listed.copy()
+        return self._weight is weight and self._bias is bias and self._kernels is weight._kernels
 
     def of_row(self, row: int) -> list[Value]:
         """Those of one neuron."""
-        width = self.weight.shape[1] + 1
-        return self.parameters()[row * width : (row + 1) * width]
+        width = self._weight.shape[1] + 1
+        return self.parameters[row * width : (row + 1) * width]
 
 
 def element(kind: type[Value], matrix: Matrix, i: int) -> Any:
