@@ -153,28 +153,14 @@ def numbers_of(kernels: Any, handle: Any, dtype: DType) -> list[Any]:
     """The elements of a handle, as values on its device keep numbers: floats, or tensors that record nothing."""
     if kind_of(kernels) is Value:
         return unpack(read(kernels, handle, dtype), dtype)
-    flat = wrap(Tensor, handle, kernels, dtype, None).reshape(-1)
-    return [flat[i] for i in range(flat.size)]
+    return [*wrap(Tensor, handle, kernels, dtype, None).reshape(-1)]
 
 
 def carry_on(found: list[tuple[Leaf, Any]]) -> None:
     """Carry cotangents that a sweep over tensors found at leaves of values on through the values."""
     numbers = [d for leaf, g in found for d in _numbers(leaf, g)]
-    sweep_values(Start([x for leaf, _ in found for x in leaf.values or ()], numbers))
-
-
-class Start(Block):
-    """The root of a sweep that starts from many values at once."""
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, inputs: list[Value | None], numbers: list[Any]) -> None:
-        super().__init__("start", inputs, 0)
-        self.numbers = numbers
-
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:
-        """Those it was made with."""
-        return self.numbers
+    inputs = [x for leaf, _ in found for x in leaf.values or ()]
+    sweep_values(Block("start", inputs, 0, lambda gradients: numbers))
 
 
 def upload(kernels: Any, numbers: list[Any], shape: Shape, dtype: DType) -> Any:

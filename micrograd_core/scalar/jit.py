@@ -110,19 +110,10 @@ class Compiled:
             return [tuple(islice(numbers, prod(shape))) for shape in self._shapes]
 
 
-class Slopes(Block):
+def with_slopes(inputs: Sequence[Any], slopes: Any) -> Block:
     """The one result of a compiled function, with its derivatives by all inputs."""
-
-    __slots__ = ("slopes",)
-
-    def __init__(self, inputs: Sequence[Any], slopes: Any) -> None:
-        super().__init__("jit", inputs, 1)
-        self.slopes = slopes if isinstance(slopes, tuple) else memoryview(slopes)  # which machine code has filled
-
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:
-        """Each slope times the gradient of the one result."""
-        (g,) = gradients
-        return [g * d for d in self.slopes]
+    numbers = slopes if isinstance(slopes, tuple) else memoryview(slopes)  # which machine code has filled
+    return Block("jit", inputs, 1, lambda gradients: [gradients[0] * d for d in numbers])
 
 
 class Reverse:
@@ -209,13 +200,12 @@ class Replay:
         if len(together) <= 2:  # which a node holds itself
             loose, together = loose + together, []
         stores, matrices = list[str](), dict[tuple[str, Matrix], dict[int, Operand]]()
-        for part, values in (("data", trace.written), ("grad", trace.slopes)):
-            for what, number in values.items():
-                if isinstance(what, Parameter):
-                    matrices.setdefault((part, what._a), {})[what._da] = number
-                else:
-                    stores.append(ASSIGN[part].format(_text(what, text), f"n{len(loose)}"))
-                    loose.append(number)
+        for (part, what), number in trace.assigned.items():
+            if isinstance(what, Parameter):
+                matrices.setdefault((part, what._a), {})[what._da] = number
+            else:
+                stores.append(ASSIGN[part].format(_text(what, text), f"n{len(loose)}"))
+                loose.append(number)
         groups: list[Group] = [((len(each),), each) for each in (loose, together) if each or each is loose]
         for (part, matrix), cells in matrices.items():
             stores.append(f"{text.name(matrix)}.assign({part!r}, m{len(groups)})")
@@ -233,11 +223,11 @@ class Replay:
 
     def _call(self, trace: Trace, text: Text) -> None:
         """Lines that gather numbers, and compute."""
-        compiled, changed = self.compiled, {*trace.written, *trace.slopes}
+        compiled, changed = self.compiled, {what for _, what in trace.assigned}
         if changed:
             closed = {x for x in (*changed, *trace.leaves.values()) if not isinstance(x, int)}
-            known = ", ".join(map(text.name, ({*trace.slopes}, changed, closed)))
-            text.lines.append(f"{text.name(_check)}(flat, {known})")
+            ends = {what for part, what in trace.assigned if part == "grad"}
+            text.lines.append(f"{text.name(_check)}(flat, {', '.join(map(text.name, (ends, changed, closed)))})")
         given = [
             (HANDLE if isinstance(what, Matrix) else READ[part]).format(_text(what, text), part)
             for part, what in compiled.given
@@ -255,7 +245,7 @@ class Replay:
         closed = tuple([x for x in inputs if not isinstance(x, int)])
         listed = tuple_text([*(f"flat[{x}]" for x in inputs if isinstance(x, int)), f"*{name(closed)}"])
         if isinstance(out, Value) and len(ends) > 2:
-            lines.append(f"return {name(node)}('jit', n0, {name(Slopes)}({listed}, m1), 0)")
+            lines.append(f"return {name(node)}('jit', n0, {name(with_slopes)}({listed}, m1), 0)")
         elif isinstance(out, Value) and ends:
             pairs = [f"{_text(x, text)}, n{i}" for i, x in enumerate(inputs, 1)]
             lines.append(f"return {name(node)}('jit', n0, {', '.join(pairs)})")

@@ -6,12 +6,14 @@ A node is a `Value` or a `Block`. The sweep asks it for its operands `_a` and `_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from micrograd_core.errors import GraphError
 from micrograd_core.support.locks import lock
 
+Pull = Callable[[list[Any]], Iterable[Any]]
+"""Gives the gradients of inputs from those of results."""
 BLOCK = "block"
 """What a block has in the place of its first operand."""
 
@@ -20,16 +22,18 @@ class Block:
     """A node that is not one scalar operation: several values in, several out.
 
     Results are nodes with the block as their `_a` and their position as `_da`. A sweep adds up their gradients, then
-    asks `pull` for those of the inputs, once.
+    asks `pull` for those of the inputs, once: numbers as the respective device has them.
     """
 
-    __slots__ = ("_a", "_b", "_grad", "_uses", "gradients", "inputs", "label", "width")
+    __slots__ = ("_a", "_b", "_grad", "_uses", "gradients", "inputs", "label", "pull", "width")
 
-    def __init__(self, label: str, inputs: Sequence[Any], width: int) -> None:
+    def __init__(self, label: str, inputs: Sequence[Any], width: int, pull: Pull | None = None) -> None:
         self._a, self._b, self._uses = BLOCK, None, 0
         self.label, self.inputs, self.width = label, inputs, width
         """`inputs` has None for constants."""
         self.gradients: list[Any] = []
+        if pull is not None:  # else it is a method
+            self.pull = pull
 
     def prepare(self) -> Sequence[Any]:
         """A sweep will come here: what would fail is to fail now, while no leaf has got anything.
@@ -46,10 +50,6 @@ class Block:
         """Inputs, and what is to be added to their gradients: all those that `prepare` returned."""
         gradients, self.gradients = self.gradients, []
         return zip(self.inputs, self.pull(gradients), strict=True)
-
-    def pull(self, gradients: list[Any]) -> Iterable[Any]:
-        """The gradients of the inputs from those of the results, numbers as the respective device has them."""
-        raise NotImplementedError
 
     def opened(self) -> Sequence[Any] | None:
         """For who looks inside: a node for each result, with the operands that it has then; ``None``: it stays shut."""

@@ -27,15 +27,14 @@ from micrograd_core.transforms.codegen import Static
 class Trace:
     """What a traced function computes, reads and assigns. Values are told apart by identity, as they are hashed.
 
-    In `leaves`, `written` and `slopes` the position of an argument stands for it; other Values stand for themselves.
+    In `leaves` and `assigned` the position of an argument stands for it; other Values stand for themselves.
     """
 
     def __init__(self) -> None:
         self.k = Expressions()
         self.known: dict[Value, Operand] = {}
         self.leaves: dict[Ref, Any] = {}  # where gradients end
-        self.written: dict[Any, Operand] = {}  # the data that was assigned
-        self.slopes: dict[Any, Operand] = {}  # the gradient that a leaf has by now
+        self.assigned: dict[tuple[str, Any], Operand] = {}  # the data, or the grad, that something has by now
         self.numbers: set[Value] = set()  # values that stand for floats
         self._positions: dict[Value, int] = {}  # of those that stand for arguments
         self._derived: dict[Operand, dict[Ref, Operand]] = {}
@@ -91,31 +90,24 @@ class Trace:
         self.known[value] = self.k.detach(self.expression(x))
         return value
 
-    def read_data(self, value: Value) -> Value:
-        """``value.data``: its number, through which no gradient goes."""
-        return self._stand_in(value._data, self.k.detach(self.now(value)))
+    def read(self, value: Value, part: str) -> Value:
+        """``value.data`` or ``value.grad``: a number, through which no gradient goes."""
+        x = value._data if part == "data" else value._gradient()
+        return self._stand_in(x, self.k.detach(self.now(value, part)))
 
-    def write_data(self, value: Value, x: Any) -> None:
-        """``value.data = x``."""
-        self.expression(value)
-        self.written[self._holder(value)] = self._number(x, "data")
-
-    def read_grad(self, value: Value) -> Value:
-        """``value.grad``."""
-        what = self._holder(value)
-        if what not in self.slopes and not is_leaf(value):
-            raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
-        return self._stand_in(value._gradient(), self.k.detach(self._slope(what)))
-
-    def write_grad(self, value: Value, x: Any) -> None:
-        """``value.grad = x``."""
-        self.slopes[self._holder(value)] = self._number(x, "grad")
+    def write(self, value: Value, part: str, x: Any) -> None:
+        """``value.data = x`` or ``value.grad = x``."""
+        if part == "data":
+            self.expression(value)
+        now = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, part)
+        self.assigned[part, self._holder(value)] = now
 
     def backward(self, value: Value) -> None:
         """``value.backward()``."""
         for end, g in self.gradients(value).items():
             what = self.leaves[end]
-            self.slopes[what] = self.k.add(self._slope(what), g)
+            before = self.assigned.get(("grad", what), self.k.input("grad", what))
+            self.assigned["grad", what] = self.k.add(before, g)
 
     def refuse(self, value: Value, what: str) -> float:
         """The value is asked for its number."""
@@ -126,18 +118,13 @@ class Trace:
 
     # what they compute
 
-    def _number(self, x: Any, what: str) -> Operand:
-        return self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, what)
-
-    def _slope(self, what: Any) -> Operand:
-        if what not in self.slopes:
-            self.slopes[what] = self.k.input("grad", what)
-        return self.slopes[what]
-
-    def now(self, value: Value) -> Operand:
-        """The number that a value has by now: what it computes, or what was assigned to it."""
-        expression = self.expression(value)
-        return self.written.get(self._holder(value), expression)
+    def now(self, value: Value, part: str = "data") -> Operand:
+        """The number or the gradient that a value has by now: what was assigned to it, or what it had before."""
+        what = self._holder(value)
+        if part == "grad" and (part, what) not in self.assigned and not is_leaf(value):
+            raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
+        before = self.expression(value) if part == "data" else self.k.input(part, what)
+        return self.assigned.get((part, what), before)
 
     def gradients(self, value: Value) -> dict[Ref, Operand]:
         """The derivatives of a value by the leaves that it was computed from."""
@@ -171,7 +158,7 @@ class Trace:
         return self.known[value]
 
     def _compute(self, value: Value) -> Operand:
-        if any(x is not None and self._holder(x) in self.written for x in (value._a, value._b)):
+        if any(x is not None and ("data", self._holder(x)) in self.assigned for x in (value._a, value._b)):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )

@@ -119,13 +119,13 @@ class Value:
     def data(self) -> float:
         """The number. Assigning replaces it; what was computed from it keeps the old one."""
         trace = tracing.get()
-        return self._data if trace is None else trace.read_data(self)  # type: ignore[no-any-return]
+        return self._data if trace is None else trace.read(self, "data")  # type: ignore[no-any-return]
 
     @data.setter
     def data(self, x: Any) -> None:
         trace = tracing.get()
         if trace is not None:
-            trace.write_data(self, x)
+            trace.write(self, "data", x)
         else:
             self._assign(x if x.__class__ is float else number(x, "data"))
 
@@ -136,13 +136,13 @@ class Value:
         Of a leaf it adds up over calls; of a computed value it is what the last sweep found there.
         """
         trace = tracing.get()
-        return self._gradient() if trace is None else trace.read_grad(self)
+        return self._gradient() if trace is None else trace.read(self, "grad")
 
     @grad.setter
     def grad(self, x: Any) -> None:
         trace = tracing.get()
         if trace is not None:
-            trace.write_grad(self, x)
+            trace.write(self, "grad", x)
         else:
             self._assign_gradient(x if x.__class__ is float else number(x, "grad"))
 
