@@ -16,7 +16,7 @@ from micrograd_cpu import entries
 from micrograd_cpu.mathematics import number
 
 _FLOAT64: Final = np.dtype("float64")
-_INSTRUCTIONS: Final = {
+_INSTRUCTIONS: Final[dict[Any, list[str]]] = {
     "add": ["fadd double {}, {}"],
     "subtract": ["fsub double {}, {}"],
     "multiply": ["fmul double {}, {}"],
@@ -25,13 +25,11 @@ _INSTRUCTIONS: Final = {
     "square": ["fmul double {0}, {0}"],
     "relu": ["fcmp ole double {}, 0.0", "select i1 {last}, double 0.0, double {}"],
     "relu_gradient": ["fcmp ogt double {1}, 0.0", "select i1 {last}, double {0}, double 0.0"],
+    ("pow", 2.0): ["fmul double {0}, {0}"],
+    ("pow", 3.0): ["fmul double {0}, {0}", "fmul double {last}, {0}"],
+    ("pow", -1.0): ["fdiv double 1.0, {0}"],
 }
 """As `ops` says in Python: NaN stays NaN."""
-_POWERS: Final = {
-    2.0: ["fmul double {0}, {0}"],
-    3.0: ["fmul double {0}, {0}", "fmul double {last}, {0}"],
-    -1.0: ["fdiv double 1.0, {0}"],
-}
 
 
 def arithmetic(
@@ -59,19 +57,14 @@ def arithmetic(
     from micrograd_cpu.objects import library
 
     entry = entries.Entry("scalars")
-    places = [
-        entry.number(i) if shape is None else entry.array(i, Layout.contiguous(shape), 8)
-        for i, shape in enumerate(given)
-    ]
+    places = [entry.number(i) if x is None else entry.array(i, Layout.contiguous(x), 8) for i, x in enumerate(given)]
     values = [places[i] if given[i] is None else entry.load("double", places[i], 8 * element) for i, element in reads]
 
     def text(x: Any) -> str:
         return values[x.number] if isinstance(x, Ref) else number(float(x), "double")
 
     for step in program.steps:
-        lines = _INSTRUCTIONS.get(step.op)
-        if step.op == "pow" and not isinstance(step.operands[1], Ref):
-            lines = _POWERS.get(step.operands[1])
+        lines = _INSTRUCTIONS.get((step.op, step.operands[1]) if step.op == "pow" else step.op)
         if lines is None:
             return None
         last = ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from micrograd_core.compiler.assembly import DRAWN
 from micrograd_core.compiler.passes import REDUCTIONS
-from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64
+from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64, integer_range
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 from micrograd_cpu.target import converts_float16
 
@@ -379,9 +379,7 @@ def start(op: str, dtype: DType, empty: bool) -> str:
         return constant(-0.0 if dtype.is_floating and not empty else 0, dtype)
     if op == "prod":
         return constant(1, dtype)
-    if dtype.is_floating:
-        return constant(-math.inf if op == "max" else math.inf, dtype)
-    low, high = (0, (1 << dtype.bits) - 1) if kind(dtype) == 2 else (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1)
+    low, high = (-math.inf, math.inf) if dtype.is_floating else integer_range(dtype)
     return constant(low if op == "max" else high, dtype)
 
 
