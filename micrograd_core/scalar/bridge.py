@@ -93,12 +93,6 @@ def unstack(tensor: Tensor) -> Any:
     return nest(results(Elements(tensor._record, kernels, shape, tensor.dtype), numbers, kind), shape)
 
 
-def moved(value: Value, device: Device) -> Value:
-    """The same number on another device, in the same graph: `Value.to`."""
-    found: Value = unstack(stack(value).to(device, widest(device)))
-    return found
-
-
 class Elements(Block):
     """The elements of a tensor. Their gradients become its cotangent, and what that leads to."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.graph import Leaf, is_node, made_by, parents_of
@@ -11,9 +14,6 @@ from micrograd_core.scalar.bridge import Elements
 from micrograd_core.scalar.graph import CONSTANT, operands, written
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LIMIT = 150
 
@@ -91,20 +91,16 @@ class Drawing:
         RuntimeError
             When Graphviz is not installed.
         """
-        if not _has_graphviz():
+        if shutil.which("dot") is None:
             raise RuntimeError(
                 "drawing an SVG needs Graphviz's program dot, which is not on the PATH; install it (apt install "
                 "graphviz, brew install graphviz), or use .mermaid or .dot, which are text"
             )
-        import subprocess
-
         run = subprocess.run(["dot", "-Tsvg"], input=self.dot, capture_output=True, text=True, check=True, timeout=60)
         return run.stdout
 
     def save(self, path: str | Path) -> Path:
         """Write a file: ``.svg``, ``.dot`` or ``.mmd``, by its suffix."""
-        from pathlib import Path
-
         path = Path(path)
         texts: dict[str, Callable[[], str]] = {".svg": self.svg, ".dot": lambda: self.dot, ".mmd": lambda: self.mermaid}
         if path.suffix not in texts:
@@ -113,7 +109,7 @@ class Drawing:
         return path
 
     def _repr_svg_(self) -> str | None:
-        return self.svg() if _has_graphviz() else None
+        return self.svg() if shutil.which("dot") else None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         bundle = {"text/plain": repr(self), "text/vnd.mermaid": self.mermaid, "image/svg+xml": self._repr_svg_()}
@@ -207,9 +203,3 @@ def described(node: Any) -> tuple[str, list[str], Iterable[Any]]:
 
 def _place(x: Any) -> list[str]:
     return [] if x.device.is_cpu() else [str(x.device)]
-
-
-def _has_graphviz() -> bool:
-    import shutil
-
-    return shutil.which("dot") is not None

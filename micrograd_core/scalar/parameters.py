@@ -63,13 +63,9 @@ class Window:
         elements[i] = x
 
 
-def _alone() -> float:
-    tensor, window = SimpleNamespace(_handle=bytearray(8)), Window()
-    window.look(tensor._handle, "d")
-    return references(handle_of(tensor))
-
-
-ALONE = _alone()  # what is counted for a handle that only a tensor and a window on it hold; else it is copied
+_tensor, _window = SimpleNamespace(_handle=bytearray(8)), Window()
+_window.look(_tensor._handle, "d")
+ALONE = references(handle_of(_tensor))  # for a handle that only a tensor and a window on it hold; else it is copied
 
 
 class Matrix(Elements):
@@ -80,7 +76,6 @@ class Matrix(Elements):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(tensor._record, tensor._kernels, tensor.shape, tensor.dtype, [])
         self.tensor, self.cells, self.slopes = tensor, Window(), Window()
-        self.label = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Matrix, (self.tensor,)

@@ -198,9 +198,9 @@ class Value:
         target = devices.Device(device)
         if target is self.device:
             return self
-        from micrograd_core.scalar.bridge import moved
+        from micrograd_core.scalar.device_value import widest
 
-        return moved(self, target)
+        return Value.unstack(Value.stack(self).to(target, widest(target)))  # type: ignore[no-any-return]
 
     def cpu(self) -> Value:
         """``to("cpu")``."""
