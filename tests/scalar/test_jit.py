@@ -351,6 +351,13 @@ def test_what_is_assigned_to_has_one_name() -> None:
     assert jit(lambda a, b, c: setattr(c, "data", 1.0) or a * b)(v, v, w).data == 9.0
 
 
+def test_a_gradient_that_is_only_read_is_not_assigned() -> None:
+    v = Value(2.0)
+    v.grad = 3.0
+    assert jit(lambda a, b: a.grad + b.grad * 2.0)(v, v) == 9.0
+    assert v.grad == 3.0
+
+
 def test_without_grad_mode_the_result_records_nothing() -> None:
     compiled = jit(lambda a: a * a)
     with no_grad():
