@@ -196,7 +196,7 @@ def words_of_others(x: Tensor) -> None:
     mg.randn(2, 3)  # no
     mg.random.rand(3)  # no
     mg.random.normal(size=3)  # no
-    nn.Parameter(x)  # no
-    mg.optim.lr_scheduler  # no
+    nn.LazyLinear(3)  # no
+    mg.optim.swa_utils  # no
     mg.linalg.norm(x)  # no
     mg.fft.fft2(x)  # no
