@@ -481,7 +481,9 @@ class Products(MicrogradJit):
 
 def factors(program: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Operands for every product of a program, which lie in memory as its views say."""
-    expanded = import_module("micrograd_core.compiler.passes").expand(program)
+    expanded = import_module("micrograd_core.compiler.passes").expand(
+        program, import_module("micrograd_cpu.scalars").covers
+    )
     rng = np.random.default_rng(0)
     made: list[Any] = [None] * len(expanded.types)
     views: dict[str, Callable[..., Any]] = {

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.compiler.nests import (
-    LONG,
     Buffer,
     Compute,
     Draw,
@@ -27,17 +26,12 @@ from micrograd_core.compiler.nests import (
     merged,
     moved,
 )
-from micrograd_core.compiler.passes import REDUCTIONS
 from micrograd_core.compiler.program import Ref
-from micrograd_core.compiler.views import Node, composed, through
+from micrograd_core.compiler.views import DRAWN, Node, composed, through
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
-DEAR: Final = LONG | {"divide", "sqrt"}
-"""Primitives that take longer than reading a number back."""
-DRAWN: Final = "random_uniform_from"
-"""The primitive whose elements are told apart by where they are."""
 ROW: Final = 1 << 15
 """Bytes of scratch memory for a row: what the nearest cache holds beside the rest."""
 
@@ -61,7 +55,7 @@ class Assembly:
         self.dear: set[int] = set()  # what takes long to compute again
         for node in group.nodes:
             self.levels[id(node)] = self.level(node)
-            if node.op in DEAR or any(id(x) in self.dear for x in self.elements_of(node)):
+            if TABLE[node.op].cost > 1 or any(id(x) in self.dear for x in self.elements_of(node)):
                 self.dear.add(id(node))
 
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +76,7 @@ class Assembly:
 
     def reduces(self, node: Any) -> bool:
         """Whether it is a reduction, in this nest."""
-        return self.is_row(node) and node.op in REDUCTIONS
+        return self.is_row(node) and node.role == "reduction"
 
     def spilled(self) -> dict[int, list[Any]]:
         """By level, the elements that are kept in scratch memory once they are computed there."""

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.assembly import DEAR, DRAWN, Assembly
+from micrograd_core.compiler.assembly import Assembly
 from micrograd_core.compiler.nests import Nest, length, size
-from micrograd_core.compiler.passes import ELEMENTWISE, REDUCTIONS, SOURCES, VIEWS
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.views import Node, composed, same, through, viewed
+from micrograd_core.compiler.views import DRAWN, Node, composed, role, same, through, viewed
 from micrograd_core.layout import Layout, Shape, reduced_shape
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.record import CALL
 
 REACH: Final = 16
 """How many nests are looked at for one that a step may join: of those that make or read what it reads, the last."""
@@ -115,11 +116,13 @@ class Fusion:
         self.users: dict[int, dict[int, None]] = {}  # by a value's number, the positions that make or read it
         self.next = len(program.types)
         for n, type in enumerate(program.types[: program.inputs]):
-            self.values.append(Node("input", (), {}, type, n))
+            self.values.append(Node("input", (), {}, type, n, "input"))
         steps = list[list[Node]]()
         for step, made in program.numbered():
             operands = tuple([self.values[x.number] if isinstance(x, Ref) else x for x in step.operands])
-            steps.append([Node(step.op, operands, step.params, program.types[n], n) for n in made])
+            whole = len(made) > 1 or any(program.types[n].dtype.is_complex for n in made)
+            kind = CALL if whole else role(step.op, operands, covers)
+            steps.append([Node(step.op, operands, step.params, program.types[n], n, kind) for n in made])
             self.values += steps[-1]
         self.repeated = _repeated([nodes[0] for nodes in steps])
         for nodes in steps:
@@ -170,11 +173,9 @@ class Fusion:
     def place(self, nodes: list[Node]) -> None:
         """A step becomes part of a nest, or a call; views and sources stay what they are until somebody needs them."""
         node = nodes[0]
-        real = not any(x.dtype.is_complex for x in (node, *node.operands) if isinstance(x, Node))
-        if (node.op in VIEWS or node.op in SOURCES) and real:
+        if node.role in ("view", "source"):
             return
-        fusible = node.op in ELEMENTWISE or node.op in REDUCTIONS
-        if len(nodes) > 1 or not real or not fusible or not self.covers(node.op, node.operands):
+        if node.role == CALL:
             self.call(nodes)
         elif (steps := self.steps_again(node)) <= AGAIN:
             self.again[node.number] = steps
@@ -190,8 +191,8 @@ class Fusion:
         if not _cheap(node):
             return AGAIN + 1
         bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
-        known = SOURCES | {"input"} if node.number in self.repeated else SOURCES
-        return 1 + sum(0 if x.op in known else self.again.get(x.number, AGAIN) for x in bases)
+        known = ("source", "input") if node.number in self.repeated else ("source",)
+        return 1 + sum(0 if x.role in known else self.again.get(x.number, AGAIN) for x in bases)
 
     def recomputed(self, x: Any, shape: Shape) -> Any:
         """An operand for a step of a shape; what is computed again is a step of its own, of views of its operands."""
@@ -216,7 +217,7 @@ class Fusion:
     def new(self, op: str, operands: tuple[Any, ...], params: dict[str, Any], type: TensorSpec) -> Node:
         """A value that the program does not have."""
         self.next += 1
-        return Node(op, operands, params, type, self.next - 1)
+        return Node(op, operands, params, type, self.next - 1, role(op, (), lambda name, operands: True))
 
     def call(self, nodes: Sequence[Node]) -> None:
         """A kernel call, after all there is."""
@@ -227,7 +228,7 @@ class Fusion:
         operands = tuple([Ref(x.number) if isinstance(x, Node) else x for x in node.operands])
         for each in nodes:
             self.emitted.add(each.number)
-            if not (each.is_view or each.op in SOURCES):
+            if each.role not in ("view", "source"):
                 each.owner = len(self.items)
         results = tuple([each.number for each in nodes])
         types = tuple([TensorSpec(each.shape, each.dtype) for each in nodes])
@@ -238,7 +239,7 @@ class Fusion:
         if self.again.pop(node.number, None):
             self.fuse(node)
         if node.op != "input" and node.number not in self.emitted:
-            if node.is_view or node.op in SOURCES:
+            if node.role in ("view", "source"):
                 base, views = through(node)
                 if composed(self.layout(base), views) is None:
                     self.copied.add(node.number)
@@ -248,9 +249,9 @@ class Fusion:
 
     def fuse(self, node: Node) -> None:
         """Join the earliest nest that may hold it, or start one."""
-        if node.op in REDUCTIONS and not _axes(node):
-            node.op, node.params = "copy", {}
-        shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
+        if node.role == "reduction" and not _axes(node):
+            node.op, node.params, node.role = "copy", {}, "elementwise"
+        shape = node.operands[0].shape if node.role == "reduction" else node.shape
         node.operands = tuple([self.recomputed(x, shape) for x in node.operands])
         for x in node.operands:
             if isinstance(x, Node):
@@ -274,8 +275,8 @@ class Fusion:
             return
         group = self.items[position]
         assert isinstance(group, Group)
-        row = id(node) in group.rows and node.op not in REDUCTIONS
-        shape = node.operands[0].shape if node.op in REDUCTIONS else node.shape
+        row = id(node) in group.rows and node.role != "reduction"
+        shape = node.operands[0].shape if node.role == "reduction" else node.shape
         for x in node.operands:
             earlier = through(x)[0].owner if isinstance(x, Node) else position
             other = self.items[earlier] if 0 <= earlier < position else None
@@ -312,7 +313,7 @@ class Fusion:
         for view in views:
             moved = viewed(layout, view)
             if moved is None:
-                view.called = True
+                view.role = CALL
                 if view.number not in self.emitted:
                     self.call([view])
                 else:  # for somebody else, and so after the last nest that may be joined
@@ -337,7 +338,7 @@ class Fusion:
 
     def joins(self, group: Group, position: int, node: Node) -> bool:
         """Make a step part of a nest, if that can hold it."""
-        if node.op in REDUCTIONS:
+        if node.role == "reduction":
             return self.reduction_joins(group, position, node)
         if node.shape == group.shape and all(self.fits(group, position, x, group.shape) for x in node.operands):
             return self.join(group, position, node, False)
@@ -350,7 +351,7 @@ class Fusion:
         """Make a step part of a nest, and before it what is computed for it alone."""
         for x in node.operands:
             if self.is_loose(x):
-                self.join(group, position, x, row and node.op not in REDUCTIONS)
+                self.join(group, position, x, row and node.role != "reduction")
         group.nodes.append(node)
         group.length += length(node.op)
         self.belongs(node, position)
@@ -360,7 +361,7 @@ class Fusion:
 
     def is_loose(self, x: Any) -> bool:
         """Whether an operand is a step that is in no nest yet."""
-        return isinstance(x, Node) and x.op in ELEMENTWISE and x.owner == -1
+        return isinstance(x, Node) and x.role == "elementwise" and x.owner == -1
 
     def belongs(self, node: Node, position: int) -> None:
         """A step is part of the nest at a position, which others may join who read the same."""
@@ -415,8 +416,8 @@ class Fusion:
 
 def _cheap(node: Node) -> bool:
     """Whether a step may be computed again: a division only once for all turns of a loop."""
-    dear = node.op in DEAR and (node.op != "divide" or math.prod(node.shape) > 1)
-    return node.op in ELEMENTWISE and not dear
+    once = node.op == "divide" and math.prod(node.shape) <= 1
+    return node.role == "elementwise" and (once or TABLE[node.op].cost == 1)
 
 
 def _repeated(steps: Sequence[Node]) -> set[int]:
@@ -424,8 +425,8 @@ def _repeated(steps: Sequence[Node]) -> set[int]:
     found, other = set[int](), set[int]()
     for node in reversed(steps):
         operands = [x for x in node.operands if isinstance(x, Node)]
-        if node.op in REDUCTIONS or (node.op in ELEMENTWISE and node.op != DRAWN):
-            shape = operands[0].shape if node.op in REDUCTIONS else node.shape
+        if node.role in ("elementwise", "reduction") and node.op != DRAWN:
+            shape = operands[0].shape if node.role == "reduction" else node.shape
             itself = node.number in found and node.number not in other and _cheap(node)
             for x in operands:
                 base, views = through(x)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.record import LONG, NEST
 
 
 class Number(NamedTuple):
@@ -138,16 +140,14 @@ def varying(nest: Nest) -> dict[int, frozenset[int]]:
     return found
 
 
-LONG: Final = frozenset(
-    "exp expm1 log log1p log2 log10 sin cos tanh erf erfc times_normal pow floor_divide remainder "
-    "random_uniform_from".split()
-)
-"""Primitives that compilers spell out, in fifty instructions or so."""
+def compositions_of_nests() -> dict[str, Callable[..., Any]]:
+    """By name, the compositions that a device which compiles runs as one kernel each where nothing is traced, too."""
+    return {name: op.compose for name, op in TABLE.items() if op.lowering == NEST and op.compose is not None}
 
 
 def length(op: str) -> int:
     """How long a primitive takes to compile, in additions."""
-    return 10 if op in LONG else 1
+    return 10 if TABLE[op].cost >= LONG else 1
 
 
 def size(nest: Nest) -> int:
@@ -240,10 +240,6 @@ def _is_scratch(nest: Nest, line: Load | Draw | Store) -> bool:
 # ── reading one ──────────────────────────────────────────────────────────────────────────────────────────────
 
 COUNTERS = "ijklmnopqrstuvwxyz"
-INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<", "less_equal": "<=", "greater": ">",
-    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-}  # fmt: skip
 
 
 def _text(nest: Nest) -> str:
@@ -276,9 +272,8 @@ def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
         return f"{names[line.buffer]}[{_place(line.place, counters)}] = {line.operand}"
     if isinstance(line, Reduce):
         return f"{line.result} {line.op}= {line.operand}"
-    if line.op in INFIX:
-        return f"{line.result} = {line.operands[0]} {INFIX[line.op]} {line.operands[1]}"
-    return f"{line.result} = {line.op}({', '.join(map(str, line.operands))})"
+    spelling = TABLE[line.op].scalar or f"{line.op}({', '.join(['{}'] * len(line.operands))})"
+    return f"{line.result} = {spelling.format(*line.operands)}"
 
 
 def _place(place: Place, counters: Sequence[str]) -> str:

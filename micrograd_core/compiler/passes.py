@@ -15,88 +15,57 @@ from typing import Any, Final
 
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.writer import TAKEN_APART, Unwritten, Writer, Written, rewritten
+from micrograd_core.compiler.views import role
+from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.core import matmul
-from micrograd_core.ops.linalg import matrices, products
-from micrograd_core.ops.network import attention, convolution, patches, pooling
+from micrograd_core.ops.record import APART, CALL, NEST
 from micrograd_core.ops.shared import is_scalar
-from micrograd_core.ops.standard import fft, indexing, random, sorting, updates
 from micrograd_core.support.powers import POWERS
-
-VIEWS: Final = frozenset("reshape permute_dims broadcast_to spread expand_dims squeeze flip getitem".split())
-"""Operations that compute nothing: in a nest they are where a load reads."""
-SOURCES: Final = frozenset(("full", "arange"))
-"""Numbers that are known without memory."""
-REDUCTIONS: Final = frozenset(("sum", "max", "min", "prod"))
-ELEMENTWISE: Final = frozenset(
-    "add subtract multiply divide negative abs maximum minimum less less_equal greater greater_equal equal not_equal "
-    "bitwise_and bitwise_or bitwise_xor bitwise_invert where astype copy exp expm1 log log1p sqrt sin cos tanh erf "
-    "erfc times_normal log2 log10 pow floor ceil trunc round floor_divide remainder isnan copysign signbit "
-    "random_uniform_from".split()
-)
-"""The scalar primitives: what a line in a nest may compute."""
-FUSIBLE: Final = VIEWS | SOURCES | REDUCTIONS | ELEMENTWISE
-WHOLE: Final = frozenset(
-    op.name
-    for family in (
-        matmul, products, matrices, fft, sorting, indexing, updates, random, patches, convolution, pooling, attention
-    )
-    for op in family.OPS
-) | frozenset("floor_divide remainder nextafter bitwise_left_shift bitwise_right_shift log2 log10".split())  # fmt: skip
-"""Operations that stay calls. Their compositions show what they mean; kernels are faster, or have more digits."""
-CALLED: Final[dict[str, frozenset[str]]] = {"linear": frozenset({"matmul"}), "dropout": frozenset({"random_uniform"})}
-"""Operations that are composed of primitives and a kernel call, which are better apart: what comes next fuses."""
-
 
 Compositions = Mapping[str, Callable[..., Any]]
 
 
 def expand(
-    program: Program,
-    covers: Callable[[str, tuple[Any, ...]], bool] | None = None,
-    compositions: Compositions = MappingProxyType({}),
+    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
 ) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
     Parameters
     ----------
-    covers : function, optional
-        Whether a device computes a primitive, ``(name, operands)``, in a nest. By default it does all.
+    covers : function
+        Whether a line of a device's nests computes an operation, ``(name, operands)``.
     compositions : mapping, optional
         A device's own ones, ``(k, *operands, **params)``, in place of the op table's.
     """
 
-    def real(operands: Sequence[Any]) -> bool:
-        return not any(x.dtype.is_complex for x in operands if isinstance(x, Written))
-
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
-        return name in FUSIBLE and real(operands) and (covers is None or name in VIEWS or covers(name, operands))
+        return role(name, operands, covers) != CALL
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
-        name = step.op
-        whole = len(types) > 1 and name not in TAKEN_APART
-        if primitive(name, operands) or not real(operands) or whole or types[0].dtype.is_complex:
+        name, lowering = step.op, TABLE[step.op].lowering
+        whole = len(types) > 1 and lowering != NEST
+        arrays = [x for x in (*operands, types[0]) if not is_scalar(x)]
+        if primitive(name, operands) or whole or any(x.dtype.is_complex for x in arrays):
             return None
-        calls = CALLED.get(name, frozenset())
         if name == "getitem_gradient":
             zeros = k.full(shape=types[0].shape, fill_value=0, dtype=types[0].dtype)
             name, operands = "scatter", (zeros, *operands)
         if name == "scatter" and primitive("where", operands[::-1]):
             k.kept = lambda name, operands: True
             return _placed(k, operands, step.params["key"], types[0].shape)
-        if name in WHOLE and not calls:
+        if lowering == CALL:
             return None
 
         def kept(name: str, operands: tuple[Any, ...]) -> bool:
-            if name in calls or primitive(name, operands):
+            if primitive(name, operands):
                 return True
-            if name in WHOLE:
+            called = TABLE[name].lowering == CALL
+            if called and lowering != APART:
                 raise Unwritten(f"{name} stays a call")
-            return False
+            return called
 
         k.kept = kept
         try:
@@ -127,7 +96,8 @@ def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape
         chosen = here if chosen is None else k.bitwise_and(chosen, here)
     at = tuple(axis for axis, _ in counters)
     values = k.broadcast_to(values, shape=tuple(n for i, n in enumerate(shape) if i not in at))
-    return k.where(chosen, k.broadcast_to(k.expand_dims(values, axis=at), shape=shape), x)
+    kept = tuple(1 if i in at else n for i, n in enumerate(shape))
+    return k.where(chosen, k.broadcast_to(k.reshape(values, shape=kept), shape=shape), x)
 
 
 def simplify(program: Program) -> Program:
@@ -187,12 +157,12 @@ def constants(program: Program) -> Program:
             found = k.step(step.op, operands, step.params, types)
             numbers[found.ref] = step.params["fill_value"]
             return found
-        if step.op in VIEWS and operands[0].ref in numbers:
+        if TABLE[step.op].view and operands[0].ref in numbers:
             number = numbers[operands[0].ref]
             found = k.full(shape=types[0].shape, fill_value=number, dtype=types[0].dtype)
             numbers[found.ref] = number
             return found
-        if step.op in ELEMENTWISE and len(operands) > 1:
+        if TABLE[step.op].kind == "elementwise" and len(operands) > 1:
             return k.step(step.op, _with_numbers(step.op, operands, numbers), step.params, types)
         return None
 
@@ -225,7 +195,7 @@ def by_rows(program: Program) -> Program:
     """A reduction of all of a large array is one of each row, and one of the rows' results."""
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
-        if step.op not in REDUCTIONS or prod(operands[0].shape) < LARGE:
+        if not TABLE[step.op].combine or prod(operands[0].shape) < LARGE:
             return None
         (x,), axis = operands, step.params["axis"]
         outer = next((i for i in range(1, len(x.shape)) if prod(x.shape[:i]) >= ROWS), 0)
@@ -269,9 +239,7 @@ PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, 
 
 
 def optimized(
-    program: Program,
-    covers: Callable[[str, tuple[Any, ...]], bool] | None = None,
-    compositions: Compositions = MappingProxyType({}),
+    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
 ) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
     found = expand(program, covers, compositions)

@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from micrograd_core.compiler.passes import VIEWS
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.layout import Layout
+from micrograd_core.ops import TABLE
+from micrograd_core.ops.record import CALL
+
+DRAWN: Final = "random_uniform_from"
+"""The primitive whose elements are told apart by where they are."""
+
+
+def is_view(op: str) -> bool:
+    """Whether an operation computes nothing: in a nest it is where a load reads. Other views are composed of these."""
+    return TABLE[op].view and TABLE[op].compose is None
+
+
+def role(op: str, operands: Sequence[Any], covers: Callable[[str, tuple[Any, ...]], bool]) -> str:
+    """What an operation is in nests: its `Op.kind`, ``"view"``, or a call where they have no line for it.
+
+    Parameters
+    ----------
+    covers : function
+        Whether a device has one, ``(name, operands)``.
+    """
+    if any(x.dtype.is_complex for x in operands if hasattr(x, "dtype")):
+        return CALL
+    kind = "view" if is_view(op) else "elementwise" if op == DRAWN else TABLE[op].kind
+    lines = kind in ("elementwise", "reduction") and covers(op, tuple(operands))
+    return kind if lines or kind in ("view", "source") else CALL
 
 
 class Node:
     """A value: what makes it, and where."""
 
-    __slots__ = ("called", "dtype", "number", "op", "operands", "owner", "params", "shape")
+    __slots__ = ("dtype", "number", "op", "operands", "owner", "params", "role", "shape")
 
     def __init__(
-        self, op: str, operands: tuple[Any, ...], params: dict[str, Any], spec: TensorSpec, number: int
+        self, op: str, operands: tuple[Any, ...], params: dict[str, Any], spec: TensorSpec, number: int, role: str
     ) -> None:
         self.op, self.operands, self.params, self.number = op, operands, params, number
         self.shape, self.dtype = spec
         self.owner = -1  # the position of the nest or call that makes it; inputs and sources are there before all
-        self.called = False
+        self.role = role  # see `role`; "input" of an input
 
     @property
     def is_view(self) -> bool:
         """Whether loads look through it, to where its base lies."""
-        return self.op in VIEWS and not self.called
+        return self.role == "view"
 
 
 def viewed(layout: Layout, node: Node) -> Layout | None:
     """Where the elements of a view lie, if strides can say it."""
-    if node.op in ("reshape", "expand_dims", "squeeze"):
+    if node.op == "reshape":
         return layout.reshape(node.shape)
     if node.op == "permute_dims":
         return layout.permute(node.params["axes"])
     if node.op == "getitem":
         return layout.index(node.params["key"])
-    if node.op == "flip":
-        backwards, all_of_it = slice(None, None, -1), slice(None)
-        return layout.index(tuple(backwards if i in node.params["axis"] else all_of_it for i in range(len(node.shape))))
     return layout.broadcast_to(node.shape)
 
 

@@ -13,6 +13,7 @@ from micrograd_core.compiler.program import Program, Ref, Step, width
 from micrograd_core.compiler.specs import TensorSpec, expected_parts
 from micrograd_core.dtypes import DType, float32
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.record import NEST
 from micrograd_core.ops.shared import NARROW, is_scalar
 
 
@@ -31,8 +32,6 @@ class Written:
 
 
 Operand = Written | bool | int | float | complex
-TAKEN_APART = frozenset(("layer_norm_gradients", "batch_norm_gradients"))
-"""Operations with parts that are composed of others here; the rest of those stay calls."""
 
 
 class Writer:
@@ -87,7 +86,7 @@ class Writer:
     def composed(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """What an operation is composed of. Two-byte floats are float32 in between, and rounded once, at the end."""
         op = TABLE[name]
-        if op.compose is None or (op.parts is not None and name not in TAKEN_APART):
+        if op.compose is None or (op.parts is not None and op.lowering != NEST):
             raise Unwritten(f"{name} is not composed of others")
         arrays = [x for i, x in enumerate(operands) if not is_scalar(x) and i not in op.separate]
         narrow = next((x.dtype for x in arrays if x.dtype in NARROW), None)

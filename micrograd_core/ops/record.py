@@ -37,6 +37,8 @@ INTEGER = BITS - BOOLEAN
 
 SAME = "same"  # the result has the operands' common dtype
 HALF, FULL = "half", "float32"  # what `autocast` casts operands to
+CALL, APART, NEST = "call", "apart", "nest"  # what compilers make of a composition
+DEAR, LONG = 4, 10  # the costs of what takes longer than a load, and of some fifty instructions
 
 # Every device provides these kernels; everything else has a composition, or needs a capability.
 CORE_KERNELS = frozenset(
@@ -156,9 +158,18 @@ class Op:
         The scalars that stand for the last operands where a call leaves them out, or gives ``None``. Their names are
         those in the signature of `parameters`.
     result : "same", a function ``(common dtype, parameters) -> DType`` of the result, or a tuple of them, for `parts`
-    kind : "elementwise", "reduction" or ""
+    kind : "elementwise", "reduction", "source" or ""
         Elementwise: each element of the result is the same function of those at its place in the operands, which
         broadcast. A reduction combines elements over ``axis``, and leaves its length out or, with ``keepdims``, at 1.
+        Of a source each element follows from its place alone, without memory.
+    combine : str
+        Of a reduction, the elementwise operation that combines two elements, if it can go on with the results of parts.
+    lowering : "call", "apart", "nest" or ""
+        What a compiler does where no line of a nest computes the operation. Default: it is composed, if primitives do
+        all of that. Call: never, as kernels are faster, or have more digits. Apart: it is, kernel calls included.
+        Nest: as by default, and devices that compile run it as one kernel where nothing is traced, too.
+    cost : int
+        About how many additions one element takes: 1, `DEAR` or `LONG`.
     shape : function or None
         ``(*operands, **params) -> Shape`` of the result, or of each of the `parts`; ``None`` where it depends on the
         elements. Left out: by `kind`, or the composition; without operands, the parameter ``shape``.
@@ -211,10 +222,10 @@ class Op:
     """
 
     __slots__ = (
-        "accepts", "autocast", "batching", "capability", "cast", "check", "compose", "differentiable", "doc",
-        "extension", "gradient", "gradient_aliases", "kind", "name", "observe", "operands", "optional", "parameters",
-        "parts", "reference", "result", "samples", "scalar", "separate", "shape", "standard", "tangent", "undefined",
-        "view",
+        "accepts", "autocast", "batching", "capability", "cast", "check", "combine", "compose", "cost",
+        "differentiable", "doc", "extension", "gradient", "gradient_aliases", "kind", "lowering", "name", "observe",
+        "operands", "optional", "parameters", "parts", "reference", "result", "samples", "scalar", "separate", "shape",
+        "standard", "tangent", "undefined", "view",
     )  # fmt: skip
 
     def __init__(
@@ -228,6 +239,9 @@ class Op:
         optional: tuple[float, ...] = (),
         result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME,
         kind: str = "",
+        combine: str = "",
+        lowering: str = "",
+        cost: int = 1,
         shape: Callable[..., Any] | None = None,
         cast: Callable[[DType], DType] | None = None,
         parameters: Callable[..., dict[str, Any]] | None = None,
@@ -257,11 +271,10 @@ class Op:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.tangent, self.compose = gradient, tangent, compose
         self.differentiable = not isinstance(gradient, str)
-        self.kind, self.shape, self.batching = kind, shape, batching
-        self.autocast, self.scalar = autocast, scalar
+        self.kind, self.combine, self.lowering, self.cost = kind, combine, lowering, cost
+        self.shape, self.batching, self.autocast, self.scalar = shape, batching, autocast, scalar
         self.extension, self.standard, self.capability = extension, standard, capability
-        self.parts, self.observe, self.undefined = parts, observe, undefined
-        self.view = view
+        self.parts, self.observe, self.undefined, self.view = parts, observe, undefined, view
         self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
         self.samples = samples
         path = f"{extension}.{name}" if extension else name

@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType, bfloat16, bool_, float16, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
-from micrograd_core.ops.record import FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Op, Sample, Table
 from micrograd_core.ops.tangents import symmetric, zero
 
 
@@ -103,6 +103,13 @@ def binary(name: str, doc: str = "", *, low: float = -2.0, **facts: Any) -> Op:
     return elementwise(name, doc, operands=2, **{"samples": samples, "standard": True, **facts})
 
 
+def calls(*ops: Op) -> tuple[Op, ...]:
+    """Operations whose `lowering` is a call, but for those that say another."""
+    for op in ops:
+        op.lowering = op.lowering or CALL
+    return ops
+
+
 def by_position(rule: Callable[[int], Any]) -> Callable[[Sequence[bool]], Any]:
     """The gradient of an operation of any number of operands: `rule` gives that of each."""
     return lambda asked: map(rule, range(len(asked)))
@@ -118,6 +125,8 @@ def unary(name: str, doc: str = "", *, low: float = -2.0, high: float = 2.0, **f
 
 network = functools.partial(Op, accepts=FLOATING)
 """An operation of floating-point numbers, as most of networks are."""
+nest = functools.partial(network, lowering=NEST)
+"""One whose composition is a nest or two, and takes array libraries several passes."""
 
 
 def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:

@@ -21,6 +21,7 @@ from micrograd_core.compiler.program import Program, Ref, Step, typed
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import float32, int64
 from micrograd_core.layout import Layout
+from micrograd_cpu.scalars import covers
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
@@ -31,9 +32,9 @@ Result = tuple[int, tuple[TensorSpec, ...], dict[str, Any]]
 
 
 def planned(program: Program, layouts: list[Layout] | None = None) -> Plan:
-    program = optimized(program)
+    program = optimized(program, covers)
     usual = [Layout.contiguous(x.shape) for x in program.types[: program.inputs]]
-    return plan(program, layouts or usual, lambda name, operands: True)
+    return plan(program, layouts or usual, covers)
 
 
 def traced(*made: Step, types: tuple[TensorSpec, ...] = (X,), outputs: tuple[int, ...] = ()) -> Program:

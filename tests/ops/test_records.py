@@ -27,7 +27,7 @@ from micrograd_core.engine.apply import _cast
 from micrograd_core.interpreters.floats import EXACT, Floats
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op, batching
-from micrograd_core.ops.record import FULL, HALF
+from micrograd_core.ops.record import APART, CALL, DEAR, FULL, HALF, LONG, NEST
 from micrograd_core.transforms.batching import _rule
 
 CORE = Path(micrograd_core.__file__).parent
@@ -63,7 +63,10 @@ def of(op: Op, dtype: str = "") -> Iterator[tuple[Case, list[Any], dict[str, Any
 @pytest.mark.parametrize("op", OPS)
 def test_the_words_of_a_record_are_known(op: Op) -> None:
     assert op.autocast in ("", HALF, FULL)
-    assert op.kind in ("", "elementwise", "reduction")
+    assert op.kind in ("", "elementwise", "reduction", "source")
+    assert op.lowering in ("", CALL, APART, NEST)
+    assert op.lowering in ("", CALL) or op.compose is not None
+    assert op.cost in (1, DEAR, LONG)
     assert op.extension in ("", "linalg", "fft")
     assert op.capability in ("", *CAPABILITIES)
     assert op.batching is None or getattr(batching, op.batching.__name__) is op.batching
@@ -139,6 +142,22 @@ def test_every_shape_is_known_but_where_it_depends_on_the_elements() -> None:
             seen.add(op.name)
     assert unknown == {"argwhere"}
     assert seen >= {op.name for op in TABLE.values() if op.samples} - unknown
+
+
+def test_a_reduction_combines_two_elements_as_its_record_says() -> None:
+    k = Device("cpu").kernels
+    for op in TABLE.values():
+        assert not op.combine or TABLE[op.combine].kind == "elementwise", op.name
+        for x in ([2.5, -3.0], [0.5, 0.5], [-1.0, math.inf], [math.nan, 1.0]) if op.combine else ():
+            reduced = getattr(k, op.name)(np.array(x), axis=None, keepdims=False)
+            np.testing.assert_array_equal(reduced, getattr(k, op.combine)(*map(np.array, x)), err_msg=op.name)
+    assert {op.combine for op in TABLE.values()} == {"", "add", "multiply", "maximum", "minimum"}
+
+
+def test_sources_have_no_operands_and_calls_are_no_primitives_of_every_device() -> None:
+    for op in TABLE.values():
+        assert op.kind != "source" or (op.operands == 0 and op.shape is not None) or op.name == "full"
+        assert op.lowering != CALL or op.name not in CORE_KERNELS, op.name
 
 
 # ── what the adapters ask for ────────────────────────────────────────────────────────────────────────────────
@@ -267,12 +286,26 @@ def test_a_function_of_math_is_spelled_as_a_call() -> None:
 # ── no second list ───────────────────────────────────────────────────────────────────────────────────────────
 
 LISTS = {
+    "backends/cpu/micrograd_cpu/arithmetic.py": "instructions of scalars",
+    "backends/cpu/micrograd_cpu/kernels.py": "kernels",
+    "backends/cpu/micrograd_cpu/mathematics.py": "definitions of functions",
+    "backends/cpu/micrograd_cpu/pairs.py": "instructions of complex numbers",
+    "backends/cpu/micrograd_cpu/random.py": "kernels",
+    "backends/cpu/micrograd_cpu/recurrent.py": "kernels",
+    "backends/cpu/micrograd_cpu/scalars.py": "instructions",
+    "backends/cuda/micrograd_cuda/channels.py": "kernels",
+    "backends/cuda/micrograd_cuda/indexing.py": "kernels",
+    "backends/cuda/micrograd_cuda/kernels.py": "what CuPy computes in too few digits",
+    "backends/cuda/micrograd_cuda/rows.py": "kernels",
+    "plugins/faulty/micrograd_faulty/plugin.py": "faults to plant",
+    "plugins/models/micrograd_models/spellings.py": "how ONNX spells operations",
+    "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
+    "plugins/train/micrograd_train/drawing.py": "what an expression may call",
     "adapters/array_api.py": "how libraries spell functions, and which of theirs hand back their operand",
     "adapters/integers.py": "what the host computes in the place of a flat device",
     "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
     "array/methods.py": "the operators of a tensor that NumPy's functions stand for",
-    "compiler/nests.py": "how a nest shows its primitives",
-    "compiler/passes.py": "the primitives of nests, and what is better left to a kernel",
+    "compiler/passes.py": "which numbers change nothing",
     "conformance/extremes.py": "calls of the suite",
     "conformance/forms.py": "what no definition settles",
     "engine/keys.py": "what x.at[key] has",
@@ -281,7 +314,10 @@ LISTS = {
     "scalar/graph.py": "the methods of a Value",
     "interpreters/floats.py": "what IEEE 754 says where Python raises",
 }
-"""Files outside `ops` that name four operations or more in one place, and what they say there that is no record's."""
+"""Files outside `ops` that name four operations or more in one place, and what they say there that is no record's.
+
+A backend's table from names to what computes them is the backend itself; what is true on every device is a record's.
+"""
 
 
 def names(source: str) -> int:
@@ -300,10 +336,15 @@ def names(source: str) -> int:
 
 def test_no_other_module_keeps_a_list_of_operations() -> None:
     """A new one wants a field of the record, or a reason here."""
+    root = CORE.parent
+    others = [*root.glob("backends/*/micrograd_*"), *root.glob("plugins/*/micrograd_*")]
+    files = [
+        (path, home) for top, home in ((CORE, CORE), *((each, root) for each in others)) for path in top.rglob("*.py")
+    ]
     found = {
-        path.relative_to(CORE).as_posix()
-        for path in CORE.rglob("*.py")
-        if "ops" not in path.relative_to(CORE).parts and names(path.read_text(encoding="utf-8")) >= 4
+        path.relative_to(home).as_posix()
+        for path, home in files
+        if "ops" not in path.relative_to(home).parts and names(path.read_text(encoding="utf-8")) >= 4
     }
     assert found == LISTS.keys()
     assert names('POLICY = {"exp": 1, "log": 1, "sin": 1, "cos": 1}') == 4

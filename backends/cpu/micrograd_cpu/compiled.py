@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.executor import Function, bound, straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Draw, Nest
@@ -273,7 +272,7 @@ _CALLED: Final = re.compile(r"call void @((?:nest|product)\d+)\(")
 def work(nest: Nest) -> int:
     """How long a nest takes, in elements of a sum."""
     weights = [
-        DEAR_LINE if isinstance(line, Draw) or (isinstance(line, Compute) and line.op in DEAR) else 1
+        DEAR_LINE if isinstance(line, Draw) or (isinstance(line, Compute) and operation(line.op).cost > 1) else 1
         for part in nest.parts
         if part.inner or not nest.reduced
         for line in part.lines

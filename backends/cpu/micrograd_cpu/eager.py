@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from micrograd_core.compiler.nests import in_turn
-from micrograd_core.compiler.program import operation as record_of
+from micrograd_core.compiler.nests import compositions_of_nests, in_turn
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import ShapeError
 
@@ -54,20 +53,6 @@ OTHERS: Final = ("int32", "int64", "uint64")
 def operation(name: str) -> Compose:
     """An operation of the op table as a composition of itself: passes take it apart."""
     return lambda k, *operands, **params: getattr(k, name)(*operands, **params)
-
-
-OPERATIONS: Final = (
-    "batch_norm batch_norm_gradient batch_norm_gradients batch_norm_weight_gradient celu erf erfc gelu gelu_gradient "
-    "hardshrink hardsigmoid hardswish layer_norm layer_norm_weight_gradient log_sigmoid log_softmax "
-    "log_softmax_gradient logit logsumexp mish prelu relu6 rms_norm rms_norm_gradient rms_norm_weight_gradient "
-    "scaled_softplus selu sigmoid silu silu_gradient softmax softmax_gradient softplus softshrink square_gradient "
-    "standardize standardize_gradient tanh tanh_gradient tanhshrink threshold times_normal"
-).split()
-"""Those whose composition is a nest or two, and which take NumPy several passes."""
-
-
-REDUCTIONS: Final = ("max", "mean", "min", "prod", "std", "sum", "var")
-"""Those over axes: the kernels ask for them on their own."""
 
 
 def declines(*operands: Any, **params: Any) -> Any:
@@ -152,7 +137,7 @@ def _beginnings(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def reduction(name: str) -> Kernel:
-    """One of `REDUCTIONS`, of arrays that lie in order; ``NotImplemented`` for others.
+    """A reduction of arrays that lie in order; ``NotImplemented`` for others.
 
     One over everything goes by rows first, which threads share, where there are some.
     """
@@ -234,14 +219,12 @@ GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
-    """All `OPERATIONS`, some by compositions of one's own; the others have what is too small for a nest."""
+    """Those that records say are nests, some by compositions of one's own; `others` have what is too small for one."""
     return {
         name: compiled(
-            compositions.get(name) or operation(name),
-            others.get(name, declines),
-            None if name in others else record_of(name).compose,
+            compositions.get(name) or operation(name), others.get(name, declines), None if name in others else compose
         )
-        for name in OPERATIONS
+        for name, compose in compositions_of_nests().items()
         if name in others or COMPILES
     } | {name: kernel(others[name]) for name, kernel in GRADIENTS.items()}
 

@@ -109,14 +109,14 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
-_large: Final = {name: eager.reduction(name) for name in eager.REDUCTIONS}
+_large_mean: Final = eager.reduction("mean")
 
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
     if x.__class__ is Half:
         return once(mean, x, axis=axis, keepdims=keepdims)
-    if x.size >= eager.SMALL and (found := _large["mean"](x, axis=axis, keepdims=keepdims)) is not NotImplemented:
+    if x.size >= eager.SMALL and (found := _large_mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
         return found
     total: Any = _sum(x, axis=axis, keepdims=keepdims)
     return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
@@ -124,13 +124,13 @@ def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
 
 def of_large(name: str) -> Callable[..., Any]:
     """A reduction that is a kernel for large arrays alone."""
-    large = _large[name]
+    large = eager.reduction(name)
     return lambda x, **params: large(x, **params) if x.size >= eager.SMALL else NotImplemented
 
 
 def reduced(ufunc: Any, name: str) -> Callable[..., Any]:
     """A reduction in the dtype of its operand: NumPy widens small integers, here the core does where a user asks."""
-    reduce, large = ufunc.reduce, _large[name]
+    reduce, large = ufunc.reduce, eager.reduction(name)
 
     def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
         if x.size >= eager.SMALL and (found := large(x, axis=axis, keepdims=keepdims)) is not NotImplemented:

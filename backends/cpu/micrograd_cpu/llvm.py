@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from micrograd_core.compiler.assembly import DEAR
 from micrograd_core.compiler.fusion import LINES
 from micrograd_core.compiler.nests import (
     Compute,
@@ -31,7 +30,7 @@ from micrograd_core.compiler.nests import (
     size,
     varying,
 )
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Ref, operation
 from micrograd_core.dtypes import DType, bool_, float64, int64
 from micrograd_core.layout import contiguous_strides
 from micrograd_cpu import philox
@@ -456,7 +455,7 @@ class Printer(Loops):
                 continue
             number, operands = line.result.number, line.operands if isinstance(line, Compute) else ()
             of_a_row = max(self.varying[number], default=0) < len(self.nest.kept)
-            if of_a_row and (number in needed or (isinstance(line, Compute) and line.op in DEAR)):
+            if of_a_row and (number in needed or (isinstance(line, Compute) and operation(line.op).cost > 1)):
                 needed |= {x.number for x in operands if isinstance(x, Ref)}
                 found.append(line)
         return found[::-1]

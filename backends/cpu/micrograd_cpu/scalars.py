@@ -9,8 +9,8 @@ import math
 import sys
 from typing import Any, Final
 
-from micrograd_core.compiler.assembly import DRAWN
-from micrograd_core.compiler.passes import REDUCTIONS
+from micrograd_core.compiler.program import operation
+from micrograd_core.compiler.views import DRAWN
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64, integer_range
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 from micrograd_cpu.target import converts_float16
@@ -55,7 +55,6 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "copy": ("=", "=", "=", "="),
     "where": ("select", "select", "select", "select"),
     "astype": ("convert", "convert", "convert", "convert"),
-    **{op: (op, op, op, "") for op in REDUCTIONS},
     **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
     **{op: ("function", op, op, "") for op in ("pow", "floor_divide", "remainder")},
 }
@@ -70,10 +69,9 @@ def kind(dtype: DType) -> int:
 def covers(name: str, operands: tuple[Any, ...]) -> bool:
     """Whether a primitive of such operands can be printed."""
     arrays = [x for x in operands if hasattr(x, "shape")]
-    if name in ("full", "arange"):
-        return True
     if name == DRAWN:
         return sys.byteorder == "little"  # halves of a word are read where they lie
+    name = operation(name).combine or name
     if name not in _TABLE or not arrays or any(x.dtype.is_complex for x in arrays):
         return False
     dtype = arrays[-1].dtype  # of `where` the first may be the condition
@@ -383,12 +381,13 @@ def start(op: str, dtype: DType, empty: bool) -> str:
     return constant(low if op == "max" else high, dtype)
 
 
-COMBINE: Final = {"sum": ("fadd reassoc", "add"), "prod": ("fmul reassoc", "mul")}
+COMBINE: Final = {"add": ("fadd reassoc", "add"), "multiply": ("fmul reassoc", "mul")}
 """Floats may be added in another order: those of a loop become some partial sums, one for each place in a vector."""
 
 
 def combine(s: Scalars, op: str, dtype: DType, x: str, y: str) -> str:
     """Two numbers of a reduction as one."""
+    op = operation(op).combine
     if op in COMBINE:
         return s.emit(f"{COMBINE[op][0 if dtype.is_floating else 1]} {TYPES[dtype.name]} {x}, {y}")
-    return s.compute({"max": "maximum", "min": "minimum"}[op], [x, y], [dtype, dtype], dtype)
+    return s.compute(op, [x, y], [dtype, dtype], dtype)

@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.fusion import Call, Plan, Run
 from micrograd_core.compiler.nests import neighbours
-from micrograd_core.compiler.passes import VIEWS
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.views import viewed
+from micrograd_core.compiler.views import is_view, viewed
 from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
 from micrograd_cpu.products import ALONE
@@ -103,7 +102,7 @@ def segments(
 
 def _view(step: Call, lies: dict[int, tuple[int, Layout]]) -> tuple[int, Layout] | None:
     """Where the elements of a view lie, which a call would make."""
-    if step.op not in VIEWS or not isinstance(x := step.operands[0], Ref) or x.number not in lies:
+    if not is_view(step.op) or not isinstance(x := step.operands[0], Ref) or x.number not in lies:
         return None
     base, layout = lies[x.number]
     found = viewed(layout, SimpleNamespace(op=step.op, shape=step.types[0].shape, params=step.params))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import bool_, integer_range
-from micrograd_core.ops.record import ANY, BITS, BOOLEAN, FLOATING, INEXACT, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, DEAR, FLOATING, INEXACT, LONG, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, mirror, to_bool, unary, wrapped, zero_rule
 
 
@@ -159,6 +159,7 @@ ARITHMETIC = (
         "divide",
         "Quotient ``x1 / x2`` of floating-point operands.",
         scalar="{} / {}",
+        cost=DEAR,
         low=0.5,
         accepts=INEXACT,
         gradient=(
@@ -170,6 +171,7 @@ ARITHMETIC = (
         "pow",
         "Power ``x1 ** x2``. Anything ``** 0`` is 1, constant in the base, 0 and NaN included.",
         scalar="pow({}, {})",
+        cost=LONG,
         low=0.5,
         autocast="float32",
         gradient=(_pow_base, _pow_exponent),
@@ -286,26 +288,21 @@ COMPARISON = (
 
 # ── functions that every device provides, from which compositions make the others ───────────────────────────
 
-_analytic = partial(unary, accepts=INEXACT)
+
+def _analytic(name: str, doc: str, rule: Any, **facts: Any) -> Op:
+    scalar = f"{name}({{}})"
+    return unary(name, doc, **{"accepts": INEXACT, "gradient": (rule,), "scalar": scalar, "cost": LONG, **facts})
+
 
 FUNCTIONS = (
-    _analytic(
-        "exp", "``e ** x``.", gradient=(lambda k, g, out, x: k.multiply(g, out),), scalar="exp({})", autocast="float32"
-    ),
-    _analytic(
-        "log",
-        "Natural logarithm.",
-        gradient=(lambda k, g, out, x: k.divide(g, x),),
-        scalar="log({})",
-        autocast="float32",
-        low=0.2,
-    ),
-    _analytic("sin", "Sine of radians.", gradient=(lambda k, g, out, x: k.multiply(g, k.cos(x)),), scalar="sin({})"),
+    _analytic("exp", "``e ** x``.", lambda k, g, out, x: k.multiply(g, out), autocast="float32"),
+    _analytic("log", "Natural logarithm.", lambda k, g, out, x: k.divide(g, x), autocast="float32", low=0.2),
+    _analytic("sin", "Sine of radians.", lambda k, g, out, x: k.multiply(g, k.cos(x))),
     _analytic(
         "sqrt",
         "Square root; the gradient at 0 is infinite.",
-        gradient=(lambda k, g, out, x: k.divide(k.multiply(g, 0.5), out),),
-        scalar="sqrt({})",
+        lambda k, g, out, x: k.divide(k.multiply(g, 0.5), out),
+        cost=DEAR,
         low=0.2,
     ),
     unary("floor", "The greatest integer not above `x`.", accepts=REAL, gradient=(zero_rule,)),

@@ -8,8 +8,8 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import NUMERIC, Op, Sample, Table
-from micrograd_core.ops.shared import is_scalar
+from micrograd_core.ops.record import APART, NUMERIC, Op, Sample, Table
+from micrograd_core.ops.shared import calls, is_scalar
 from micrograd_core.ops.tangents import affine, product
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +102,7 @@ def _linear_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any) -
     return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
 
 
-OPS = (
+OPS = calls(
     Op(
         "matmul",
         "Matrix product of the last two axes, broadcast over the others; 1-d operands are a row and a column.",
@@ -130,6 +130,7 @@ OPS = (
     Op(
         "linear",
         "``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none.",
+        lowering=APART,
         autocast="half",
         accepts=NUMERIC,
         check=_check_linear,

@@ -194,7 +194,7 @@ def _one_hot(k: Table, x: Any, *, num_classes: int, dtype: Any) -> Any:
 
 _BACKWARDS = slice(None, None, -1)
 _MOVE = partial(Op, accepts=ANY, tangent=linear)
-_MADE = partial(Op, operands=0, result=requested, gradient="it has no operands", standard=True)
+_MADE = partial(Op, operands=0, kind="source", result=requested, gradient="it has no operands", standard=True)
 _VIEW = partial(_MOVE, gradient_aliases=True, view=True)
 _BROADCAST = partial(
     _VIEW,

@@ -9,7 +9,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NEST, NUMERIC, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positions, to_bool, to_int64
 from micrograd_core.ops.tangents import linear, reduction
 
@@ -277,6 +277,7 @@ OPS = (
     _in_float32(
         "sum",
         "Sum over `axis`. Integer results are 64 bits wide; bools are counted.",
+        combine="add",
         accepts=ANY,
         cast=accumulator,
         tangent=linear,
@@ -296,10 +297,12 @@ OPS = (
     _extremum(
         "max",
         "Maximum over `axis` (`argmax` says where); NaN where any element is. Tied elements share the gradient evenly.",
+        combine="maximum",
     ),
     _extremum(
         "min",
         "Minimum over `axis` (`argmin` says where); NaN where any element is. Tied elements share the gradient evenly.",
+        combine="minimum",
         compose=lambda k, x, **params: mirror(k, k.max(mirror(k, x), **params)),
         samples=(*_SAMPLES, Sample(Array((2, 3), -9, 9, "int32"), axis=0)),
     ),
@@ -337,6 +340,7 @@ OPS = (
     _in_float32(
         "prod",
         "Product over `axis`. Integer results are 64 bits wide.",
+        combine="multiply",
         accepts=ANY,
         cast=accumulator,
         compose=_prod,
@@ -361,6 +365,7 @@ OPS = (
     _in_float32(
         "logsumexp",
         "``log(sum(exp(x)))`` over `axis`, shifted by the maximum so that nothing overflows.",
+        lowering=NEST,
         empty=False,
         standard=False,
         accepts=FLOATING,

@@ -14,7 +14,7 @@ from micrograd_core.layout import Shape, broadcast_shapes, is_integer
 from micrograd_core.ops.batching import leading, products
 from micrograd_core.ops.linalg import matrix_calculus as calculus
 from micrograd_core.ops.record import INEXACT, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import at_least_single, complex_dtype, real_dtype, to_int64
+from micrograd_core.ops.shared import at_least_single, calls, complex_dtype, real_dtype, to_int64
 
 # ── what is returned ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,7 +189,7 @@ def _flip_free(u: Any, middle: Any, vh: Any) -> Any:
     return (u * middle[..., None, :]) @ vh
 
 
-OPS = (
+OPS = calls(
     LINALG(
         "cholesky",
         parameters=_cholesky_parameters,

@@ -11,6 +11,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.linalg.matrix_calculus import conj
 from micrograd_core.ops.record import NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.shared import calls
 from micrograd_core.ops.tangents import product
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
@@ -221,7 +222,7 @@ def _contract(k: Table, x: Any, first: str, y: Any, second: str, kept: str) -> t
     return k.reshape(k.matmul(x, y), shape=shape), term
 
 
-OPS = (
+OPS = calls(
     Op(
         "tensordot",
         autocast="half",

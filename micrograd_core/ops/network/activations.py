@@ -13,8 +13,8 @@ from typing import Any
 
 from micrograd_core.errors import one_of
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import Array, Sample, Table
-from micrograd_core.ops.shared import arrays, in_float32, network
+from micrograd_core.ops.record import LONG, Array, Sample, Table
+from micrograd_core.ops.shared import arrays, in_float32, nest
 from micrograd_core.ops.tangents import symmetric
 
 # ── the error function ───────────────────────────────────────────────────────────────────────────────────────
@@ -289,12 +289,13 @@ def _sigmoid(np: Any, x: Any) -> Any:
     return np.exp(-np.logaddexp(0, -x))
 
 
-_ELEMENTWISE = partial(network, kind="elementwise", tangent=symmetric, samples=_samples())
+_ELEMENTWISE = partial(nest, kind="elementwise", tangent=symmetric, samples=_samples())
 
 OPS = (
     _ELEMENTWISE(
         "erf",
         "Error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x` (DLMF 7.2.1).",
+        cost=LONG,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, 2 / math.pi**0.5)),),
         compose=_erf,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
@@ -303,6 +304,7 @@ OPS = (
     _ELEMENTWISE(
         "erfc",
         "``1 - erf(x)``, to full precision where that is small (DLMF 7.2.2).",
+        cost=LONG,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, -2 / math.pi**0.5)),),
         compose=_erfc,
         samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
@@ -335,6 +337,7 @@ OPS = (
     _ELEMENTWISE(
         "times_normal",
         "``x1`` times the standard normal distribution function of ``x2``: the exact `gelu` of one operand.",
+        cost=LONG,
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, y: k.times_normal(g, y),
@@ -344,7 +347,7 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array((2, 1)), Array((3,), -6.0, 6.0))),
         reference=_times_normal_reference,
     ),
-    network(
+    nest(
         "gelu_gradient",
         parameters=_gelu_gradient_parameters,
         compose=_gelu_gradient,
@@ -358,7 +361,7 @@ OPS = (
         compose=_silu,
         reference=lambda np, x: x * _sigmoid(np, x),
     ),
-    network(
+    nest(
         "silu_gradient",
         "``x1`` times the derivative of `silu` at ``x2``.",
         compose=_silu_gradient,

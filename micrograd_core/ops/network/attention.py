@@ -10,7 +10,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.network.softmax import attention_weights_reference
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Op, Sample, Table
-from micrograd_core.ops.shared import in_float32, is_scalar
+from micrograd_core.ops.shared import calls, in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +115,7 @@ def _attention_reference(
 
 _INDICES = Array((2, 3), 0, 4, "int64")
 
-OPS = (
+OPS = calls(
     Op(
         "embedding",
         parameters=_embedding_parameters,

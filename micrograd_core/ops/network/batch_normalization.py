@@ -20,7 +20,7 @@ from micrograd_core.ops.network.normalization import (
     scaled_tangent,
 )
 from micrograd_core.ops.record import Array, Op, Sample, Table
-from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, network, plus, times, zero_rule
+from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, nest, plus, times, zero_rule
 from micrograd_core.ops.tangents import total
 
 
@@ -224,7 +224,7 @@ OPS = (
         ),
         reference=_batch_norm_reference,
     ),
-    network(
+    nest(
         "batch_norm_gradient",
         optional=(1.0,),
         parameters=_batch_norm_gradient_parameters,
@@ -237,7 +237,7 @@ OPS = (
             np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
         ),
     ),
-    network(
+    nest(
         "batch_norm_weight_gradient",
         parameters=_batch_norm_weight_gradient_parameters,
         compose=_batch_norm_weight_gradient,

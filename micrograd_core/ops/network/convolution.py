@@ -15,7 +15,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, transposed, windows_of
 from micrograd_core.ops.record import Array, Op, Sample, Table
-from micrograd_core.ops.shared import by_channel, in_float32, network, plus
+from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,7 +321,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
 
 _CUBE, _WEIGHT, _BIAS = Array((1, 1, 2, 2, 2)), Array((1, 1, 1, 2, 2)), Array((1,))
 
-OPS = (
+OPS = calls(
     *_family(1),
     *_family(2),
     *_family(

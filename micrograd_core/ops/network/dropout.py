@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import float32
-from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.record import APART, Array, Sample, Table
 from micrograd_core.ops.shared import network
 from micrograd_core.ops.standard.random import start_of, words_of_uniform
 from micrograd_core.ops.tangents import linear
@@ -47,6 +47,7 @@ def _reference(np: Any, x: Any, p: float = 0.5, training: bool = True, generator
 OPS = (
     network(
         "dropout",
+        lowering=APART,
         parameters=_parameters,
         tangent=linear,
         gradient=(lambda k, g, out, x, *, p, key, block: k.dropout(g, p=p, key=key, block=block),),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.record import SAME, Array, Op, Sample, Table
-from micrograd_core.ops.shared import at_once, axes_of, in_float32, network, plus, times
+from micrograd_core.ops.shared import at_once, axes_of, in_float32, nest, plus, times
 from micrograd_core.ops.tangents import symmetric, total
 
 
@@ -227,10 +227,10 @@ _WEIGHT_GRADIENT_SAMPLES = (
     Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(-2, -1), eps=1e-2),
     Sample(Array((4,)), Array((4,)), eps=1e-2),
 )
-_IN_FLOAT32 = partial(network, autocast="float32")
+_IN_FLOAT32 = partial(nest, autocast="float32")
 
 GRADIENTS = partial(
-    network,
+    nest,
     parts=NormGradients,
     result=(SAME, SAME, SAME),
     observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
@@ -251,7 +251,7 @@ OPS = (
         ),
         reference=lambda np, x, axis=-1, eps=1e-5: _normalized(np, x, axis, eps),
     ),
-    network(
+    nest(
         "standardize_gradient",
         "The vector-Jacobian product of ``standardize(x2) * weight`` with ``x1``.",
         optional=(1.0,),
@@ -304,7 +304,7 @@ OPS = (
         ),
         reference=lambda np, x, weight, axis=-1, eps=1e-6: x / _root(np, x, axis, eps) * weight,
     ),
-    network(
+    nest(
         "layer_norm_weight_gradient",
         "The vector-Jacobian product of `layer_norm` of ``x2``, as a function of the weight, with ``x1``.",
         parameters=_weight_gradient_parameters("layer_norm_weight_gradient", 1e-5),
@@ -314,7 +314,7 @@ OPS = (
             np, g * _normalized(np, x, axis, eps), axis
         ),
     ),
-    network(
+    nest(
         "rms_norm_gradient",
         "The vector-Jacobian product of `rms_norm` at ``x2`` with ``x1``.",
         optional=(1.0,),
@@ -326,7 +326,7 @@ OPS = (
         ),
         reference=_rms_norm_gradient_reference,
     ),
-    network(
+    nest(
         "rms_norm_weight_gradient",
         "The vector-Jacobian product of `rms_norm` of ``x2``, as a function of the weight, with ``x1``.",
         parameters=_weight_gradient_parameters("rms_norm_weight_gradient", 1e-6),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
 from micrograd_core.ops.record import Array, Sample, Table
-from micrograd_core.ops.shared import in_float32, network
+from micrograd_core.ops.shared import calls, in_float32, network
 from micrograd_core.ops.tangents import linear
 
 AXES = {
@@ -236,7 +236,7 @@ def _patches_gradient_reference(np: Any, g: Any, size: Any, **windows: Any) -> A
     return transposed(np, lambda x: patches_reference(np, x, **windows), shape, g)
 
 
-OPS = (
+OPS = calls(
     network(
         "patches",
         parameters=_patches_parameters,

@@ -13,7 +13,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.network.softmax import along_one, softmax_reference
 from micrograd_core.ops.record import Array, Sample, Table
-from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, network
+from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
@@ -161,7 +161,7 @@ def _glu_reference(np: Any, x: Any, axis: int = -1) -> Any:
 
 
 _WIDE = (Sample(Array((2, 3), -7.0, 7.0)), Sample(Array(())))
-_ELEMENTWISE = partial(network, kind="elementwise", tangent=symmetric, samples=_WIDE)
+_ELEMENTWISE = partial(nest, kind="elementwise", tangent=symmetric, samples=_WIDE)
 
 OPS = (
     _ELEMENTWISE(

@@ -10,7 +10,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import AXES, patches_reference, windows_of
 from micrograd_core.ops.record import Array, Op, Sample, Table
-from micrograd_core.ops.shared import network
+from micrograd_core.ops.shared import calls, network
 from micrograd_core.ops.tangents import linear, zero
 
 
@@ -171,7 +171,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
 
 _CUBE = Array((1, 1, 2, 2, 2))
 
-OPS = (
+OPS = calls(
     *_family(1),
     *_family(2),
     *_family(

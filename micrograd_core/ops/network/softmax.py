@@ -9,7 +9,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample, Table
-from micrograd_core.ops.shared import in_float32, is_scalar, network
+from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
 
 
@@ -136,7 +136,7 @@ _SOFTMAX_SAMPLES = (
 )
 
 OPS = (
-    network(
+    nest(
         "softmax",
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
         autocast="float32",
@@ -147,7 +147,7 @@ OPS = (
         samples=_SOFTMAX_SAMPLES,
         reference=softmax_reference,
     ),
-    network(
+    nest(
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
         parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
@@ -184,7 +184,7 @@ OPS = (
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
         reference=lambda np, g, x, is_causal=False: x * (g - np.sum(g * x, axis=-1, keepdims=True)),
     ),
-    network(
+    nest(
         "log_softmax",
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
         autocast="float32",
@@ -195,7 +195,7 @@ OPS = (
         samples=_SOFTMAX_SAMPLES,
         reference=lambda np, x, axis=-1: np.log(softmax_reference(np, x, axis)),
     ),
-    network(
+    nest(
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
         parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},

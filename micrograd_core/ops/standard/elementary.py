@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, float32, greatest
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, to_bool, unary
 
 REAL_FLOATING = REAL & INEXACT
@@ -151,6 +151,7 @@ OPS = (
     unary(
         "logit",
         standard=False,
+        lowering=NEST,
         parameters=_logit_parameters,
         accepts=REAL_FLOATING,
         autocast="float32",
@@ -170,6 +171,7 @@ OPS = (
     Op(
         "square_gradient",
         "``x1`` times the derivative of `square` at ``x2``: twice their product.",
+        lowering=NEST,
         compose=lambda k, g, x: k.multiply(k.multiply(g, x), 2),  # g is small where 2 x overflows
         samples=(Sample((2, 3), (2, 3)),),
         reference=lambda np, g, x: 2 * g * x,

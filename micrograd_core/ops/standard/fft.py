@@ -15,7 +15,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Op, Sample, Table
-from micrograd_core.ops.shared import at_least_single, axes_of, complex_dtype, cut, positions, real_dtype
+from micrograd_core.ops.shared import at_least_single, axes_of, calls, complex_dtype, cut, positions, real_dtype
 from micrograd_core.ops.tangents import linear
 
 NORMS = ("backward", "ortho", "forward")
@@ -196,7 +196,7 @@ def _shifting(name: str, doc: str, *, inverse: bool) -> Op:
     )
 
 
-OPS = (
+OPS = calls(
     _complex(
         "fft",
         "Discrete Fourier transform, ``sum_j x[j] exp(-2 pi i j k / n)``, along one axis.",

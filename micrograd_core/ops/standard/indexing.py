@@ -19,7 +19,7 @@ from micrograd_core.dtypes import bool_, int64, pack, uint64, unpack
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample, Table
-from micrograd_core.ops.shared import arrays, locating, to_int64, whole
+from micrograd_core.ops.shared import arrays, calls, locating, to_int64, whole
 from micrograd_core.ops.tangents import linear, zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -207,7 +207,7 @@ def _added_along(np: Any, x: Any, indices: Any, values: Any, axis: int = -1) -> 
 
 _selection = partial(Op, accepts=(ANY, INTEGER), separate=(1,), tangent=linear)
 
-OPS = (
+OPS = calls(
     _selection(
         "take",
         parameters=_take_parameters,

@@ -27,7 +27,8 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import one_by_one
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.record import LONG, Array, Op, Sample, Table
+from micrograd_core.ops.shared import calls
 
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # the key grows by these: golden ratio and sqrt(3) - 1, times 2**64
@@ -175,9 +176,10 @@ def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "flo
     return (found * 0.5**bits).reshape(shape)
 
 
-OPS = (
+OPS = calls(
     Op(
         "random_uniform_from",
+        cost=LONG,
         parameters=_from_parameters,
         accepts=frozenset({"unsigned integer"}),
         result=requested,

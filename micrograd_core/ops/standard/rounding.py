@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import float16, float32, float64
-from micrograd_core.ops.record import FLOATING, INTEGER, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import CALL, FLOATING, INTEGER, LONG, NUMERIC, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, zero_rule
 
 _DIGITS = {float16: 11, float32: 24, float64: 53}  # of the significand; bfloat16 has 8
@@ -222,7 +222,7 @@ def _shift(name: str, doc: str, compose: Any) -> Op:
     x, n = Array((2, 3), -100, 100, "int32"), Array((3,), 0, 31, "int32")
     samples = (Sample(x, n), Sample(x, 3), Sample(Array((3,), 0, 200, "uint8"), Array((3,), 0, 8, "uint8")))
     facts = {"samples": samples, "gradient": "bits are not differentiable", "compose": compose}
-    return binary(name, doc, accepts=INTEGER, **facts)
+    return binary(name, doc, accepts=INTEGER, lowering=CALL, **facts)
 
 
 _ZEROS = (lambda k, g, out, x, y: zero_rule(k, g, out, x), lambda k, g, out, x, y: zero_rule(k, g, out, y))
@@ -245,6 +245,7 @@ OPS = (
         "floor_divide",
         "The greatest integer not above ``x1 / x2``; an integer by 0 gives 0.",
         accepts=REAL,
+        cost=LONG,
         samples=_FLOATS + _INTEGERS,
         gradient=_ZEROS,
         compose=_floor_divide,
@@ -254,6 +255,7 @@ OPS = (
         "remainder",
         "``x1 - x2 * floor_divide(x1, x2)``, with the sign of ``x2``; an integer by 0 gives 0.",
         accepts=REAL,
+        cost=LONG,
         samples=_FLOATS + _INTEGERS,
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(k.multiply(g, k.floor_divide(x, y)))),
         gradient_aliases=True,
@@ -288,6 +290,7 @@ OPS = (
         "nextafter",
         "The next number of the dtype after ``x1`` in the direction of ``x2``.",
         accepts=FLOATING,
+        lowering=CALL,
         samples=(Sample((2, 3), (3,)), Sample((2, 3), 0.5), Sample((), ())),
         gradient="it steps through the numbers that a dtype has, which are not a continuum",
         compose=_nextafter,

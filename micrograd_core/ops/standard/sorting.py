@@ -15,7 +15,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Op, Sample, Table
-from micrograd_core.ops.shared import arrays, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
+from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
 from micrograd_core.ops.tangents import zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -212,7 +212,7 @@ def _ordering(name: str, doc: str, **facts: Any) -> Op:
     return Op(name, doc, parameters=parameters, accepts=ANY, samples=samples, reference=reference, **facts)
 
 
-OPS = (
+OPS = calls(
     _ordering(
         "argsort",
         "The positions that sort the elements along `axis`. NaN comes last; equal elements keep their order. Complex "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, INEXACT, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INEXACT, LONG, NEST, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, unary
 
 LN2, LN10 = math.log(2), math.log(10)
@@ -269,24 +269,24 @@ def _turned(name: str) -> Any:
 # name, sentence, rule; facts
 _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     ("expm1", "``e ** x - 1``, accurate near 0.", lambda k, g, out, x: k.multiply(g, k.add(out, 1)), {
-        "compose": _expm1, "scalar": "expm1({})", "autocast": "float32",
+        "compose": _expm1, "cost": LONG, "scalar": "expm1({})", "autocast": "float32",
     }),
     ("log1p", "``log(1 + x)``, accurate near 0.", lambda k, g, out, x: k.divide(g, k.add(x, 1)), {
-        "compose": _log1p, "low": -0.8, "scalar": "log1p({})", "autocast": "float32",
+        "compose": _log1p, "cost": LONG, "low": -0.8, "scalar": "log1p({})", "autocast": "float32",
     }),
     ("log2", "Logarithm to base 2.", lambda k, g, out, x: k.divide(g, k.multiply(x, LN2)), {
-        "compose": lambda k, x: k.multiply(k.log(x), 1 / LN2), "low": 0.2,
+        "compose": lambda k, x: k.multiply(k.log(x), 1 / LN2), "cost": LONG, "low": 0.2,
     }),
     ("log10", "Logarithm to base 10.", lambda k, g, out, x: k.divide(g, k.multiply(x, LN10)), {
-        "compose": lambda k, x: k.multiply(k.log(x), 1 / LN10), "low": 0.2,
+        "compose": lambda k, x: k.multiply(k.log(x), 1 / LN10), "cost": LONG, "low": 0.2,
     }),
     ("sigmoid", "Logistic function ``1 / (1 + e ** -x)``, without overflow in either tail.",
      lambda k, g, out, x: k.multiply(g, k.multiply(out, k.subtract(1, out))), {
         "accepts": FLOATING, "compose": _sigmoid, "reference": lambda np, x: 1 / (1 + np.exp(-x)),
-        "scalar": "sigmoid({})", "standard": False,
+        "scalar": "sigmoid({})", "standard": False, "lowering": NEST,
     }),
     ("cos", "Cosine of radians.", lambda k, g, out, x: k.negative(k.multiply(g, k.sin(x))), {
-        "compose": _cos, "scalar": "cos({})",
+        "compose": _cos, "cost": LONG, "scalar": "cos({})",
     }),
     ("tan", "Tangent of radians.", lambda k, g, out, x: k.multiply(g, k.add(k.square(out), 1)), {
         "compose": lambda k, x: k.divide(k.sin(x), k.cos(x)), "low": -1.4, "high": 1.4,
@@ -313,7 +313,7 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
         "compose": _by_kind(_cosh, _complex_cosh),
     }),
     ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.tanh_gradient(g, out), {
-        "compose": _tanh, "scalar": "tanh({})",
+        "compose": _tanh, "cost": LONG, "lowering": NEST, "scalar": "tanh({})",
     }),
     ("asinh", "Inverse hyperbolic sine.", lambda k, g, out, x: k.divide(g, k.sqrt(k.add(k.square(x), 1))), {
         "compose": _by_kind(_asinh, _complex_asinh),
@@ -334,6 +334,7 @@ OPS: tuple[Op, ...] = (
         "tanh_gradient",
         "``x1`` times the derivative of `tanh` where its result is ``x2``: ``x1 * (1 - x2**2)``.",
         accepts=INEXACT,
+        lowering=NEST,
         compose=lambda k, g, t: k.multiply(g, k.subtract(1, k.multiply(t, t))),
         samples=(Sample((2, 3), (2, 3)),),
         reference=lambda np, g, t: g * (1 - t * t),

@@ -14,7 +14,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.core.reductions import product_by_halves
 from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample, Table
-from micrograd_core.ops.shared import ends_of
+from micrograd_core.ops.shared import calls, ends_of
 from micrograd_core.ops.standard.indexing import as_tensor, rows, taken_shape, total
 from micrograd_core.ops.tangents import linear
 
@@ -165,7 +165,7 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
     )
 
 
-OPS = (
+OPS = calls(
     _update(
         "index_add",
         "get the values added; a slice that is named twice gets both. Source: ``numpy.add.at``.",
