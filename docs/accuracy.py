@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
@@ -37,20 +38,17 @@ SMALL = 1 << 14
 
 # ── what is exact ────────────────────────────────────────────────────────────────────────────────────────────
 
-SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 EXACT = frozenset(
     "maximum minimum negative positive clip relu relu_gradient floor ceil trunc round copysign nextafter abs sign real "
     "imag complex conj where astype copy nan_to_num masked_fill hardtanh relu6 hardshrink threshold".split()
 )
 """Operations that return one of their operands, or a number beside it: there is nothing to round."""
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + mp.exp(-x))
-
-
-def _softplus(x: Any) -> Any:
-    return x + mp.log1p(mp.exp(-x)) if x > 0 else mp.log1p(mp.exp(x))
+ROUNDED = frozenset(
+    op.name
+    for op in TABLE.values()
+    if op.kind == "elementwise" and op.accepted(0) & {"real floating"} and op.result == "same" and op.name not in EXACT
+)
+"""All others whose results are real floats."""
 
 
 def _lgamma(x: Any) -> Any:
@@ -87,70 +85,48 @@ def _fmod(x: Any, y: Any) -> Any:
         return x - y * (mp.floor(quotient) if quotient > 0 else mp.ceil(quotient))
 
 
-REFERENCES: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y: x + y,
-    "subtract": lambda x, y: x - y,
-    "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y,
-    "pow": lambda x, y: mp.power(x, y),
-    "hypot": lambda x, y: mp.sqrt(x * x + y * y),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
+OWN: dict[str, Callable[..., Any]] = {
     "remainder": _remainder,
     "fmod": _fmod,
     "floor_divide": lambda x, y: mp.floor(x / y),
-    "exp": mp.exp,
-    "expm1": mp.expm1,
-    "exp2": lambda x: mp.power(2, x),
-    "log": mp.log,
-    "log1p": mp.log1p,
-    "log2": lambda x: mp.log(x, 2),
-    "log10": lambda x: mp.log(x, 10),
-    "sqrt": mp.sqrt,
-    "rsqrt": lambda x: 1 / mp.sqrt(x),
-    "sigmoid": _sigmoid,
-    "logit": lambda x: mp.log(x) - mp.log1p(-x),
-    "sin": mp.sin,
-    "cos": mp.cos,
-    "tan": mp.tan,
-    "asin": mp.asin,
-    "acos": mp.acos,
-    "atan": mp.atan,
-    "sinh": mp.sinh,
-    "cosh": mp.cosh,
-    "tanh": mp.tanh,
-    "asinh": mp.asinh,
-    "acosh": mp.acosh,
-    "atanh": mp.atanh,
-    "logaddexp": lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))),
     "atan2": lambda x, y: mp.atan2(x, y) if x else None,  # the sign of a 0, which mpmath has not, decides
     "erf": mp.erf,
     "erfc": mp.erfc,
     "erfinv": mp.erfinv,
-    "leaky_relu": lambda x: x if x > 0 else x * mp.mpf(0.01),
-    "prelu": lambda x, slope: x if x > 0 else x * slope,
-    "elu": lambda x: x if x > 0 else mp.expm1(x),
-    "celu": lambda x: x if x > 0 else mp.expm1(x),
-    "selu": lambda x: (x if x > 0 else mp.expm1(x) * SELU_ALPHA) * SELU_SCALE,
     "gelu": lambda x: x * mp.erfc(-x / mp.sqrt(2)) / 2,
     "times_normal": lambda x, y: x * mp.erfc(-y / mp.sqrt(2)) / 2,
-    "silu": lambda x: x * _sigmoid(x),
-    "mish": lambda x: x * mp.tanh(_softplus(x)),
-    "softplus": _softplus,
-    "log_sigmoid": lambda x: -_softplus(-x),
-    "scaled_softplus": lambda x: x if x > 20 else _softplus(x),
-    "softsign": lambda x: x / (1 + abs(x)),
     "tanhshrink": _tanhshrink,
     "softshrink": lambda x: x - max(min(x, mp.mpf(0.5)), mp.mpf(-0.5)),
     "hardsigmoid": lambda x: max(min(x + 3, mp.mpf(6)), mp.mpf(0)) / 6,
-    "hardswish": lambda x: x * max(min(x + 3, mp.mpf(6)), mp.mpf(0)) / 6,
     "lgamma": _lgamma,
     "digamma": _digamma,
     "polygamma": _trigamma,
     "i0": lambda x: mp.besseli(0, x),
     "i1": lambda x: mp.besseli(1, x),
-    "lerp": lambda x, y, w: x + w * (y - x),
-}  # fmt: skip
+}
+"""Definitions where that of the record asks for arrays, or loses digits that mpmath keeps."""
+
+
+class Mathematics:
+    """``np`` for the references of records, on one number of mpmath."""
+
+    where = staticmethod(lambda condition, x, y: x if condition else y)
+    clip = staticmethod(lambda x, low, high: max(min(x, high), low))
+    add, subtract, multiply, divide = operator.add, operator.sub, operator.mul, operator.truediv
+    abs, maximum, minimum, pow = abs, max, min, mp.power
+    square, reciprocal = staticmethod(lambda x: x * x), staticmethod(lambda x: 1 / x)
+    exp2, log2 = staticmethod(lambda x: mp.power(2, x)), staticmethod(lambda x: mp.log(x, 2))
+    logaddexp = staticmethod(lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(mp, name)
+
+
+def reference(op: Op) -> Callable[..., Any]:
+    """What an operation is of numbers of mpmath."""
+    return OWN.get(op.name) or functools.partial(op.reference, Mathematics())
+
+
 PARAMETERS: dict[str, dict[str, Any]] = {"polygamma": {"n": 1}}
 
 DOMAIN: dict[str, tuple[float, float]] = {
@@ -265,12 +241,12 @@ def exact(op: Op, operands: list[Any]) -> list[Any]:
 
     ``None`` where there is no result that is real and finite.
     """
-    reference, terms = REFERENCES[op.name], TERMS.get(op.name, ("", lambda *xs: mp.zero))[1]
+    definition, terms = reference(op), TERMS.get(op.name, ("", lambda *xs: mp.zero))[1]
     found: list[Any] = []
     for each in zip(*(x.tolist() for x in operands), strict=True):
         try:
             xs = [mpmath.mpf(x) for x in each]
-            result = reference(*xs)
+            result = definition(*xs)
             real = isinstance(result, mpmath.mpf) and mp.isfinite(result)
             found.append((result, max(abs(result), terms(*xs))) if real else None)
         except (ValueError, ZeroDivisionError, OverflowError, mpmath.libmp.NoConvergence):
@@ -365,7 +341,7 @@ def page(count: int) -> str:
     lines = [HEAD.format(bound=BOUND, small=SMALL)]
     lines += ["| operation | " + " | ".join(f"{dtype} {way}" for dtype in DTYPES for way in WAYS) + " |"]
     lines += ["|---|" + "---:|" * (len(DTYPES) * len(WAYS))]
-    for name in sorted(REFERENCES):
+    for name in sorted(ROUNDED):
         found = [w.ulps for dtype in DTYPES for w in measured(name, dtype, count).values()]
         lines.append(f"| `{name}` | " + " | ".join(map(_shown, found)) + " |")
     lines += ["", "Where terms of a sum cancel, errors are counted in units of the greater term: only it is known.", ""]
