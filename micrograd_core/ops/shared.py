@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, REAL_OF, DType, bfloat16, bool_, float16, float32, int64, integer_range
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Op, Sample, Table
@@ -152,7 +152,7 @@ def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
     return gradient
 
 
-NARROW = (float16, bfloat16)
+NARROW = tuple(each for each in DTYPES.values() if each.is_floating and each.bits == 16)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_core.dtypes import FORMATS
 from micrograd_core.ops.standard.random import start_at
 
 Shape = tuple[int, ...]
-_FRACTION: Final = {"float16": 11, "bfloat16": 8}
 
 
 def _philox(key: int, block: int) -> np.random.Philox:
@@ -23,7 +23,7 @@ def uniform(*, shape: Shape, dtype: Any, key: int, block: int) -> Any:
     source = _philox(key, block)
     if dtype.itemsize >= 4:
         return np.asarray(np.random.Generator(source).random(shape, dtype))
-    count, bits = math.prod(shape), _FRACTION[dtype.name]
+    count, bits = math.prod(shape), FORMATS[dtype.name][0]
     halves = source.random_raw(-(-count // 2)).view(np.uint32)[:count]
     return (halves >> np.uint32(32 - bits)).astype(np.float32).reshape(shape).astype(dtype) * dtype.type(0.5**bits)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import DType, float32, pack, uint64, unpack
+from micrograd_core.dtypes import FORMATS, DType, float32, pack, uint64, unpack
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
@@ -77,16 +77,13 @@ def start_of(seed: int) -> dict[str, int]:
     return {"key": seed, "block": 1}
 
 
-_FRACTION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-
-
 def words_of_uniform(count: int, dtype: DType) -> int:
     """How many 64-bit words `count` uniform numbers take."""
     return count if dtype.bits == 64 else -(-count // 2)
 
 
 def _uniform(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
-    count, bits = math.prod(shape), _FRACTION[dtype.name]
+    count, bits = math.prod(shape), FORMATS[dtype.name][0]
     found = words(key, block, words_of_uniform(count, dtype))
     if dtype.bits == 64:
         fractions = [word >> 64 - bits for word in found]
@@ -170,7 +167,7 @@ def _uniform_from(k: Table, place: Any, *, shape: Shape, dtype: DType) -> Any:
 
 
 def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "float32") -> Any:
-    start, bits, count = start_at(place), _FRACTION[str(dtype)], math.prod(shape)
+    start, bits, count = start_at(place), FORMATS[str(dtype)][0], math.prod(shape)
     raw = np.random.Philox(key=start["key"], counter=(start["block"] - 1) % (1 << COUNTER_BITS)).random_raw(count)
     found = raw >> np.uint64(11) if bits == 53 else raw.view("uint32")[:count] >> np.uint32(32 - bits)
     return (found * 0.5**bits).reshape(shape)

@@ -8,23 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import float16, float32, float64
+from micrograd_core.dtypes import FORMATS, float32
 from micrograd_core.ops.record import CALL, FLOATING, INTEGER, LONG, NUMERIC, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, zero_rule
-
-_DIGITS = {float16: 11, float32: 24, float64: 53}  # of the significand; bfloat16 has 8
-
-
-def _digits(k: Table, x: Any) -> int:
-    return _DIGITS.get(k.dtype(x), 8)
-
 
 # ── division ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _product_error(k: Table, x: Any, y: Any, product: Any) -> Any:
     """What rounding `product` of `x` and `y` lost, exactly (T. J. Dekker, 1971); 0 where it cannot be told."""
-    splitter = float(2 ** ((_digits(k, x) + 1) // 2) + 1)
+    splitter = float(2 ** ((FORMATS[k.dtype(x).name][0] + 1) // 2) + 1)
     (a, b), (c, d) = ((k.subtract(s, k.subtract(s, z)), z) for z in (x, y) for s in (k.multiply(z, splitter),))
     b, d = k.subtract(b, a), k.subtract(d, c)
     error = k.subtract(k.multiply(a, c), product)
@@ -170,7 +163,7 @@ def _nextafter(k: Table, x: Any, y: Any) -> Any:
     numbers it is the least subnormal.
     """
     x, y = arrays(k, x, y)
-    digits, lowest = _digits(k, x), -14 if k.dtype(x) is float16 else -1022 if k.dtype(x) is float64 else -126
+    digits, lowest = FORMATS[k.dtype(x).name]
     unit, least = 2.0**-digits, 2.0 ** (lowest - digits + 1)
     most = (1 - unit) * 2.0 ** -(lowest - 1) * 2.0
 
