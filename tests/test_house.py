@@ -262,10 +262,10 @@ def test_public_doors_stay_where_they_were() -> None:
 
 AUTHORS = frozenset(
     "adapters.array_api adapters.strided backend dtypes errors support.locks support.signatures support.warning layout "
-    "plugins compiler.assembly compiler.executor compiler.fusion compiler.nests compiler.specs compiler.passes "
-    "compiler.program compiler.views support.code_cache".split()
+    "plugins compiler.assembly compiler.executor compiler.fusion compiler.lengths compiler.nests compiler.specs "
+    "compiler.passes compiler.program compiler.views support.code_cache".split()
 )
-"""What authors of backends import from, those of compilers from the last nine."""
+"""What authors of backends import from, those of compilers from the last ten."""
 
 DEFINITIONS = {
     "ops.network.activations.CUBIC", "ops.network.activations.FAR", "ops.network.activations.TAIL",

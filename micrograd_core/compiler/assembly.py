@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import (
     Buffer,
     Compute,
@@ -80,7 +81,7 @@ class Assembly:
 
     def spilled(self) -> dict[int, list[Any]]:
         """By level, the elements that are kept in scratch memory once they are computed there."""
-        size = math.prod(self.group.shape[axis] for axis in self.reduced)
+        size = longest(math.prod(self.group.shape[axis] for axis in self.reduced))
         room = ROW
         first: dict[int, int] = {}
         found: dict[int, list[Any]] = {}

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.assembly import Assembly
+from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import Nest, length, size
 from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.specs import TensorSpec
@@ -329,8 +330,8 @@ class Fusion:
         if node.op == DRAWN:
             return []
         bases = [through(x)[0] for x in node.operands if isinstance(x, Node) and not self.is_loose(x)]
-        size = math.prod(node.shape)
-        if all(math.prod(base.shape) < size for base in bases):
+        size = longest(math.prod(node.shape))
+        if all(longest(math.prod(base.shape)) < size for base in bases):
             return list(range(max(ready, len(self.items) - REACH), len(self.items)))
         users = [self.users[base.number] for base in bases if base.number in self.users and base.op != "full"]
         near = {position for each in users for position in islice(reversed(each), REACH) if position >= ready}

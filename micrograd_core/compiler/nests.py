@@ -246,17 +246,17 @@ def _text(nest: Nest) -> str:
     counters = [COUNTERS[i] if i < len(COUNTERS) else f"i{i}" for i in range(len(nest.kept) + len(nest.reduced))]
     rows, inner = counters[: len(nest.kept)], counters[len(nest.kept) :]
     names = [f"{buffer.role}{i}" for i, buffer in enumerate(nest.buffers)]
-    given = [f"{name}: {buffer.dtype}[{buffer.size}]" for name, buffer in zip(names, nest.buffers, strict=True)]
+    given = [f"{name}: {buffer.dtype}[{buffer.size!r}]" for name, buffer in zip(names, nest.buffers, strict=True)]
     lines = [f"nest({', '.join(given)})"]
     depth = 1
     for counter, length in zip(rows, nest.kept, strict=True):
-        lines.append("    " * depth + f"for {counter} < {length}:")
+        lines.append("    " * depth + f"for {counter} < {length!r}:")
         depth += 1
     for part in nest.parts:
         at = depth
         if part.inner:
             for counter, length in zip(inner, nest.reduced, strict=True):
-                lines.append("    " * at + f"for {counter} < {length}:")
+                lines.append("    " * at + f"for {counter} < {length!r}:")
                 at += 1
         lines += ["    " * at + _line(line, names, counters) for line in part.lines]
     return "\n".join(lines)
@@ -277,8 +277,8 @@ def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
 
 
 def _place(place: Place, counters: Sequence[str]) -> str:
-    found = [str(place.offset)] if place.offset else []
+    found = [repr(place.offset)] if place.offset else []
     for stride, counter in zip(place.strides, counters, strict=True):
         if stride:
-            found.append(counter if stride == 1 else f"{stride}*{counter}")
+            found.append(counter if stride == 1 else f"{stride!r}*{counter}")
     return " + ".join(found) or "0"

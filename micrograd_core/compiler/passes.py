@@ -13,6 +13,7 @@ from math import copysign, prod
 from types import MappingProxyType
 from typing import Any, Final
 
+from micrograd_core.compiler.lengths import Length, longest
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import role
@@ -179,7 +180,8 @@ def _with_numbers(op: str, operands: tuple[Any, ...], numbers: dict[Ref, Any]) -
         others = [y for j, y in enumerate(chosen) if j != i and isinstance(y, Written)]
         decides = any(y.dtype is x.dtype for y in others if operands.index(y) not in separate)
         number = numbers[x.ref]
-        number = bool(number) if x.dtype is bool_ else float(number) if x.dtype.is_floating else int(number)
+        if number.__class__ is not Length:
+            number = bool(number) if x.dtype is bool_ else float(number) if x.dtype.is_floating else int(number)
         if decides and broadcast_shapes(op, *[y.shape for y in others]) == wanted:
             chosen[i] = number
     return tuple(chosen)
@@ -195,12 +197,14 @@ def by_rows(program: Program) -> Program:
     """A reduction of all of a large array is one of each row, and one of the rows' results."""
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
-        if not TABLE[step.op].combine or prod(operands[0].shape) < LARGE:
+        if not TABLE[step.op].combine:
             return None
         (x,), axis = operands, step.params["axis"]
-        outer = next((i for i in range(1, len(x.shape)) if prod(x.shape[:i]) >= ROWS), 0)
-        everything = tuple(range(len(x.shape)))
-        if not outer or (axis is not None and tuple(sorted(axis)) != everything) or prod(x.shape[outer:]) < ROWS:
+        lengths, everything = [*map(longest, x.shape)], tuple(range(len(x.shape)))
+        outer = next((i for i in everything[1:] if prod(lengths[:i]) >= ROWS), 0)
+        if prod(lengths) < LARGE or not outer or prod(lengths[outer:]) < ROWS:
+            return None
+        if axis is not None and tuple(sorted(axis)) != everything:
             return None
         reduce = getattr(k, step.op)
         rows = reduce(x, axis=everything[outer:], keepdims=True)

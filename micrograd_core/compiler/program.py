@@ -119,7 +119,7 @@ class Program(_Fields):
 
 def short(spec: TensorSpec) -> str:
     """A shape and dtype as a program shows them, such as ``float32[3, 4]``."""
-    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    return f"{spec.dtype}[{', '.join(map(repr, spec.shape))}]"
 
 
 def _text(x: Any) -> str:

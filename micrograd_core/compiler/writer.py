@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from micrograd_core.compiler.builder import INPUT, Builder
+from micrograd_core.compiler.lengths import Length
 from micrograd_core.compiler.program import Program, Ref, Step, width
 from micrograd_core.compiler.specs import TensorSpec, expected_parts
 from micrograd_core.dtypes import DType, float32
@@ -79,6 +80,11 @@ class Writer:
         if name == "arange" and operands:  # which compositions give by position
             (stop,) = operands
             operands, params = (), {"stop": stop, **params}
+        if any(x.__class__ is Length for x in operands):
+            separate = TABLE[name].separate
+            dtype, *_ = [x.dtype for i, x in enumerate(operands) if isinstance(x, Written) and i not in separate]
+            numbers = [self.full(shape=(), fill_value=x, dtype=dtype) if x.__class__ is Length else x for x in operands]
+            operands = tuple(numbers)
         if self.kept(name, operands):
             return self.step(name, operands, params)
         return self.composed(name, operands, params)
