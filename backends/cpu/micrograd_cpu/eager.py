@@ -1,10 +1,9 @@
 """Operations as compiled nests, one by one: what `jit` does for programs, for those that are worth it alone.
 
-A kernel here is made from a composition. It is compiled once for all sizes: a program is made for axes whose lengths
-are primes, and what is a product of these in its nests is read from memory (`llvm.Sizes`). To be sure that nothing
-else depends on a length, that is done twice, with other primes, and must give the same text. Which numbers come out is
-decided by shapes, dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to
-another kernel, always.
+A kernel here is made from a composition. It is compiled once for all sizes: a program is planned for lengths that are
+not known (`compiler.lengths`), and its nests read from memory what they are. Which numbers come out is decided by
+shapes, dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to another kernel,
+always.
 """
 
 from __future__ import annotations
@@ -12,12 +11,18 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from inspect import unwrap
+from itertools import accumulate
+from operator import mul
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.nests import compositions_of_nests, in_turn
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import ShapeError
@@ -30,13 +35,8 @@ SMALL: Final = 1 << 14
 """Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory."""
 KINDS: Final = 512
 """Shapes, layouts and parameters that are remembered of a kernel."""
-TIERS: Final[tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]] = (
-    (256, (251, 241, 239, 233), (229, 227, 223, 211)),
-    (2048, (2039, 2029, 2027, 2017), (2011, 2003, 1999, 1997)),
-    (8192, (8191, 8179, 8171, 8167), (8161, 8147, 8123, 8117)),
-    (math.inf, (1048583, 1048589, 1048601, 1048609), (1048613, 1048627, 1048633, 1048661)),
-)
-"""Lengths up to a number, and primes for them, twice: rows that fit the nearest cache are computed in another way."""
+TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
+"""Lengths above one and up to the next have one text: rows that fit the nearest cache are computed in another way."""
 FLOATS: Final = ("float32", "float64")
 SHARED: Final = 250_000
 """Elements, weighed as `compiled.work` does, from which on threads share a nest: helpers look for work between two."""
@@ -73,8 +73,8 @@ def compiled(compose: Compose, otherwise: Kernel, like: Any = None) -> Kernel:
     array, large = np.ndarray, _runs(compose, otherwise)
 
     # With names of its own a kernel takes half as long to decide, which small arrays would notice.
-    plain: Any = _within(otherwise)
-    code = (plain if like is None else _within(like)).__code__
+    plain: Any = unwrap(otherwise)
+    code = (plain if like is None else unwrap(like)).__code__
     names = code.co_varnames[like is not None : code.co_argcount + code.co_kwonlyargcount]
     positional, named = names[: code.co_argcount - (like is not None)], names[code.co_argcount - (like is not None) :]
     given = ", ".join([*positional, *(f"{name}={name}" for name in named)])
@@ -112,28 +112,17 @@ def _runs(compose: Compose, otherwise: Kernel) -> Callable[[tuple[Any, ...], dic
     return large
 
 
-def _within(function: Any) -> Any:
-    """What decorators wrap."""
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
-
-
 def merged(shape: tuple[int, ...], axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Any, Any, Any]:
     """A reduction of memory that lies in order with the fewest axes, in turn kept and reduced; the result's shape."""
     reduced = range(len(shape)) if axis is None else axis
     turns = in_turn(shape, reduced)
     kinds, lengths = [kind for kind, _ in turns], [length for _, length in turns]
     if kinds == [True] and math.prod(shape) >= ROWS_FROM:
-        splits = [(rows, lengths[0] // rows) for rows in map(math.prod, _beginnings(shape))]
+        splits = [(rows, lengths[0] // rows) for rows in accumulate(shape[:-1], mul)]
         found = next((each for each in splits if each[0] >= ROWS and each[1] >= ROW), None)
         lengths, kinds = (list(found), [True, True]) if found else (lengths, kinds)
     result = tuple([1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced])
     return tuple(lengths), tuple([i for i, each in enumerate(kinds) if each]), result
-
-
-def _beginnings(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return (shape[:i] for i in range(1, len(shape)))
 
 
 def reduction(name: str) -> Kernel:
@@ -233,15 +222,12 @@ def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -
 
 
 class Made(NamedTuple):
-    """Nests of a program for axes of prime lengths, as text."""
+    """Nests of a program for lengths that are not known, as text."""
 
     plan: Any
     text: str
-    sizes: Any
-    widths: tuple[int, ...]
-    """Of the tiles of each nest."""
-    types: dict[int, Any]
-    """Of what the nests store."""
+    sizes: tuple[Length, ...]
+    """What the text reads from memory."""
 
 
 AWAITED: Final[list[Callable[[], None]]] = []
@@ -249,7 +235,7 @@ AWAITED: Final[list[Callable[[], None]]] = []
 _FUNCTIONS: Final[dict[str, Any]] = {}
 """By text, for as long as the process lives."""
 _MADE: Final[dict[Any, Made | None]] = {}
-"""By composition, parameters, dtypes, layouts, and shapes of primes: other lengths are of the same kind."""
+"""By composition, parameters, dtypes, layouts, and shapes: many lengths are of the same kind."""
 
 
 def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any]) -> Kernel | None:
@@ -258,17 +244,22 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
 
     arrays = [x for x in operands if isinstance(x, np.ndarray)]
     plain = all(type(x) in (np.ndarray, bool, int, float) for x in operands)
-    lengths = sorted({n for x in arrays for n in x.shape} - {1})
+    lengths = [*dict.fromkeys([n for x in arrays for n in x.shape if n != 1])]
     if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, *OTHERS) for x in arrays) or not compiles():
         return None
-    chosen = list(_primes(lengths))
-    if not chosen:
-        return None
-    first, second = (dict(zip(lengths, each, strict=True)) for each in chosen)
+    tiers = [bisect_left(TIERS, n) for n in lengths]
+    named = {
+        n: Length([Axis(i, TIERS[tier - 1] + 1, TIERS[tier])])
+        for i, (n, tier) in enumerate(zip(lengths, tiers, strict=True))
+    }
+    shapes = [tuple([named.get(n, 1) for n in x.shape]) if isinstance(x, np.ndarray) else None for x in operands]
     kind = (
         compose,
         *params.items(),
-        *[(_of_primes(x, first), x.dtype.char, _laid(x)) if isinstance(x, np.ndarray) else repr(x) for x in operands],
+        *[
+            repr(x) if shape is None else (shape, x.dtype.char, _laid(x))
+            for x, shape in zip(operands, shapes, strict=True)
+        ],
     )
     from micrograd_cpu.objects import PLANNING
 
@@ -276,7 +267,9 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
         if kind not in _MADE:
             if len(_MADE) >= KINDS:
                 _MADE.clear()
-            _MADE[kind] = _made_twice(compose, operands, params, first, second)
+            _MADE[kind] = None
+            with suppress(ShapeError, TypeError):  # something else depends on a length, see `compiler.lengths`
+                _MADE[kind] = _made(compose, operands, shapes, params)
         made = _MADE[kind]
         if made is None:
             return None
@@ -285,33 +278,7 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
         waiting = [AWAITED.pop() for _ in range(len(AWAITED))]
     for tell in waiting:
         tell()
-    actual = {prime: n for n, prime in first.items()}
-    return _run(made, _FUNCTIONS[made.text], actual, operands)
-
-
-def _of_primes(x: Any, primes: dict[int, int]) -> tuple[int, ...]:
-    """The shape of an array with primes for its lengths."""
-    return tuple([primes.get(n, 1) for n in x.shape])
-
-
-def _made_twice(
-    compose: Compose, operands: Sequence[Any], params: dict[str, Any], first: dict[int, int], second: dict[int, int]
-) -> Made | None:
-    """Nests whose text and meaning do not depend on which primes stand for lengths."""
-    made, again = (_made(compose, operands, params, primes) for primes in (first, second))
-    if made is None or again is None or made.text != again.text or _meaning(made) != _meaning(again):
-        return None
-    return made
-
-
-def _primes(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Primes for lengths, in two ways; nothing where there are too many."""
-    for choice in (1, 2):
-        left = [(most, iter(tier[choice - 1])) for most, *tier in TIERS]
-        found = [next(next(primes for most, primes in left if n <= most), 0) for n in lengths]
-        if 0 in found:
-            return
-        yield found
+    return _run(made, _FUNCTIONS[made.text], lengths, operands)
 
 
 def _laid(x: Any) -> str:
@@ -321,19 +288,18 @@ def _laid(x: Any) -> str:
     return "repeated" if not any(x.strides) else "copied"
 
 
-def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], primes: dict[int, int]) -> Made | None:
+def _made(compose: Compose, operands: Sequence[Any], shapes: Sequence[Any], params: dict[str, Any]) -> Made | None:
     from micrograd_core.compiler.fusion import Run, plan
     from micrograd_core.compiler.passes import optimized, written
     from micrograd_core.compiler.program import Ref
     from micrograd_core.layout import Layout
     from micrograd_cpu.entries import arrays, share
-    from micrograd_cpu.llvm import Sizes, module, tiles
+    from micrograd_cpu.llvm import module
     from micrograd_cpu.scalars import covers
 
     layouts, given = list[Layout](), list[Any]()
-    for x in operands:
+    for x, shape in zip(operands, shapes, strict=True):
         if isinstance(x, np.ndarray):
-            shape = _of_primes(x, primes)
             given.append((shape, DTYPES[x.dtype.name]))
             layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
         else:
@@ -341,26 +307,14 @@ def _made(compose: Compose, operands: Sequence[Any], params: dict[str, Any], pri
     found = written(compose, given, params)
     if found is None:
         return None
-    try:
-        planned = plan(optimized(found, covers), layouts, covers)
-    except ShapeError:  # of half of a length, say, which primes do not have
-        return None
+    planned = plan(optimized(found, covers), layouts, covers)
     runs = [step for step in planned.steps if isinstance(step, Run)]
     if len(runs) < len(planned.steps) or not all(isinstance(x, Ref) for x in planned.outputs):
         return None
-    nests = [step.nest for step in runs]
-    sizes = Sizes(tuple(primes.values()))
+    sizes = dict[Length, int]()
     shares = [share(f"share{i}", f"nest{i}", arrays(step), ", ptr %sizes") for i, step in enumerate(runs)]
-    text = "\n".join([module(nests, sizes), *shares])
-    types = {n: type for step in runs for n, type in zip(step.outputs, step.types, strict=True)}
-    return Made(planned, text, sizes, tuple(map(tiles, nests)), types)
-
-
-def _meaning(made: Made) -> list[Any]:
-    """What the sizes are products of, by the places of the primes."""
-    return [
-        (value < 0, [made.sizes.primes.index(each) for each in made.sizes.factors(value)]) for value in made.sizes.found
-    ]
+    text = "\n".join([module([step.nest for step in runs], sizes), *shares])
+    return Made(planned, text, tuple(sizes))
 
 
 def _functions(made: Made) -> list[Any]:
@@ -376,24 +330,19 @@ def _functions(made: Made) -> list[Any]:
     ]
 
 
-def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands: Sequence[Any]) -> Kernel:
+def _run(made: Made, functions: Sequence[Any], named: Sequence[int], operands: Sequence[Any]) -> Kernel:
     """What is called, for arrays of the very shapes and layouts of `operands`.
 
     It is printed, as in `compiled`: a loop over steps and operands would take as long as the calls themselves.
     """
     from micrograd_cpu.compiled import work
-    from micrograd_cpu.llvm import units
+    from micrograd_cpu.llvm import tiles, units
     from micrograd_cpu.threads import ranges_of, together
 
-    def length(value: int) -> int:
-        """What a number that stands for another stands for."""
-        factors = made.sizes.factors(value)
-        return value if factors is None else math.prod(actual[each] for each in factors) * (-1 if value < 0 else 1)
+    def lengths(values: Sequence[Any]) -> tuple[int, ...]:
+        return tuple([actual(x, named) for x in values])
 
-    def lengths(values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(map(length, values))
-
-    sizes = (ctypes.c_int64 * max(len(made.sizes.found), 1))(*lengths(made.sizes.found))
+    sizes = (ctypes.c_int64 * max(len(made.sizes), 1))(*lengths(made.sizes))
     scope: dict[str, Any] = {"empty": np.empty, "array": np.array, "together": together, "sizes": sizes}
     scope["where"] = ctypes.addressof(sizes)
     names = [f"x{i}" for i in range(len(operands))]
@@ -404,14 +353,14 @@ def _run(made: Made, functions: Sequence[Any], actual: dict[int, int], operands:
         for name, x in zip(names, operands, strict=True)
         if isinstance(x, np.ndarray) and _laid(x) == "copied"
     ]
-    for i, (step, (part, share), width) in enumerate(zip(made.plan.steps, functions, made.widths, strict=True)):
+    for i, (step, (part, share)) in enumerate(zip(made.plan.steps, functions, strict=True)):
         nest = step.nest._replace(kept=lengths(step.nest.kept), reduced=lengths(step.nest.reduced))
-        for n in step.outputs:
+        for n, type in zip(step.outputs, step.types, strict=True):
             value[n] = f"v{n}"
-            scope[f"s{n}"], scope[f"d{n}"] = lengths(made.types[n].shape), np.dtype(made.types[n].dtype.name)
+            scope[f"s{n}"], scope[f"d{n}"] = lengths(type.shape), np.dtype(type.dtype.name)
             lines.append(f"v{n} = empty(s{n}, d{n})")
         given = ", ".join(value[n] for n in (*step.inputs, *step.outputs))
-        count = units(nest, width)
+        count = units(nest, tiles(step.nest))
         if count > 1 and work(nest) >= SHARED:
             scope[f"f{i}"] = share
             lines.append(f"together(f{i}, {count}, {ranges_of(work(nest))}, where, {given})")

@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from micrograd_core.compiler.fusion import LINES
+from micrograd_core.compiler.lengths import Length, longest
 from micrograd_core.compiler.nests import (
     Compute,
     Draw,
@@ -41,8 +42,6 @@ TILE: Final = 64
 """Rows in a tile: of each line of columns, four vectors of the longest."""
 STACK: Final = 1 << 18
 """Bytes of scratch memory, of all rows in a tile."""
-ROUND: Final = 256
-"""Numbers by which scratch memory grows that is for rows of several lengths."""
 BLOCK: Final = 512
 """Floats that are added before their sum is added to the others, in float64: it bounds how errors grow.
 
@@ -55,36 +54,8 @@ DRAWN_OF_ROW: Final = 8192
 """The most that are drawn for a row before its loops."""
 SHORT: Final = 64
 """The same where a vector holds sums of different rows, and not some partial sums of one."""
-
-
-class Sizes:
-    """Numbers of nests that a function reads from memory when it is called: products of the primes that were given.
-
-    Who makes a program for axes of such lengths gets functions for axes of any: lengths, strides and counts of what
-    lies in memory are products of lengths, and a product of primes says of which.
-    """
-
-    def __init__(self, primes: Sequence[int] = ()) -> None:
-        self.primes = primes
-        self.found: list[int] = []
-
-    def factors(self, value: float) -> list[int] | None:
-        """The primes that a number is a product of, its sign aside; ``None`` where it is another."""
-        found: list[int] = []
-        if not self.primes or not 1 < abs(value) < math.inf or value != int(value):
-            return None
-        rest = abs(int(value))
-        for prime in self.primes:
-            while not rest % prime:
-                found.append(prime)
-                rest //= prime
-        return found if rest == 1 else None
-
-    def position(self, value: int) -> int:
-        """Where in memory the number stands for which this does."""
-        if value not in self.found:
-            self.found.append(value)
-        return self.found.index(value)
+Sizes = dict[Length, int]
+"""Lengths that functions read from memory when they are called, and at which place each stands."""
 
 
 def modules(nests: Sequence[Nest]) -> list[str]:
@@ -157,11 +128,11 @@ def tiles(nest: Nest) -> int:
             ):
                 *_, across = line.place.strides[: len(nest.kept)]
                 inner = line.place.strides[len(nest.kept) :]
-                votes += any(inner) * (across != 0) * ((abs(across) == 1) - (abs(inner[-1]) == 1))
+                votes += any(inner) * (across != 0) * ((across in (1, -1)) - (inner[-1] in (1, -1)))
     if votes <= 0:
         return 0
-    row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * math.prod(nest.reduced)
-    return max(8, min(TILE, nest.kept[-1], STACK // row if row else TILE))
+    row = sum(x.dtype.itemsize for x in nest.buffers if x.role == "scratch") * longest(math.prod(nest.reduced))
+    return max(8, min(TILE, longest(nest.kept[-1]), STACK // row if row else TILE))
 
 
 def units(nest: Nest, width: int | None = None) -> int:
@@ -178,9 +149,10 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     """The axis that is reduced in blocks, and how many turns a block has; axis -1 where all are one block."""
     size = 1
     for axis in range(len(reduced) - 1, -1, -1):
-        if size * reduced[axis] > most:
+        length = longest(reduced[axis])
+        if size * length > most:
             return axis, max(1, most // size)
-        size *= reduced[axis]
+        size *= length
     return -1, size
 
 
@@ -249,11 +221,11 @@ class Printer(Loops):
 
     # ── places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def size(self, value: int) -> str:
-        """A length, stride or count: itself, or where it stands for another, that."""
-        if self.sizes is None or self.sizes.factors(value) is None:
+    def size(self, value: Any) -> str:
+        """A length, stride or count: itself, or what is read from memory."""
+        if value.__class__ is not Length or self.sizes is None:
             return str(value)
-        position = self.sizes.position(int(value))
+        position = self.sizes.setdefault(value, len(self.sizes))
         self.read_sizes.add(position)
         return f"%s{position}"
 
@@ -276,8 +248,7 @@ class Printer(Loops):
         nest = self.nest
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
-                row = math.prod(nest.reduced)
-                row = row if self.sizes is None else -(-row // ROUND) * ROUND
+                row = longest(math.prod(nest.reduced))
                 self.scratch[i] = self.alloca(MEMORY[buffer.dtype.name], row * max(self.tile, 1))
         self.ahead((), [line for part in nest.parts for line in part.lines])
         if nest.reduced or len(nest.kept) > 1:
@@ -357,7 +328,9 @@ class Printer(Loops):
         if not reduced:
             return not kept or kept[-1] == 1 or place.strides[-1] == 1
         inner = zip(reduced, place.strides[len(kept) :], contiguous_strides(reduced), strict=True)
-        return not self.tile and math.prod(reduced) <= DRAWN_OF_ROW and all(n == 1 or x == y for n, x, y in inner)
+        return (
+            not self.tile and longest(math.prod(reduced)) <= DRAWN_OF_ROW and all(n == 1 or x == y for n, x, y in inner)
+        )
 
     def draw(self, each: tuple[int, Place, DType], count: int | str) -> str:
         """Fill memory with random numbers from where the counters stand; the address of the first."""
@@ -394,12 +367,11 @@ class Printer(Loops):
         fraction = self.emit(f"sitofp {integer} {leading} to {type}")
         return self.emit(f"fmul {type} {fraction}, {number(0.5**digits, type)}")
 
-    def times(self, length: int, step: int) -> str:
+    def times(self, length: Any, step: int) -> str:
         """How often a step is taken along an axis, the last time perhaps in part."""
-        text = self.size(length)
-        if text == str(length):
+        if length.__class__ is not Length:
             return str(-(-length // step))
-        return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {text}, {step - 1}')}, {step}")
+        return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {self.size(length)}, {step - 1}')}, {step}")
 
     def unravelled(self, counter: str, lengths: Sequence[int | str]) -> list[str]:
         """The counters of several axes from that of all."""
@@ -568,10 +540,8 @@ class Printer(Loops):
         return found
 
     def known(self, value: Any, dtype: DType) -> str:
-        """A number of the program; one that counts elements may stand for another."""
-        if dtype is bool_ or self.sizes is None or self.sizes.factors(value) is None:
-            return constant(value, dtype)
-        return self.convert(self.size(value), int64, dtype)
+        """A number of the program; a length is read from memory."""
+        return self.convert(self.size(value), int64, dtype) if value.__class__ is Length else constant(value, dtype)
 
     def chosen(self, x: Ref | Number) -> str:
         """An operand of `where`. An infinity is one that LLVM cannot see.
