@@ -175,7 +175,9 @@ def test_numbers_are_those_of_the_composition(
         operands[2] = np.abs(operands[2])
     found = KERNELS[name](*operands, **params)
     hypothesis.assume(found is not NotImplemented)
-    expected = reference(name, *[x.astype("float64") for x in operands], **params)
+    wide = [x.astype("float64") for x in operands]
+    own = name in ("max", "min", "sum")  # of which others are composed
+    expected = getattr(np, name)(*wide, **params) if own else reference(name, *wide, **params)
     scale = max([1, *(np.max(np.abs(x[np.isfinite(x)]), initial=1) for x in operands)])
     for x, y in zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]:
         assert (x.dtype.name, x.shape) == (dtype, y.shape)
