@@ -1,15 +1,15 @@
-"""Lengths that are not known while a program is planned: what makes one nest serve arrays of every size.
+"""Symbolic lengths: a program that is planned with them gives nests that serve arrays of every size.
 
-A `Length` stands in a shape where an integer would. Who plans gives each different length an `Axis`, with the least and
-the most that it may be. Shapes, strides and layouts multiply lengths, divide products again and ask which are equal, so
-a nest holds products of axes wherever a number depends on a size. A printer loads these from memory, as the cpu's does,
-and who runs the nest computes them by `actual`.
+A `Length` stands in a shape where an integer would. It is a product of axes: each different length of the inputs is an
+`Axis` of its own, with the least and the most that it may be. Shapes, strides and layouts multiply lengths, divide the
+products again and compare them, so a nest holds a `Length` wherever a number depends on a size. A printer prints code
+that loads these numbers from memory, and the caller of the nest computes them with `actual`.
 
-A length is no `int`, so that there is no number to leak: what would need one raises TypeError, be it ``n - 1``,
-``1.0 / n``, ``range(n)`` or ``f"{n}"`` (`repr` is for readers). A comparison is true for each length that may come, or
-false for each, or raises TypeError as well. So a composition that does something else with a length has no plan, and
-its caller takes another way. Where a decision may be for the longest, such as how much memory a row needs, `longest`
-says what that is.
+A `Length` is not an `int` and has no value, so none can leak into a nest. Code that needs a value raises TypeError, as
+``n - 1``, ``1.0 / n``, ``range(n)``, ``math.log(n)`` and ``f"{n}"`` do; `repr` is for readers. A comparison is true for
+all lengths within the bounds, or false for all, or raises TypeError too. So a composition that uses a length in another
+way cannot be planned, and its caller computes it otherwise. A decision that must serve all lengths, such as how much
+memory a row needs, is made for the `longest`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 
 class Axis(NamedTuple):
-    """A length of at least 2, by a number of its own: it is not equal to that of another axis."""
+    """A length of at least 2. Axes with different numbers have different lengths."""
 
     number: int
     least: int
@@ -38,7 +38,7 @@ class Length:
     (n0*n1, n1, True, 524288, -1500)
     >>> rows > 100
     Traceback (most recent call last):
-    TypeError: how n0 compares with 100 depends on lengths that are not known
+    TypeError: how n0 compares with 100 depends on the length
     """
 
     __slots__ = ("axes", "bounds", "factor")
@@ -52,12 +52,12 @@ class Length:
         return "*".join([*([str(self.factor)] if self.factor != 1 else []), *(f"n{x.number}" for x in self.axes)])
 
     def __str__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is a length that is not known: it has no text")
+        raise TypeError(f"{self!r} is a symbolic length and has no text")
 
     def __hash__(self) -> int:
         return hash((self.axes, self.factor))
 
-    # ── arithmetic, of which products come ───────────────────────────────────────────────────────────────────────
+    # ── arithmetic: only what gives products ─────────────────────────────────────────────────────────────────────
 
     def __mul__(self, other: Any) -> Any:
         if other.__class__ is Length:
@@ -84,7 +84,7 @@ class Length:
             return 0
         return self if quotient == 1 and divisor > 1 else NotImplemented
 
-    # ── comparisons, which hold for all lengths ──────────────────────────────────────────────────────────────────
+    # ── comparisons: only what holds for all lengths ─────────────────────────────────────────────────────────────
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (Length, Number)) and self._compared(other, of_axes=1) == 0
@@ -96,18 +96,18 @@ class Length:
         return self._compared(other) > 0
 
     def _compared(self, other: Any, of_axes: int | None = None) -> int:
-        """-1, 0 or 1, as a length is less, equal or more; `of_axes` if all that is known is that two axes differ."""
+        """-1, 0 or 1: less, equal or more; `of_axes` where two axes with the same bounds are known to differ."""
         x, y = _cancelled(self, other)
         (least, most), (lowest, highest) = _bounds(x), _bounds(y)
         if most < lowest or least > highest or least == most == lowest == highest:
             return int(least > lowest) - int(least < lowest)
         if of_axes is None or any(each.__class__ is int or len(each.axes) > 1 or each.factor != 1 for each in (x, y)):
-            raise TypeError(f"how {self!r} compares with {other!r} depends on lengths that are not known")
+            raise TypeError(f"how {self!r} compares with {other!r} depends on the length")
         return of_axes
 
 
 def _cancelled(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two products without the axes and factors that both have; an integer where no axis is left."""
+    """Two products without the axes and the factor that both have; an integer where no axis is left."""
     (first, ours), (second, theirs) = ((z.factor, [*z.axes]) if z.__class__ is Length else (z, []) for z in (x, y))
     for axis in [*theirs]:
         if axis in ours:
@@ -124,10 +124,10 @@ def _bounds(x: Any) -> Any:
 
 
 def longest(x: Any) -> int:
-    """The most that a length may be; of a number itself."""
+    """The most that a length may be; a number is returned as it is."""
     return int(_bounds(x)[1])
 
 
 def actual(x: Any, lengths: Sequence[int]) -> int:
-    """What a length is where the axes have these lengths, each at its number; of a number itself."""
+    """The value of a length where axis ``i`` is ``lengths[i]``; a number is returned as it is."""
     return int(x.factor * prod([lengths[each.number] for each in x.axes])) if x.__class__ is Length else int(x)

@@ -1,4 +1,4 @@
-"""Lengths that are not known: what is true of them is true of all that may come, and nothing else is said."""
+"""Symbolic lengths: what holds for one holds for all its values, and everything else is refused."""
 
 from __future__ import annotations
 

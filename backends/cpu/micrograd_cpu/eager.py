@@ -1,9 +1,8 @@
 """Operations as compiled nests, one by one: what `jit` does for programs, for those that are worth it alone.
 
-A kernel here is made from a composition. It is compiled once for all sizes: a program is planned for lengths that are
-not known (`compiler.lengths`), and its nests read from memory what they are. Which numbers come out is decided by
-shapes, dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to another kernel,
-always.
+A kernel here is made from a composition. It is compiled once for all sizes: the program is planned with symbolic
+lengths (`compiler.lengths`), whose values the nests load from memory. Which numbers come out is decided by shapes,
+dtypes and layouts alone: small arrays, those of other dtypes, and what no nest computes go to another kernel, always.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from inspect import unwrap
 from itertools import accumulate
@@ -36,7 +34,7 @@ SMALL: Final = 1 << 14
 KINDS: Final = 512
 """Shapes, layouts and parameters that are remembered of a kernel."""
 TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
-"""Lengths above one and up to the next have one text: rows that fit the nearest cache are computed in another way."""
+"""Lengths above one of these, up to the next, share a text: rows that fit the nearest cache are computed otherwise."""
 FLOATS: Final = ("float32", "float64")
 SHARED: Final = 250_000
 """Elements, weighed as `compiled.work` does, from which on threads share a nest: helpers look for work between two."""
@@ -222,7 +220,7 @@ def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -
 
 
 class Made(NamedTuple):
-    """Nests of a program for lengths that are not known, as text."""
+    """Nests of a program with symbolic lengths, as text."""
 
     plan: Any
     text: str
@@ -247,29 +245,22 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
     lengths = [*dict.fromkeys([n for x in arrays for n in x.shape if n != 1])]
     if not plain or 0 in lengths or any(x.dtype.name not in (*FLOATS, *OTHERS) for x in arrays) or not compiles():
         return None
-    tiers = [bisect_left(TIERS, n) for n in lengths]
-    named = {
-        n: Length([Axis(i, TIERS[tier - 1] + 1, TIERS[tier])])
-        for i, (n, tier) in enumerate(zip(lengths, tiers, strict=True))
-    }
-    shapes = [tuple([named.get(n, 1) for n in x.shape]) if isinstance(x, np.ndarray) else None for x in operands]
-    kind = (
-        compose,
-        *params.items(),
-        *[
-            repr(x) if shape is None else (shape, x.dtype.char, _laid(x))
-            for x, shape in zip(operands, shapes, strict=True)
-        ],
-    )
+    named = {n: _symbolic(i, n) for i, n in enumerate(lengths)}
+    given = [
+        (tuple([named.get(n, 1) for n in x.shape]), DTYPES[x.dtype.name], _laid(x)) if isinstance(x, np.ndarray) else x
+        for x in operands
+    ]
+    kind = (compose, *params.items(), *[x if isinstance(x, tuple) else repr(x) for x in given])
     from micrograd_cpu.objects import PLANNING
 
     with PLANNING:
         if kind not in _MADE:
             if len(_MADE) >= KINDS:
                 _MADE.clear()
-            _MADE[kind] = None
-            with suppress(ShapeError, TypeError):  # something else depends on a length, see `compiler.lengths`
-                _MADE[kind] = _made(compose, operands, shapes, params)
+            try:
+                _MADE[kind] = _made(compose, given, params)
+            except (ShapeError, TypeError):  # something else depends on a length
+                _MADE[kind] = None
         made = _MADE[kind]
         if made is None:
             return None
@@ -281,6 +272,12 @@ def specialised(compose: Compose, operands: Sequence[Any], params: dict[str, Any
     return _run(made, _FUNCTIONS[made.text], lengths, operands)
 
 
+def _symbolic(number: int, n: int) -> Length:
+    """A length of which only the tier is known."""
+    tier = bisect_left(TIERS, n)
+    return Length([Axis(number, TIERS[tier - 1] + 1, TIERS[tier])])
+
+
 def _laid(x: Any) -> str:
     """How an array lies: everything else is copied first."""
     if x.flags.c_contiguous:
@@ -288,7 +285,7 @@ def _laid(x: Any) -> str:
     return "repeated" if not any(x.strides) else "copied"
 
 
-def _made(compose: Compose, operands: Sequence[Any], shapes: Sequence[Any], params: dict[str, Any]) -> Made | None:
+def _made(compose: Compose, given: Sequence[Any], params: dict[str, Any]) -> Made | None:
     from micrograd_core.compiler.fusion import Run, plan
     from micrograd_core.compiler.passes import optimized, written
     from micrograd_core.compiler.program import Ref
@@ -297,14 +294,11 @@ def _made(compose: Compose, operands: Sequence[Any], shapes: Sequence[Any], para
     from micrograd_cpu.llvm import module
     from micrograd_cpu.scalars import covers
 
-    layouts, given = list[Layout](), list[Any]()
-    for x, shape in zip(operands, shapes, strict=True):
-        if isinstance(x, np.ndarray):
-            given.append((shape, DTYPES[x.dtype.name]))
-            layouts.append(Layout(shape, (0,) * x.ndim, 0) if _laid(x) == "repeated" else Layout.contiguous(shape))
-        else:
-            given.append(x)
-    found = written(compose, given, params)
+    layouts = [
+        Layout(shape, (0,) * len(shape), 0) if laid == "repeated" else Layout.contiguous(shape)
+        for shape, _, laid in (x for x in given if isinstance(x, tuple))
+    ]
+    found = written(compose, [x[:2] if isinstance(x, tuple) else x for x in given], params)
     if found is None:
         return None
     planned = plan(optimized(found, covers), layouts, covers)

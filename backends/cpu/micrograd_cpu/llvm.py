@@ -55,7 +55,7 @@ DRAWN_OF_ROW: Final = 8192
 SHORT: Final = 64
 """The same where a vector holds sums of different rows, and not some partial sums of one."""
 Sizes = dict[Length, int]
-"""Lengths that functions read from memory when they are called, and at which place each stands."""
+"""Symbolic lengths that a function loads from memory when it is called, and the place of each."""
 
 
 def modules(nests: Sequence[Nest]) -> list[str]:
