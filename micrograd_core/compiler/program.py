@@ -33,7 +33,7 @@ class Step(NamedTuple):
     params: dict[str, Any]
 
     def __str__(self) -> str:
-        given = [*map(str, self.operands), *(f"{name}={_text(x)}" for name, x in self.params.items())]
+        given = [*map(_text, self.operands), *(f"{name}={_text(x)}" for name, x in self.params.items())]
         return f"{self.op}({', '.join(given)})"
 
 
@@ -123,7 +123,7 @@ def short(spec: TensorSpec) -> str:
 
 
 def _text(x: Any) -> str:
-    return str(x) if isinstance(x, DType) else repr(x)
+    return str(x) if isinstance(x, (DType, Ref)) else repr(x)
 
 
 def _too_early(who: str, x: Ref, count: int) -> ProgramError:

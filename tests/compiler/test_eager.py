@@ -269,6 +269,15 @@ def test_lengths_as_numbers_of_the_formula_are_read_when_it_runs() -> None:
         assert (found == np.float32(6) / -np.float32(shape[0]) + np.float32(shape[0] * shape[1])).all()
 
 
+def test_programs_are_shown_with_the_names_of_lengths(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MICROGRAD_JIT_DUMP", "1")
+    kernel = eager.compiled(lambda k, x: k.divide(x, -x.shape[0]), lambda x: "the other")
+    assert (kernel(np.ones((3, 4), "float32")) < 0).all()
+    assert "%1: float32[n0, n1] = divide(%0, -1*n0)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "x", [np.ones((4, 4), "int64"), np.ones((0, 4), "float32"), np.float32(1), np.ones((2, 2), "<c8")]
 )
