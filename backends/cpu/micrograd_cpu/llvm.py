@@ -32,7 +32,7 @@ from micrograd_core.compiler.nests import (
     varying,
 )
 from micrograd_core.compiler.program import Ref, operation
-from micrograd_core.dtypes import DType, bool_, float64, int64
+from micrograd_core.dtypes import DType, float64, int64
 from micrograd_core.layout import contiguous_strides
 from micrograd_cpu import philox
 from micrograd_cpu.mathematics import definition, number
