@@ -11,7 +11,7 @@ from pathlib import Path
 
 from size import ROOT, code_lines
 
-LIMIT, CLOSED_LIMIT = 3_750, 5_000
+LIMIT, CLOSED_LIMIT = 3_755, 5_000
 CORE = ROOT / "micrograd_core"
 READING = (
     "errors.py dtypes.py layout.py ops/record.py ops/core/elementwise.py ops/core/movement.py ops/core/reductions.py "

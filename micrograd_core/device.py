@@ -230,8 +230,7 @@ def destination(device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
     TypeError
         When there is neither.
     """
-    if hasattr(device, "requires_grad"):
-        device, dtype = device.device, device.dtype
+    device, dtype = (device.device, device.dtype) if hasattr(device, "requires_grad") else (device, dtype)
     if isinstance(device, DType) and dtype is None:
         device, dtype = None, device
     if device is None and dtype is None:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.documentation import docstring
+from micrograd_core.array.methods import MADE, by_words
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
@@ -47,7 +48,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs and not others.keys().isdisjoint(kwargs):
-            if "dim" in kwargs and op.name in ("max", "min", "std", "var"):  # PyTorch's word: its result
+            if "dim" in kwargs and op.name in MADE[by_words].split():  # PyTorch's word: its result
                 return getattr(asarray(args[0]), op.name)(*args[1:], **kwargs)
             kwargs = respelled(op.name, kwargs, others)
         if op.optional:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from micrograd_core.ops.shared import both_spellings
+from micrograd_core.support.warning import warn
 
 Tensor = Any  # annotations that named it would close a ring
 
@@ -14,6 +16,16 @@ class Extreme(NamedTuple):
 
     values: Tensor
     indices: Tensor
+
+
+def by_words(plain: Callable[..., Any], name: str, x: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """``x.max``, ``min``, ``std`` or ``var``: with ``dim=`` or ``unbiased=`` PyTorch's, else `plain`, NumPy's."""
+    spreads = name in ("std", "var")
+    if "dim" in named or "unbiased" in named:
+        return (spread if spreads else extreme)(name, x, *args, **named)
+    if spreads and not named.keys() - {"keepdims"}:
+        warn(f"x.{name}() divides by n, as NumPy's; PyTorch's divides by n - 1: write correction=0 or correction=1")
+    return plain(x, *args, **named)
 
 
 def extreme(name: str, x: Tensor, dim: int, keepdim: bool = False) -> Extreme:

@@ -18,7 +18,6 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.shared import both_spellings
-from micrograd_core.support.warning import warn
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -44,16 +43,13 @@ def along(name: str) -> Method:
 def by_words(name: str) -> Method:
     """A reduction that is PyTorch's where its words are used, and NumPy's otherwise: see `manners`."""
     plain = reduction(name)
-    spreads = name in ("std", "var")
 
     def method(x: Any, *args: Any, **named: Any) -> Any:
-        if "dim" in named or "unbiased" in named:
-            from micrograd_core.array import manners
+        if not named and name in ("max", "min"):
+            return plain(x, *args)
+        from micrograd_core.array import manners
 
-            return (manners.spread if spreads else manners.extreme)(name, x, *args, **named)
-        if spreads and not named.keys() - {"keepdims"}:
-            warn(f"x.{name}() divides by n, as NumPy's; PyTorch's divides by n - 1: write correction=0 or correction=1")
-        return plain(x, *args, **named)
+        return manners.by_words(plain, name, x, args, named)
 
     method.__name__, method.__doc__ = name, plain.__doc__
     return method
@@ -406,14 +402,7 @@ class Methods(Operators):
         """Whether the tensor is on a device of CUDA."""
         return self.device.is_cuda()
 
-    @property
-    def is_cpu(self: Any) -> bool:
-        """Whether the tensor is in the host's memory."""
-        return self.device.is_cpu()
-
-    is_xpu = is_mps = is_meta = is_sparse = is_quantized = property(
-        lambda x: False, doc="False: there is no such tensor here."
-    )
+    is_xpu = is_mps = is_meta = is_sparse = is_quantized = property(lambda x: False)
 
 
 REFLECTED: Final = {

@@ -417,7 +417,7 @@ class Fusion:
 
 def _cheap(node: Node) -> bool:
     """Whether a step may be computed again: a division only once for all turns of a loop."""
-    once = node.op == "divide" and math.prod(node.shape) <= 1
+    once = node.op == "divide" and not math.prod(node.shape) > 1  # of lengths that are not known, too
     return node.role == "elementwise" and (once or TABLE[node.op].cost == 1)
 
 

@@ -189,8 +189,7 @@ def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[An
         operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
     together = op.accepts[numbers[0]] if numbers and isinstance(op.accepts, tuple) else op.accepts
     for each in numbers:
-        met = beside(operands[each], dtype)
-        dtype = met if met.kind in together else dtype
+        dtype = met if (met := beside(operands[each], dtype)).kind in together else dtype
     if refused is not None and dtype.kind not in (accepted := op.accepted(refused)):
         if "real floating" not in accepted or INTEGERS & accepted:
             raise refusal(op, refused, operands[refused])

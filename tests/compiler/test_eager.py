@@ -141,7 +141,7 @@ SHAPES = st.tuples(
     st.lists(st.integers(1, 9) | st.sampled_from((17, 40)), max_size=3).filter(lambda x: math.prod(x) <= 100),
     st.integers(0, 3),
 ).map(lambda x: (*x[1][: x[2]], x[0], *x[1][x[2] :]))
-NAMES = sorted((*eager.OPERATIONS, *eager.GRADIENTS, *eager.REDUCTIONS))
+NAMES = sorted({*compositions_of_nests(), *REDUCTIONS})
 
 
 @hypothesis.settings(deadline=None, max_examples=100, derandomize=True)
@@ -157,7 +157,7 @@ def test_numbers_are_those_of_the_composition(
 ) -> None:
     """For lengths of every tier: none of them has become part of the text."""
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
-    if name in eager.REDUCTIONS:
+    if name in REDUCTIONS:
         axis = tuple(sorted(data.draw(st.sets(st.sampled_from(range(len(shape)))))))
         more = {"correction": 0} if name in ("std", "var") else {}
         full, vectors, params = 1, 0, {"axis": axis, "keepdims": data.draw(st.booleans()), **more}
@@ -165,6 +165,7 @@ def test_numbers_are_those_of_the_composition(
         hypothesis.assume("batch" not in name or len(shape) > 1)
         full, vectors, params = data.draw(st.sampled_from([*calls(name, shape)]))
     hypothesis.assume(name != "layer_norm_gradients" or (shape[-1] > 2 and "repeated" not in kinds))
+    hypothesis.assume(name != "times_normal" or "special" not in kinds)  # inf times what is 0 in one precision only
     operands = [drawn(rng, shape, dtype, kind) for kind in kinds[:full]]
     operands += [drawn(rng, shape[1:2] if "batch" in name else shape[-1:], dtype, "normal") for _ in range(vectors)]
     if name == "prod":
