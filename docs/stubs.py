@@ -8,6 +8,7 @@
 A module whose source says everything has none. One that gets functions, methods or classes from the op table (or by
 ``setattr``) has a ``.pyi`` beside it, made from its source and the running module: what the source defines is taken
 from there, without bodies; what only runs is taken from the op table, and from the signatures that `inspect` finds.
+A stub without a module, ``ops/operations.pyi``, has each operation as rules and compositions call it, on their `Table`.
 Nothing here names an operation: what is added to the table, or to the ``__all__`` of a public module, is found.
 """
 
@@ -30,7 +31,7 @@ import micrograd_core
 from micrograd_core.array import manners
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn.call import Call
-from micrograd_core.ops import TABLE, Op, shared
+from micrograd_core.ops import TABLE, Array, Op, shared
 from micrograd_core.ops.arguments import advising
 
 ROOT = Path(micrograd_core.__file__).parent.parent
@@ -518,6 +519,104 @@ def shadowed(body: str, names: set[str]) -> str:
     return body
 
 
+# ── what rules and compositions compute with ─────────────────────────────────────────────────────────────────
+
+
+def operations() -> str:
+    """The operations as methods of a kernel table: operands by position, canonical parameters by name."""
+    helpers = (Kernels.constant, Kernels.upload, Backend.to_host)
+    signatures = {each.__name__: plain_signature(each) for each in helpers} | {
+        op.name: called(op) for op in TABLE.values()
+    }
+    methods = "\n".join(["device: Any", *(f"def {name}{text}: ..." for name, text in signatures.items())])
+    lines = [
+        HEAD + "from collections.abc import Sequence",
+        "from typing import Any, Protocol",
+        "import builtins",
+        "from micrograd_core.dtypes import DType",
+        "from micrograd_core.layout import Shape",
+        "from micrograd_core.ops.record import Handle, Operand",
+        "",
+        "class Operations(Protocol):",
+        *(f"    {line}" for line in shadowed(methods, set(TABLE)).splitlines()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def plain_signature(function: Any) -> str:
+    """A signature as the source has it."""
+    signature = inspect.signature(function)
+    return written(signature.parameters.values(), str(signature.return_annotation))
+
+
+def called(op: Op) -> str:
+    """How an operation is called on a kernel table."""
+    names = re.findall(r"[^ ,()]+", kernel_signature(op).partition("(")[2])
+    count = names.index("*") if "*" in names else max(op.operands, 0) or len(names)
+    known, seen = annotated(op), types_in_samples(op)
+    takes: list[Parameter] = [SELF.replace(kind=Parameter.POSITIONAL_ONLY)]
+    for i, name in enumerate(each for each in names if each != "*"):
+        told, default = known.get(name, ("Any", Parameter.empty))
+        if name.startswith("*"):
+            takes.append(Parameter(name[1:], Parameter.VAR_POSITIONAL, annotation=taken(op, 0)))
+        elif i < op.operands:
+            takes.append(Parameter(name, Parameter.POSITIONAL_ONLY, annotation=taken(op, i)))
+        else:
+            kind = Parameter.POSITIONAL_ONLY if i < count and op.operands == 0 else Parameter.KEYWORD_ONLY
+            annotation = told if told != "Any" else seen.get(name, "Any")
+            takes.append(
+                Parameter(name, kind, default=... if default is not Parameter.empty else default, annotation=annotation)
+            )
+    gives = "Handle" if op.parts is None else f"tuple[{', '.join(['Handle'] * len(op.parts._fields))}]"
+    return written(takes, gives)
+
+
+def taken(op: Op, position: int) -> str:
+    """What an operand may be: a number where there is another one beside it, or where a sample has one."""
+    drawn = [each.operands[position] for each in op.samples if position < len(each.operands)]
+    numbers = not all(isinstance(each, Array) for each in drawn) or position >= op.operands - len(op.optional)
+    return "Operand" if numbers or (op.kind == "elementwise" and op.operands > 1) else "Handle"
+
+
+def annotated(op: Op) -> dict[str, tuple[str, Any]]:
+    """What the source says of parameters, by their names: the types and defaults of the composition or the rules."""
+    rules = op.gradient if isinstance(op.gradient, tuple) else ()
+    found: dict[str, tuple[str, Any]] = {}
+    for function in (op.compose, *rules):
+        if function is not None:
+            for each in inspect.signature(function).parameters.values():
+                told = "Any" if each.annotation is each.empty else str(each.annotation)
+                if found.get(each.name, ("Any", None))[0] == "Any":
+                    found[each.name] = (told, each.default if function is op.compose else each.empty)
+    return found
+
+
+def types_in_samples(op: Op) -> dict[str, str]:
+    """The types of the parameters that kernels receive."""
+    kinds: dict[str, set[str]] = {}
+    for sample in op.samples:
+        for name, value in canonical(op, sample).items():
+            kinds.setdefault(name, set()).add(kind_of(value))
+    return {name: union(found) for name, found in kinds.items()}
+
+
+def union(kinds: set[str]) -> str:
+    """Any of these types; what is only ever ``None`` in samples may be something else."""
+    kept = kinds - {"int"} if "float" in kinds else kinds
+    return (
+        "Any"
+        if "Any" in kinds or kinds == {"None"}
+        else " | ".join(sorted(kept, key=lambda kind: (kind == "None", kind)))
+    )
+
+
+def kind_of(value: Any) -> str:
+    """The type of a parameter's value; a dtype may be the device's own."""
+    if value is None or type(value) in (bool, int, float, complex, str):
+        return "None" if value is None else type(value).__name__
+    return "Shape" if isinstance(value, tuple) and all(type(each) is int for each in value) else "Any"
+
+
 # ── all modules ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -542,6 +641,7 @@ def homes() -> list[ModuleType]:
 def stubs() -> dict[Path, str]:
     """Each stub by its path."""
     made = {stub.path: stub.text() for stub in map(Stub, homes())}
+    made[ROOT / "micrograd_core" / "ops" / "operations.pyi"] = operations()
     return {path: text for path, text in made.items() if text is not None}
 
 

@@ -14,7 +14,7 @@ from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, 
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_single, recorded
 from micrograd_core.errors import DTypeError
-from micrograd_core.ops import TABLE, Array, Op, family
+from micrograd_core.ops import TABLE, Array, Op, Sample, family
 from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
@@ -182,16 +182,18 @@ def kernel_signature(op: Op) -> str:
         names.insert(sum(each.kind is not each.KEYWORD_ONLY for each in found), "*")
         return f"{op.name}({', '.join(names)})"
     operands = ["*arrays"] if op.operands == -1 else list(_signature(op).parameters)[: op.operands]
-    named = []
-    if op.parameters is not None:
-        sample = op.samples[0]
-        stands_in = [
-            _Shaped(each.shape, as_dtype(each.dtype or float32)) if isinstance(each, Array) else each
-            for each in sample.operands
-        ]
-        named = list(op.parameters(*stands_in, **sample.params))
+    named = [] if op.parameters is None else list(canonical(op, op.samples[0]))
     marker = ["*"] if named and op.operands != -1 else []
     return f"{op.name}({', '.join(operands + marker + named)})"
+
+
+def canonical(op: Op, sample: Sample) -> dict[str, Any]:
+    """The parameters that a kernel receives in a sample."""
+    stands_in = [
+        _Shaped(each.shape, as_dtype(each.dtype or float32)) if isinstance(each, Array) else each
+        for each in sample.operands
+    ]
+    return {} if op.parameters is None else op.parameters(*stands_in, **sample.params)
 
 
 class _Shaped(NamedTuple):

@@ -17,10 +17,18 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Shape
+
+if TYPE_CHECKING:
+    from micrograd_core.ops.operations import Operations  # a method for each, which docs/stubs.py writes
+else:
+
+    class Operations(Protocol):
+        """The operations of the table, for type checkers alone."""
+
 
 Rule = Callable[..., Any]
 
@@ -47,7 +55,20 @@ CORE_KERNELS = frozenset(
 )
 
 
-class Table(Protocol):
+class Handle(Protocol):
+    """An array, as far as the core knows it: a device's own, a tensor where operations are recorded."""
+
+    @property
+    def shape(self) -> Shape: ...  # noqa: D102
+    @property
+    def dtype(self) -> Any: ...  # noqa: D102
+
+
+Operand = Handle | bool | int | float | complex
+"""What an operation takes: an array, or a Python number that stays one."""
+
+
+class Table(Operations, Protocol):
     """The op table bound to something that can compute.
 
     **What an interpreter must provide.** Its own kind of operand, with ``.shape`` and ``.dtype`` where it is an array;
@@ -60,8 +81,6 @@ class Table(Protocol):
     ``rule(k, g, out, *operands, **params)``; every tangent. So a table that records gives gradients of gradients, one
     of batches `vmap`, one of floats `Value`, and one that writes down what it is asked for a compiled function.
     """
-
-    def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def dtype(self, x: Any) -> DType:
         """The dtype of an operand that is an array."""

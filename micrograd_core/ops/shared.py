@@ -6,13 +6,16 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Op, Sample, Table
 from micrograd_core.ops.tangents import symmetric, zero
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 def zero_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
@@ -28,12 +31,12 @@ def whole(op: str, what: str, x: Any) -> int:
         raise TypeError(f"{op}: {what} is an integer; got {x!r}") from None
 
 
-def is_scalar(x: Any) -> bool:
+def is_scalar(x: Any) -> TypeIs[int | float | complex]:
     """Whether an operand is a Python number; exactly, because a handle may be a subclass, as NumPy's float64 is."""
     return type(x) in (bool, int, float, complex)
 
 
-def arrays(k: Table, *operands: Any) -> tuple[Any, ...]:
+def arrays(k: Table, *operands: Operand) -> tuple[Handle, ...]:
     """Operands of which some may be scalars, all as arrays."""
     dtype = next(x.dtype for x in operands if not is_scalar(x))
     return tuple(k.full(shape=(), fill_value=x, dtype=dtype) if is_scalar(x) else x for x in operands)

@@ -16,7 +16,7 @@ def _root(k: Any, x: Any) -> Any:
     return k.where(k.equal(x, -math.inf), math.inf, k.add(k.sqrt(x), 0.0))
 
 
-POWERS: Final[dict[float, Callable[[Any, Any], Any]]] = {
+POWERS: Final[dict[complex, Callable[[Any, Any], Any]]] = {
     2: _square,
     3: lambda k, x: k.multiply(k.multiply(x, x), x),
     4: lambda k, x: _square(k, _square(k, x)),

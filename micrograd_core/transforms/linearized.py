@@ -283,7 +283,7 @@ def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params
         for rule, t, x in zip(rules, tangents, operands, strict=True):
             if t is None or rule is None:
                 continue
-            d = settled(rule(k, g, out, *operands, **params), kernels.depth)
+            d: Any = settled(rule(k, g, out, *operands, **params), kernels.depth)
             d = d if d.shape == x.shape else unbroadcast(k, d, x.shape)
             if d.requires_grad:
                 pulled.append(d)

@@ -26,6 +26,7 @@ from micrograd_core import (
 )
 from micrograd_core.fft import rfft
 from micrograd_core.nn import functional as F  # noqa: N812
+from micrograd_core.ops.record import Handle, Table
 
 
 def operators(x: Tensor, y: Tensor) -> Tensor:
@@ -226,6 +227,14 @@ def scalars(n: Neuron) -> float:
     nodes: set[Any] = c._prev
     print(c._op, nodes, n.w, total, taken)
     return a.grad + a.data
+
+
+def rule(k: Table, g: Handle, out: Handle, x: Handle, axis: tuple[int, ...]) -> Handle:
+    slope = k.multiply(k.subtract(1, out), 0.5)
+    assert_type(slope, Handle)
+    assert_type(x.shape, tuple[int, ...])
+    vectors, values, _ = k.svd(k.where(k.less(0, x), x, 0.0), full_matrices=False)
+    return k.sum(k.add(k.multiply(g, slope), k.matmul(vectors, values)), axis=axis, keepdims=True)
 
 
 class Sine(nn.Call, operation="sin"): ...

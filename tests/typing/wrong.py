@@ -19,6 +19,7 @@ from micrograd_core import (
     vmap,
 )
 from micrograd_core.nn import functional as F  # noqa: N812
+from micrograd_core.ops.record import Handle, Table
 
 
 def cube(x: Tensor) -> Tensor:
@@ -180,6 +181,24 @@ def scalars(v: Value) -> Any:
     Neuron(2).b.shape  # no
     MLP(2, [1])(Tensor([[1.0, 2.0]])).tolst()  # no
     return v.exp
+
+
+def rules(k: Table, g: Handle, x: Handle) -> Handle:
+    k.multply(g, x)  # no
+    k.multiply(g)  # no
+    k.multiply(g, "x")  # no
+    k.multiply(x1=g, x2=x)  # no
+    k.sum(x, axes=(0,), keepdims=False)  # no
+    k.sum(x, axis=(0,))  # no
+    k.sum(x, axis="0", keepdims=False)  # no
+    k.sum(x, (0,), False)  # no
+    k.softmax(x, dim=-1)  # no
+    k.reshape(2.0, shape=(1,))  # no
+    k.svd(x, full_matrices=False).shape  # no
+    k.exp(x).shapes  # no
+    k.allocate((2,))  # no
+    x.strides  # no
+    return x.shape  # no
 
 
 def words_of_others(x: Tensor) -> None:

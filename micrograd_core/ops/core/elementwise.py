@@ -54,11 +54,11 @@ def _pow_exponent(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0 for positive `n` and taken as 0 for ``n == 0``."""
     if not is_scalar(x):
         vanishing = k.logical_and(k.equal(x, 0), k.isfinite(out))  # negative powers of 0 are infinite
-        log = k.log(k.where(vanishing, 1, x))
-    elif x == 0:  # -inf for those
-        log = (
-            (0.0 if n >= 0 else -math.inf) if is_scalar(n) else k.subtract(0.0, k.log(k.where(k.isfinite(out), 1, out)))
-        )
+        log: Any = k.log(k.where(vanishing, 1, x))
+    elif x == 0 and is_scalar(n):
+        log = 0.0 if n.real >= 0 else -math.inf
+    elif x == 0:  # -inf where powers are infinite
+        log = k.subtract(0.0, k.log(k.where(k.isfinite(out), 1, out)))
     elif isinstance(x, complex):
         log = cmath.log(x)
     else:
@@ -116,7 +116,9 @@ def _minimum(k: Table, x: Any, y: Any) -> Any:
     dtype = k.dtype(y if is_scalar(x) else x)
 
     def turned(z: Any) -> Any:
-        return mirror(k, z) if not is_scalar(z) else -float(z) if dtype.is_floating else wrapped(~z, dtype)
+        return (
+            mirror(k, z) if not is_scalar(z) else -float(z.real) if dtype.is_floating else wrapped(~int(z.real), dtype)
+        )
 
     return mirror(k, k.maximum(turned(x), turned(y)))
 

@@ -270,7 +270,8 @@ def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
     terms, inner = [], []
     if g_s is not None:
         terms.append(product(k, k.multiply(u, row(k, in_dtype_of(k, g_s, x))), vh))
-    within = None if g_u is None and g_vh is None else _reciprocal_gaps(k, s, x, squared=True)
+    if g_u is not None or g_vh is not None:
+        within = _reciprocal_gaps(k, s, x, squared=True)
     if g_u is not None:
         projected = k.matmul(_h(k, u), g_u)
         inner.append(k.multiply(k.multiply(_skew(k, projected), within), scale))

@@ -248,7 +248,7 @@ OPS = (
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, slope: k.where(k.less(0, x), g, k.multiply(g, slope)),
-            lambda k, g, out, x, slope: k.multiply(g, min(x, 0) if is_scalar(x) else k.minimum(x, 0)),
+            lambda k, g, out, x, slope: k.multiply(g, min(x.real, 0) if is_scalar(x) else k.minimum(x, 0)),
         ),
         compose=_prelu,
         samples=(Sample(Array((2, 3)), Array((2, 1))), Sample(Array((3,)), 0.25)),

@@ -203,7 +203,7 @@ def _rnn_gradient(
 
 def _rnn_rule(position: int) -> Any:
     def rule(k: Table, g: Any, out: Any, x: Any, h: Any, weight: Any, lengths: Any, **params: Any) -> Any:
-        found = _once(g, lambda: k.rnn_gradient(*_given(g), out[1], weight, lengths, **params))
+        found = _once(g, lambda: k.rnn_gradient(*(*_given(g), out[1], weight, lengths), **params))
         return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 2 else found[position]
 
     return rule
@@ -243,7 +243,7 @@ def _lstm_gradient(
 
 def _lstm_rule(position: int) -> Any:
     def rule(k: Table, g: Any, out: Any, x: Any, h: Any, c: Any, weight: Any, lengths: Any, **params: Any) -> Any:
-        found = _once(g, lambda: k.lstm_gradient(*_given(g), out[1], out[2], c, weight, lengths, **params))
+        found = _once(g, lambda: k.lstm_gradient(*(*_given(g), out[1], out[2], c, weight, lengths), **params))
         return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 3 else found[position]
 
     return rule
@@ -286,7 +286,7 @@ def _gru_gradient(
 
 def _gru_rule(position: int) -> Any:
     def rule(k: Table, g: Any, out: Any, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, **params: Any) -> Any:
-        found = _once(g, lambda: k.gru_gradient(*_given(g), *out, h, weight, lengths, **params))
+        found = _once(g, lambda: k.gru_gradient(*(*_given(g), *out, h, weight, lengths), **params))
         if position < 2:
             return found[2 * position]
         contributed = k.concat(_block(k, found[0], 0, 2, 3), found[1], axis=2)

@@ -152,7 +152,7 @@ def _copysign(k: Table, x: Any, y: Any) -> Any:
 
 def _copysign_rule(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     """``sign(x) sign(y)``: as `abs`, 0 where `x` is 0."""
-    sign = math.copysign(1.0, y) if is_scalar(y) else k.copysign(1.0, y)
+    sign = math.copysign(1.0, y.real) if is_scalar(y) else k.copysign(1.0, y)
     return k.multiply(g, k.multiply(k.sign(x), sign))
 
 

@@ -132,7 +132,7 @@ def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
 
 
 def _argsort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
-    params = {"axis": axis, "descending": descending, "stable": True}
+    params: dict[str, Any] = {"axis": axis, "descending": descending, "stable": True}
     dtype = k.dtype(x)
     if dtype.is_complex:  # by the real part, among equals by the imaginary one
         by_imaginary = k.argsort(k.imag(x), **params)
@@ -160,7 +160,7 @@ def _sort_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, **params: Any) 
 def _sort_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int, **params: Any) -> Any:
     """Each tangent where its element went."""
     positions = k.argsort(x, axis=axis, **{**params, "stable": True})
-    return k.take_along_axis(*tangents, positions, axis=axis)
+    return k.take_along_axis(tangents[0], positions, axis=axis)
 
 
 def _searchsorted(k: Table, x: Any, y: Any, *, side: str) -> Any:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.tangents import symmetric
 
@@ -70,7 +70,8 @@ def _lgamma(k: Table, x: Any) -> Any:
     left = k.less(x, -0.5)
     y = k.where(left, k.subtract(1, x), x)
     little, lower, middle = k.less(y, 0.5), k.less(y, 1.25), k.less(y, LARGE)
-    base, product = k.where(middle, y, 2), 1.0
+    base = k.where(middle, y, 2)
+    product: Operand = 1.0
     for _ in range(LARGE - 2):
         above = k.less_equal(2.5, base)
         base = k.where(above, k.subtract(base, 1), base)

@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import cut, is_scalar
 from micrograd_core.ops.tangents import product
 
@@ -30,7 +30,7 @@ def _cov_parameters(x: Any, fweights: Any = None, aweights: Any = None, /, *, co
 
 def _cov(k: Table, x: Any, counts: Any, shares: Any, *, correction: float) -> Any:
     rows = k.reshape(x, shape=(1, math.prod(x.shape))) if len(x.shape) < 2 else x
-    number: Any = rows.shape[1] - correction
+    number: Operand = rows.shape[1] - correction
     given = [k.astype(each, dtype=k.dtype(x)) for each in (counts, shares) if not is_scalar(each)]
     if given:
         weights = k.multiply(*given) if len(given) == 2 else given[0]
@@ -39,7 +39,7 @@ def _cov(k: Table, x: Any, counts: Any, shares: Any, *, correction: float) -> An
         centre = k.divide(k.sum(k.multiply(rows, weights), axis=(1,), keepdims=True), total)
         number = k.subtract(total, k.divide(k.multiply(spread, correction), total))
     else:
-        weights, centre = 1, k.mean(rows, axis=(1,), keepdims=True)
+        centre = k.mean(rows, axis=(1,), keepdims=True)
     apart = k.subtract(rows, centre)
     out = k.matmul(k.multiply(apart, weights) if given else apart, k.matrix_transpose(apart, axes=(1, 0)))
     out = k.divide(out, number)
