@@ -12,15 +12,15 @@ from typing import Any
 
 from micrograd_core.errors import TransformError
 from micrograd_core.layout import Layout
-from micrograd_core.ops.record import Op, Table
+from micrograd_core.ops.record import Handle, Op, Table
 
 
-def leading(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+def leading(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **params: Any) -> Any:
     """As it is: of one operand, whose leading axes it leaves alone, as those of a stack of matrices."""
     return getattr(k, op.name)(*operands, **params)
 
 
-def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **params: Any) -> Any:
     """Operands broadcast from the right once the batch stands before as many axes as any of them has."""
     if len(operands) > 1:
         ndim = max(map(_ndim, operands, batched))
@@ -28,7 +28,7 @@ def elementwise(op: Op, k: Table, batched: Any, size: int, *operands: Any, **par
     return getattr(k, op.name)(*operands, **params)
 
 
-def one_by_one(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+def one_by_one(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **params: Any) -> Any:
     """Each example by itself; the results are stacked."""
     rows = []
     for i in range(size):
@@ -41,11 +41,11 @@ def one_by_one(op: Op, k: Table, batched: Any, size: int, *operands: Any, **para
     return k.stack(*rows, axis=0)
 
 
-def _example(k: Table, x: Any, i: int) -> Any:
+def _example(k: Table, x: Handle, i: int) -> Handle:
     return k.getitem(x, key=(i, *(slice(0, length, 1) for length in x.shape[1:])))
 
 
-def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, **params: Any) -> Any:
+def along_axis(op: Op, k: Table, batched: Any, size: int, x: Handle, *, axis: Any, **params: Any) -> Any:
     """The axes it works along are one further back."""
     if axis is None and op.compose is not None:
         return NotImplemented
@@ -55,12 +55,12 @@ def along_axis(op: Op, k: Table, batched: Any, size: int, x: Any, *, axis: Any, 
     return getattr(k, op.name)(x, axis=axis, **params)
 
 
-def composed(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+def composed(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **params: Any) -> Any:
     """By its parts, whatever its parameters are called."""
     return NotImplemented
 
 
-def joined(op: Op, k: Table, batched: Any, size: int, *operands: Any, axis: int | None) -> Any:
+def joined(op: Op, k: Table, batched: Any, size: int, *operands: Handle, axis: int | None) -> Any:
     """The same, of any number of operands that all have the batch."""
     if axis is None:
         return NotImplemented
@@ -68,39 +68,39 @@ def joined(op: Op, k: Table, batched: Any, size: int, *operands: Any, axis: int 
     return getattr(k, op.name)(*full, axis=axis + 1)
 
 
-def reshaped(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any) -> Any:
+def reshaped(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any) -> Any:
     """The shape it is given has the batch in front."""
     return getattr(k, op.name)(x, shape=(size, *shape))
 
 
-def broadcast(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any) -> Any:
+def broadcast(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any) -> Any:
     """The same, where axes that the operand lacks come between."""
     return getattr(k, op.name)(_with_axes(k, x, True, len(shape)), shape=(size, *shape))
 
 
-def permuted(op: Op, k: Table, batched: Any, size: int, x: Any, *, axes: Any) -> Any:
+def permuted(op: Op, k: Table, batched: Any, size: int, x: Handle, *, axes: Any) -> Any:
     """The batch stays the first axis."""
     return getattr(k, op.name)(x, axes=(0, *(axis + 1 for axis in axes)))
 
 
-def selected(op: Op, k: Table, batched: Any, size: int, x: Any, *, key: Any) -> Any:
+def selected(op: Op, k: Table, batched: Any, size: int, x: Handle, *, key: Any) -> Any:
     """The key takes the whole batch."""
     return getattr(k, op.name)(x, key=(slice(0, size, 1), *key))
 
 
-def placed(op: Op, k: Table, batched: Any, size: int, x: Any, *, shape: Any, key: Any) -> Any:
+def placed(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any, key: Any) -> Any:
     """The shape has the batch in front, and the key takes all of it."""
     return getattr(k, op.name)(x, shape=(size, *shape), key=(slice(0, size, 1), *key))
 
 
-def scattered(op: Op, k: Table, batched: Any, size: int, x: Any, values: Any, *, key: Any) -> Any:
+def scattered(op: Op, k: Table, batched: Any, size: int, x: Handle, values: Handle, *, key: Any) -> Any:
     """The same, and values broadcast to what the key selects of each example."""
     place = Layout.contiguous(x.shape[batched[0] :]).index(key).shape
     values = _with_axes(k, values, batched[1], len(place))
     return getattr(k, op.name)(materialized(k, x, batched[0], size), values, key=(slice(0, size, 1), *key))
 
 
-def products(op: Op, k: Table, batched: Any, size: int, x: Any, y: Any) -> Any:
+def products(op: Op, k: Table, batched: Any, size: int, x: Handle, y: Handle) -> Handle:
     """Vectors become a row and a column, so that the batch is one of the axes that are broadcast."""
     row, column = _ndim(x, batched[0]) == 1, _ndim(y, batched[1]) == 1
     x = k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1])) if row else x
@@ -113,7 +113,7 @@ def products(op: Op, k: Table, batched: Any, size: int, x: Any, y: Any) -> Any:
     return k.reshape(made, shape=shape) if row or column else made
 
 
-def sequences(op: Op, k: Table, batched: Any, size: int, *operands: Any, **params: Any) -> Any:
+def sequences(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **params: Any) -> Any:
     """The batch of examples and that of sequences, the last axis but one, are one; with a weight for each, composed."""
     kept = [op.separate[0] - 1, op.separate[0] - 2][: 2 if op.name == "gru" else 1]  # weight and bias
     if any(batched[each] for each in kept):
@@ -138,12 +138,12 @@ def sequences(op: Op, k: Table, batched: Any, size: int, *operands: Any, **param
     return tuple(parts)
 
 
-def materialized(k: Table, x: Any, batched: bool, size: int) -> Any:
+def materialized(k: Table, x: Handle, batched: bool, size: int) -> Handle:
     """An operand with a batch, even if the same for all."""
     return x if batched else k.broadcast_to(x, shape=(size, *x.shape))
 
 
-def _with_axes(k: Table, x: Any, batched: bool, ndim: int) -> Any:
+def _with_axes(k: Table, x: Handle, batched: bool, ndim: int) -> Handle:
     """A batched operand with axes of length 1 after the batch, so that all operands broadcast from the right."""
     missing = ndim + 1 - len(x.shape) if batched else 0
     return x if missing < 1 else k.reshape(x, shape=(x.shape[0], *(1,) * missing, *x.shape[1:]))

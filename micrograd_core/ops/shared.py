@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 
-def zero_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def zero_rule(k: Table, g: Handle, out: Handle, x: Operand) -> Any:
     """Steps have derivative zero wherever they have one; at the jumps zero is the convention."""
     return zero(k, x)
 
@@ -50,7 +50,7 @@ def wrapped(number: Any, dtype: DType) -> Any:
     return (number - low) % (high - low + 1) + low
 
 
-def mirror(k: Table, x: Any) -> Any:
+def mirror(k: Table, x: Handle) -> Handle:
     """The same elements in the opposite order, without overflow: ``-x`` of floats, ``~x`` of integers and bools."""
     return k.negative(x) if k.dtype(x).is_floating else k.bitwise_invert(x)
 
@@ -60,7 +60,7 @@ def ends_of(dtype: DType) -> tuple[float, float]:
     return (-math.inf, math.inf) if dtype.is_floating else integer_range(dtype)
 
 
-def in_dtype_of(k: Table, real: Any, x: Any) -> Any:
+def in_dtype_of(k: Table, real: Handle, x: Handle) -> Handle:
     """Real numbers in the dtype of `x`."""
     return real if real.dtype == x.dtype else k.astype(real, dtype=x.dtype)
 
@@ -140,7 +140,7 @@ def at_once(name: str, rules: tuple[Any, ...], weight: int, bias: int) -> Any:
             return rules
         made: list[Any] = []
 
-        def part(i: int, position: int, k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
+        def part(i: int, position: int, k: Table, g: Handle, out: Any, x: Handle, *others: Any, **params: Any) -> Any:
             if not params.pop("training", True):  # statistics that are given do not depend on the input
                 return rules[position](k, g, out, x, *others, training=False, **params)
             if not made:
@@ -162,7 +162,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A composition or rule that adds up float16 and bfloat16 numbers as float32, and rounds once, at the end."""
 
     @functools.wraps(function)
-    def widened(k: Table, *operands: Any, **params: Any) -> Any:
+    def widened(k: Table, *operands: Handle, **params: Any) -> Any:
         for x in operands:
             if not is_scalar(x) and (narrow := k.dtype(x)) in NARROW:
                 break
@@ -243,23 +243,23 @@ def along_axis(x: Any, axis: int, ndim: int) -> Shape:
     return tuple(x.shape[0] if each == axis else 1 for each in range(ndim))
 
 
-def positions(k: Table, x: Any, axis: int) -> Any:
+def positions(k: Table, x: Handle, axis: int) -> Handle:
     """0, 1, 2, … along an axis of `x`, with axes of length 1 for those behind it."""
     length = x.shape[axis]
     return k.reshape(k.arange(length, dtype=int64), shape=(length,) + (1,) * (len(x.shape) - axis - 1))
 
 
-def times(k: Table, x: Any, weight: Any) -> Any:
+def times(k: Table, x: Handle, weight: Operand) -> Handle:
     """``x * weight``, and just `x` for a weight left out."""
     return x if is_scalar(weight) and weight == 1 else k.multiply(x, weight)
 
 
-def plus(k: Table, x: Any, bias: Any) -> Any:
+def plus(k: Table, x: Handle, bias: Operand) -> Handle:
     """``x + bias``, and just `x` for a bias left out."""
     return x if is_scalar(bias) and bias == 0 else k.add(x, bias)
 
 
-def by_channel(k: Table, parameter: Any, ndim: int, axis: int = 1) -> Any:
+def by_channel(k: Table, parameter: Operand, ndim: int, axis: int = 1) -> Any:
     """One number for each channel, laid along axis 1 of `ndim`, or another one; a number for all as it is."""
     if is_scalar(parameter) or not parameter.shape:
         return parameter
@@ -280,6 +280,6 @@ def span(shape: Shape, axis: int, start: int, stop: int) -> tuple[slice, ...]:
     return tuple(key)
 
 
-def cut(k: Table, x: Any, axis: int, start: int, stop: int) -> Any:
+def cut(k: Table, x: Handle, axis: int, start: int, stop: int) -> Handle:
     """``x[..., start:stop, ...]`` along an axis, by bounds within it."""
     return k.getitem(x, key=span(x.shape, axis, start, stop))

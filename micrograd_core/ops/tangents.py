@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.ops.record import Op, Table
+from micrograd_core.ops.record import Handle, Op, Operand, Table
 
 
-def linear(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
+def linear(op: Op, k: Table, tangents: Any, out: Handle, *operands: Operand, **params: Any) -> Any:
     """The operation on tangents: of what is linear in all its operands together. Separate ones (indices) stay."""
     given = [
         x if i in op.separate else t if t is not None else zero(k, x)
@@ -21,13 +21,13 @@ def linear(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: 
     return getattr(k, op.name)(*given, **params)
 
 
-def product(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
+def product(op: Op, k: Table, tangents: Any, out: Handle, *operands: Handle, **params: Any) -> Any:
     """The rule of Leibniz: each operand replaced by its tangent, the others as they are."""
     function, given = getattr(k, op.name), ((i, t) for i, t in enumerate(tangents) if t is not None)
     return total(k, (function(*operands[:i], t, *operands[i + 1 :], **params) for i, t in given))
 
 
-def affine(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+def affine(op: Op, k: Table, tangents: Any, out: Any, x: Operand, weight: Handle, bias: Operand, **params: Any) -> Any:
     """The same of two operands, to whose product the third is added."""
     first, second, third = tangents
     function, added = getattr(k, op.name), 0.0 if third is None else third
@@ -46,7 +46,7 @@ def symmetric(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **param
     return total(k, (rule(k, t, out, *operands, **params) for rule, t in given))
 
 
-def reduction(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, **params: Any) -> Any:
+def reduction(op: Op, k: Table, tangents: Any, out: Any, x: Handle, *, axis: Any, keepdims: bool, **params: Any) -> Any:
     """The sum of slopes times tangents: of what combines the elements along axes, each of them into one result."""
     assert isinstance(op.gradient, tuple)
     assert op.gradient[0] is not None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from micrograd_core.ops.record import Table
+from micrograd_core.ops.record import Handle, Table
 from micrograd_core.optim.base import Rule, averaged, rule
 from micrograd_core.optim.optimizers import WithMoments
 
 
-def _zeros(k: Table, p: Any, value: float = 0.0) -> Any:
+def _zeros(k: Table, p: Handle, value: float = 0.0) -> Handle:
     return k.full(shape=p.shape, fill_value=value, dtype=p.dtype)
 
 
@@ -60,7 +60,7 @@ class Adagrad(Rule):
     initial_accumulator_value: float = 0.0
     eps: float = 1e-10
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The gradient over the root of the sum."""
         total = state.get("sum")
         total = _zeros(k, p, self.initial_accumulator_value) if total is None else total
@@ -113,7 +113,7 @@ class Adadelta(Rule):
     eps: float = 1e-6
     weight_decay: float = 0.0
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The gradient, in the unit of the parameter."""
         square = state["square"] = averaged(k, state.get("square"), k.multiply(g, g), self.rho)
         moved = state.get("moved")
@@ -171,7 +171,7 @@ class NAdam(WithMoments):
     momentum_decay: float = 4e-3
     decoupled_weight_decay: bool = False
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """By this gradient, and by the moment as it will be."""
         t, (beta1, beta2) = state["step"], self.betas
         mu, following = (beta1 * (1 - 0.5 * 0.96 ** (n * self.momentum_decay)) for n in (t, t + 1))
@@ -227,7 +227,7 @@ class RAdam(WithMoments):
     lr: float = 1e-3
     decoupled_weight_decay: bool = False
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """By the first moment alone, until there is something to say of the second."""
         t, (beta1, beta2) = state["step"], self.betas
         m, v = self.moments(k, g, state)
@@ -280,7 +280,7 @@ class Adamax(WithMoments):
 
     lr: float = 2e-3
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The first moment over the greatest gradient, which fades."""
         m = state["m"] = averaged(k, state.get("m"), g, self.betas[0])
         size = k.add(k.abs(g), self.eps)
@@ -334,7 +334,7 @@ class Rprop(Rule):
             raise ValueError(f"Rprop: etas are a number between 0 and 1, and one above 1; got {value}")
         return tuple(value) if name in ("etas", "step_sizes") else super()._checked(name, value)
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """By the sign of the gradient; where it changed, not at all."""
         before = state["before"] if "before" in state else _zeros(k, p)
         size = state["size"] if "size" in state else k.multiply(_zeros(k, p, 1.0), self.lr)
@@ -389,7 +389,7 @@ class Lion(Rule):
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """``p - lr * sign(beta1 * m + (1 - beta1) * g)``, of a parameter that has decayed."""
         m = state.get("m")
         way = k.sign(averaged(k, m, g, self.betas[0]))

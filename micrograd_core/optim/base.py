@@ -18,7 +18,7 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
-from micrograd_core.ops.record import Table
+from micrograd_core.ops.record import Handle, Table
 from micrograd_core.support.atomic import assign_all
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]
@@ -278,11 +278,11 @@ class Optimizer:
                 changes += [(p, "_handle", handle), (p, "_storage", None)]
             assign_all(changes)
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The new parameter, from kernels, parameter, gradient, and a copy of its state that this is to update."""
         raise NotImplementedError
 
-    def _updated(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def _updated(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """`update`, with the step counted and the weight decayed before it."""
         if "step" in self.kept:
             state["step"] = state.get("step", 0) + 1
@@ -297,7 +297,7 @@ class Optimizer:
         """What a decoupled decay leaves of a parameter before the gradient moves it."""
         return 1 - self.lr * self.weight_decay
 
-    def _update_parts(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def _update_parts(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """`_updated` for complex numbers: real and imaginary parts are parameters of their own."""
         parts = state["parts"] = {name: own.copy() for name, own in _parts(state, True).items()}
         both = zip((k.real, k.imag), parts.values(), strict=True)
@@ -455,7 +455,7 @@ def hyperparameters(kind: type[Optimizer]) -> list[str]:
     return list(signature(kind.__init__).parameters)[2:]
 
 
-def averaged(k: Table, old: Any, new: Any, decay: float) -> Any:
+def averaged(k: Table, old: Any, new: Handle, decay: float) -> Handle:
     """A running mean, from 0 before the first step."""
     new = k.multiply(new, 1 - decay)
     return new if old is None else k.add(k.multiply(old, decay), new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from micrograd_core.ops.record import Table
+from micrograd_core.ops.record import Handle, Table
 from micrograd_core.optim.base import Parameters, Rule, averaged, rule, setting
 
 
@@ -65,7 +65,7 @@ class SGD(Rule):
         """The velocity, where there is momentum."""
         return self.kept if self.momentum else ()
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """Heavy ball, or Nesterov's."""
         if self.momentum:
             velocity = state.get("velocity")
@@ -93,7 +93,7 @@ class WithMoments(Rule):
     eps: float = 1e-8
     weight_decay: float = 0.0
 
-    def moments(self, k: Table, g: Any, state: dict[str, Any]) -> tuple[Any, Any]:
+    def moments(self, k: Table, g: Handle, state: dict[str, Any]) -> tuple[Any, Any]:
         """The means with this gradient in them."""
         state["m"] = averaged(k, state.get("m"), g, self.betas[0])
         state["v"] = averaged(k, state.get("v"), k.multiply(g, g), self.betas[1])
@@ -151,7 +151,7 @@ class Adam(WithMoments):
         """The number of steps, and the moments."""
         return (*self.kept, "greatest") if self.amsgrad else self.kept
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """By the first moment, over the root of the second."""
         step, eps = self.corrected(state["step"])
         m, v = self.moments(k, g, state)
@@ -269,7 +269,7 @@ class RMSprop(Rule):
         """The mean of squares, the mean where it is subtracted, and the velocity where there is momentum."""
         return ("square", *["mean"] * self.centered, *["velocity"] * bool(self.momentum))
 
-    def update(self, k: Table, p: Any, g: Any, state: dict[str, Any]) -> Any:
+    def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The gradient over the root of its mean square."""
         square = state["square"] = averaged(k, state.get("square"), k.multiply(g, g), self.alpha)
         if self.centered:

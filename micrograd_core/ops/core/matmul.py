@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
@@ -27,28 +26,28 @@ def _check_matmul(op: str, x: Shape, y: Shape) -> None:
     broadcast_shapes(op, x[:-2], y[:-2])
 
 
-def transposed(k: Table, x: Any) -> Any:
+def transposed(k: Table, x: Handle) -> Handle:
     """The matrix transpose: the last two axes exchanged."""
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def column(k: Table, x: Any) -> Any:
+def column(k: Table, x: Handle) -> Handle:
     """The last axis as columns: an axis of length 1 after it."""
     return k.reshape(x, shape=(*x.shape, 1))
 
 
-def row(k: Table, x: Any) -> Any:
+def row(k: Table, x: Handle) -> Handle:
     """The last axis as rows: an axis of length 1 before it."""
     return k.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
-def _as_matrix(k: Table, x: Any) -> Any:
+def _as_matrix(k: Table, x: Handle) -> Handle:
     """All rows one below the other."""
     return x if len(x.shape) == 2 else k.reshape(x, shape=(math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _matmul(k: Table, x: Any, y: Any) -> Any:
+def _matmul(k: Table, x: Handle, y: Handle) -> Handle:
     """``sum_j x[..., i, j] * y[..., j, l]``, with vectors as a row and a column."""
     _check_matmul("matmul", x.shape, y.shape)
     if len(y.shape) == 1:
@@ -59,7 +58,7 @@ def _matmul(k: Table, x: Any, y: Any) -> Any:
     return k.sum(terms, axis=(len(terms.shape) - 2,), keepdims=False)
 
 
-def _matmul_left(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _matmul_left(k: Table, g: Handle, out: Handle, x: Handle, y: Handle) -> Handle:
     """``g @ y.T``."""
     if len(y.shape) == 1:
         return k.multiply(column(k, g) if len(x.shape) > 1 else g, y)
@@ -68,7 +67,7 @@ def _matmul_left(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
     return k.matmul(y, g) if len(x.shape) == 1 else k.matmul(g, transposed(k, y))
 
 
-def _matmul_right(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _matmul_right(k: Table, g: Handle, out: Handle, x: Handle, y: Handle) -> Handle:
     """``x.T @ g``."""
     if len(y.shape) == 1 < len(x.shape):
         rows = math.prod(x.shape[:-1])
@@ -92,12 +91,12 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
         )
 
 
-def _linear(k: Table, x: Any, weight: Any, bias: Any) -> Any:
+def _linear(k: Table, x: Handle, weight: Handle, bias: Operand) -> Handle:
     product = k.matmul(x, transposed(k, weight))
     return product if is_scalar(bias) and bias == 0 else k.add(product, bias)
 
 
-def _linear_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any) -> Any:
+def _linear_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand) -> Handle:
     """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
     return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
 

@@ -14,7 +14,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Layout, as_shape, resolve_axes, resolve_axis, resolve_key, resolve_reshape
 from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected
-from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, BOOLEAN, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import axes_of, by_position, cut, elementwise, span, whole
 from micrograd_core.ops.tangents import linear
 
@@ -129,38 +129,38 @@ def requested(dtype: DType, params: dict[str, Any]) -> DType:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def permute_rule(k: Table, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def permute_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axes: tuple[int, ...]) -> Handle:
     """The inverse permutation."""
     return k.permute_dims(g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
-def _as_operand(k: Table, g: Any, out: Any, x: Any, **params: Any) -> Any:
+def _as_operand(k: Table, g: Handle, out: Handle, x: Handle, **params: Any) -> Handle:
     return k.reshape(g, shape=x.shape)
 
 
-def _expand_dims(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _expand_dims(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
     lengths = iter(x.shape)
     ndim = len(x.shape) + len(axis)
     return k.reshape(x, shape=tuple(1 if each in axis else next(lengths) for each in range(ndim)))
 
 
-def _squeeze(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _squeeze(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
     return k.reshape(x, shape=tuple(length for each, length in enumerate(x.shape) if each not in axis))
 
 
-def _flip(k: Table, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _flip(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
     key = tuple(slice(None, None, -1) if each in axis else slice(None) for each in range(len(x.shape)))
     return k.getitem(x, key=resolve_key(key, x.shape))
 
 
-def _astype_rule(k: Table, g: Any, out: Any, x: Any, *, dtype: Any) -> Any:
+def _astype_rule(k: Table, g: Handle, out: Handle, x: Handle, *, dtype: Any) -> Handle:
     """Back to the operand's dtype. A real number that became complex moves along the real axis only."""
     if dtype.is_complex and not k.dtype(x).is_complex:
         g = k.real(g)
     return k.astype(g, dtype=x.dtype)
 
 
-def _concat(k: Table, *xs: Any, axis: int | None) -> Any:
+def _concat(k: Table, *xs: Handle, axis: int | None) -> Handle:
     if axis is None:
         xs, axis = tuple(k.reshape(x, shape=(math.prod(x.shape),)) for x in xs), 0
     shape = list(xs[0].shape)
@@ -174,7 +174,7 @@ def _concat(k: Table, *xs: Any, axis: int | None) -> Any:
     return result
 
 
-def _concat_rule(position: int, k: Table, g: Any, out: Any, *xs: Any, axis: int | None) -> Any:
+def _concat_rule(position: int, k: Table, g: Handle, out: Handle, *xs: Handle, axis: int | None) -> Handle:
     """Each operand takes its own piece of the cotangent."""
     lengths = [math.prod(x.shape) if axis is None else x.shape[axis] for x in xs]
     start = sum(lengths[:position])
@@ -182,11 +182,11 @@ def _concat_rule(position: int, k: Table, g: Any, out: Any, *xs: Any, axis: int 
     return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
 
 
-def _getitem_rule(k: Table, g: Any, out: Any, x: Any, *, key: Any) -> Any:
+def _getitem_rule(k: Table, g: Handle, out: Handle, x: Handle, *, key: Any) -> Handle:
     return k.getitem_gradient(g, shape=x.shape, key=key)
 
 
-def _one_hot(k: Table, x: Any, *, num_classes: int, dtype: Any) -> Any:
+def _one_hot(k: Table, x: Handle, *, num_classes: int, dtype: Any) -> Handle:
     classes = k.arange(num_classes, dtype=int64)
     indices = k.expand_dims(k.astype(x, dtype=int64), axis=(len(x.shape),))  # int8 cannot count to 200
     return k.astype(k.equal(indices, classes), dtype=dtype)
@@ -404,7 +404,7 @@ def assigned(x: Any, values: Any, key: Any) -> Any:
     return result
 
 
-def unbroadcast(k: Table, g: Any, shape: tuple[int, ...]) -> Any:
+def unbroadcast(k: Table, g: Handle, shape: tuple[int, ...]) -> Handle:
     """Sum `g` over the axes along which an operand of `shape` was broadcast to reach it."""
     new = len(g.shape) - len(shape)
     axes = (*range(new), *(axis + new for axis, length in enumerate(shape) if length == 1 != g.shape[axis + new]))

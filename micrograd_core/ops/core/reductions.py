@@ -14,7 +14,7 @@ from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positio
 from micrograd_core.ops.tangents import linear, reduction
 
 
-def restore_axes(k: Table, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def restore_axes(k: Table, g: Handle, x: Handle, axis: Any, keepdims: bool) -> Handle:
     """`g`, the shape of `x` reduced over `axis`, with the reduced axes back as axes of length 1."""
     if keepdims or axis is None:  # a 0-d array broadcasts as it is
         return g
@@ -100,30 +100,30 @@ _SMALL_INTEGERS = (Sample(Array((2, 3), 0, 9, "int32"), axis=0),)
 _ZERO_LENGTH = (Sample((0, 3)), Sample((2, 0), axis=0), Sample((2, 0), axis=1))
 
 
-def _sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _sum_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     if axis is not None:  # a 0-d array broadcasts as it is
         g = restore_axes(k, g, x, axis, keepdims)
     return k.spread(g, shape=x.shape)
 
 
-def _mean_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _mean_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     share = 1 / max(count(x, axis), 1)  # the count itself may be too large for float16
     return k.spread(k.multiply(restore_axes(k, g, x, axis, keepdims), share), shape=x.shape)
 
 
 @in_float32
-def _mean(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _mean(k: Table, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     return k.divide(k.sum(x, axis=axis, keepdims=keepdims), count(x, axis))
 
 
-def _extremum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _extremum_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     """Elements tied for the extremum share its gradient evenly; NaN ones, which win, likewise."""
     tied = k.logical_or(k.equal(x, restore_axes(k, out, x, axis, keepdims)), k.isnan(x))
     winners = k.sum(k.astype(tied, dtype=x.dtype), axis=axis, keepdims=True)
     return k.where(tied, k.divide(restore_axes(k, g, x, axis, keepdims), winners), 0)
 
 
-def _deviations(k: Table, x: Any, axis: Any) -> Any:
+def _deviations(k: Table, x: Handle, axis: Any) -> Handle:
     return k.subtract(x, k.mean(x, axis=axis, keepdims=True))
 
 
@@ -133,19 +133,19 @@ def _divisor(x: Any, axis: Any, correction: float) -> float:
 
 
 @in_float32
-def _var(k: Table, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _var(k: Table, x: Handle, *, axis: Any, correction: float, keepdims: bool) -> Handle:
     total = k.sum(k.square(_deviations(k, x, axis)), axis=axis, keepdims=keepdims)
     return k.divide(total, _divisor(x, axis, correction))
 
 
 @in_float32
-def _var_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _var_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, correction: float, keepdims: bool) -> Handle:
     scale = k.multiply(restore_axes(k, g, x, axis, keepdims), 2 / _divisor(x, axis, correction))
     return k.multiply(_deviations(k, x, axis), scale)
 
 
 @in_float32
-def _std_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+def _std_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, correction: float, keepdims: bool) -> Handle:
     """``(x - mean) / (n std)``, and 0 where there is no deviation: 0 / inf is, and so are its derivatives."""
     spread = restore_axes(k, out, x, axis, keepdims)
     flat = k.equal(spread, 0)
@@ -154,7 +154,7 @@ def _std_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, correction: floa
     return k.multiply(_deviations(k, x, axis), share)
 
 
-def _argmax(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+def _argmax(k: Table, x: Handle, *, axis: int | None, keepdims: bool) -> Handle:
     """The first position of the maximum: of the positions where it stands, the one furthest from the end."""
     if axis is None:
         flat = k.argmax(k.reshape(x, shape=(count(x, None),)), axis=0, keepdims=False)
@@ -168,7 +168,7 @@ def _argmax(k: Table, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     return k.subtract(length, furthest)
 
 
-def product_by_halves(k: Table, x: Any, axis: int) -> Any:
+def product_by_halves(k: Table, x: Handle, axis: int) -> Handle:
     """The product along an axis of at least one element, which is kept: no division, and so right gradients at 0."""
     while x.shape[axis] > 1:
         half, odd = divmod(x.shape[axis], 2)
@@ -177,7 +177,7 @@ def product_by_halves(k: Table, x: Any, axis: int) -> Any:
     return x
 
 
-def _prod(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _prod(k: Table, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     axes = tuple(range(len(x.shape))) if axis is None else axis
     kept = [each for each in range(len(x.shape)) if each not in axes]
     result = reduced_shape(x.shape, axes, keepdims)
@@ -208,7 +208,7 @@ def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
         axis = 0 if axis is None else resolve_axis(name, axis, len(x.shape))
         return {"axis": axis, "include_initial": bool(include_initial)}
 
-    def compose(k: Table, x: Any, *, axis: int, include_initial: bool) -> Any:
+    def compose(k: Table, x: Handle, *, axis: int, include_initial: bool) -> Any:
         found = prefixes(k, x, getattr(k, combine), axis)
         if not include_initial:
             return found
@@ -226,7 +226,7 @@ def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
     return Op(name, doc, parameters=parameters, compose=compose, **facts)
 
 
-def _cumulative_sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, include_initial: bool) -> Any:
+def _cumulative_sum_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: int, include_initial: bool) -> Handle:
     """The cumulative sum from the other end."""
     if include_initial:
         g = cut(k, g, axis, 1, g.shape[axis])
@@ -235,7 +235,7 @@ def _cumulative_sum_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, inclu
 
 
 @in_float32
-def _logsumexp(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _logsumexp(k: Table, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     top = k.max(x, axis=axis, keepdims=True)
     shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
     total = k.log(k.sum(k.exp(k.subtract(x, shift)), axis=axis, keepdims=keepdims))
@@ -243,13 +243,13 @@ def _logsumexp(k: Table, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return k.add(total, k.reshape(shift, shape=kept))
 
 
-def _logsumexp_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _logsumexp_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     """The softmax; not as ``exp(x - out)``, which would carry the rounding of a large `out`."""
     return k.multiply(restore_axes(k, g, x, axis, keepdims), _shares(k, x, axis=axis))
 
 
 @in_float32
-def _shares(k: Table, x: Any, *, axis: Any) -> Any:
+def _shares(k: Table, x: Handle, *, axis: Any) -> Handle:
     top = k.max(x, axis=axis, keepdims=True)
     infinite = k.logical_and(k.equal(x, top), k.isinf(top))  # where inf - inf would be NaN
     e = k.exp(k.where(infinite, 0, k.subtract(x, top)))
@@ -259,11 +259,11 @@ def _shares(k: Table, x: Any, *, axis: Any) -> Any:
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
 
 
-def _count_nonzero(k: Table, x: Any, **params: Any) -> Any:
+def _count_nonzero(k: Table, x: Handle, **params: Any) -> Handle:
     return k.sum(k.astype(x if k.dtype(x) is bool_ else k.not_equal(x, 0), dtype=int64), **params)
 
 
-def _all(k: Table, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+def _all(k: Table, x: Handle, *, axis: Shape | None, keepdims: bool) -> Handle:
     return k.equal(k.count_nonzero(x, axis=axis, keepdims=keepdims), count(x, axis))
 
 

@@ -24,24 +24,24 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import GraphError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.matmul import column, row, transposed
-from micrograd_core.ops.record import Table
+from micrograd_core.ops.record import Handle, Table
 from micrograd_core.ops.shared import cut, in_dtype_of
 from micrograd_core.ops.tangents import total
 
 # ── small parts of rules ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def conj(k: Table, x: Any) -> Any:
+def conj(k: Table, x: Handle) -> Handle:
     """The complex conjugate; of real numbers, they themselves."""
     return k.conj(x) if k.dtype(x).is_complex else x
 
 
-def _h(k: Table, x: Any) -> Any:
+def _h(k: Table, x: Handle) -> Handle:
     """The conjugate transpose."""
     return conj(k, transposed(k, x))
 
 
-def product(k: Table, *matrices: Any) -> Any:
+def product(k: Table, *matrices: Handle) -> Handle:
     """From left to right."""
     result = matrices[0]
     for each in matrices[1:]:
@@ -49,7 +49,7 @@ def product(k: Table, *matrices: Any) -> Any:
     return result
 
 
-def per_matrix(k: Table, x: Any) -> Any:
+def per_matrix(k: Table, x: Handle) -> Handle:
     """One number per matrix: two axes of length 1 at the end."""
     return k.reshape(x, shape=(*x.shape, 1, 1))
 
@@ -59,30 +59,30 @@ def _position(k: Table, rows: int, columns: int) -> tuple[Any, Any]:
     return k.reshape(k.arange(rows, dtype=int64), shape=(rows, 1)), k.arange(columns, dtype=int64)
 
 
-def _eye(k: Table, x: Any, n: int) -> Any:
+def _eye(k: Table, x: Handle, n: int) -> Handle:
     """The identity, in the dtype of `x`."""
     return k.astype(k.equal(*_position(k, n, n)), dtype=x.dtype)
 
 
-def _triangle(k: Table, x: Any, diagonal: float) -> Any:
+def _triangle(k: Table, x: Handle, diagonal: float) -> Handle:
     """The lower triangle of `x`, with its diagonal multiplied by `diagonal`."""
     i, j = _position(k, *x.shape[-2:])
     return k.where(k.less(j, i), x, k.where(k.equal(i, j), k.multiply(x, diagonal), 0))
 
 
-def _hermitian(k: Table, x: Any) -> Any:
+def _hermitian(k: Table, x: Handle) -> Handle:
     """``(x + x^H) / 2``."""
     return k.multiply(k.add(x, _h(k, x)), 0.5)
 
 
-def _columns(k: Table, x: Any, start: int, stop: int) -> Any:
+def _columns(k: Table, x: Handle, start: int, stop: int) -> Handle:
     return cut(k, x, len(x.shape) - 1, start, stop)
 
 
 def conjugate_calculus(rule: Any) -> Any:
     """A rule from the literature, where ``dL = Re tr(G^H dX)``, for the sweep, where ``dL = Re sum(g dX)``."""
 
-    def bilinear(k: Table, g: Any, out: Any, x: Any, **params: Any) -> Any:
+    def bilinear(k: Table, g: Any, out: Any, x: Handle, **params: Any) -> Handle:
         g = tuple(each if each is None else conj(k, each) for each in g) if isinstance(g, tuple) else conj(k, g)
         return conj(k, rule(k, g, out, x, **params))
 
@@ -92,19 +92,19 @@ def conjugate_calculus(rule: Any) -> Any:
 # ── solving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _solved(k: Table, a: Any, b: Any, vectors: bool) -> Any:
+def _solved(k: Table, a: Handle, b: Handle, vectors: bool) -> Handle:
     """The solution for `b`, of which `vectors` may be one for each matrix of a stack."""
     if vectors and len(b.shape) > 1:
         return k.reshape(k.solve(a, column(k, b)), shape=b.shape)
     return k.solve(a, b)
 
 
-def solve_right(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_right(k: Table, g: Handle, out: Handle, a: Handle, b: Handle) -> Handle:
     """``A^-T g`` (Giles, 2.3.1)."""
     return _solved(k, transposed(k, a), g, len(b.shape) == 1)
 
 
-def solve_left(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_left(k: Table, g: Handle, out: Handle, a: Handle, b: Handle) -> Handle:
     """``-(A^-T g) out^T``."""
     g = solve_right(k, g, out, a, b)
     if len(b.shape) == 1:
@@ -112,18 +112,18 @@ def solve_left(k: Table, g: Any, out: Any, a: Any, b: Any) -> Any:
     return k.negative(k.matmul(g, transposed(k, out)))
 
 
-def inv(k: Table, x: Any) -> Any:
+def inv(k: Table, x: Handle) -> Handle:
     """The solution of ``x y = identity``."""
     return k.solve(x, _eye(k, x, x.shape[-1]))
 
 
-def inv_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def inv_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """``-out^T g out^T`` (Giles, 2.2.3)."""
     turned = transposed(k, out)
     return k.negative(product(k, turned, g, turned))
 
 
-def solve_tangent(op: Any, k: Table, tangents: Any, out: Any, a: Any, b: Any) -> Any:
+def solve_tangent(op: Any, k: Table, tangents: Any, out: Handle, a: Handle, b: Handle) -> Handle:
     """``A^-1 (db - dA out)``."""
     da, db = tangents
     vectors = len(b.shape) == 1
@@ -133,17 +133,17 @@ def solve_tangent(op: Any, k: Table, tangents: Any, out: Any, a: Any, b: Any) ->
     return _solved(k, a, db, vectors)
 
 
-def inv_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
+def inv_tangent(op: Any, k: Table, tangents: Any, out: Handle, x: Handle) -> Handle:
     """``-A^-1 dA A^-1``."""
     return k.negative(product(k, out, tangents[0], out))
 
 
-def det_tangent(op: Any, k: Table, tangents: Any, out: Any, x: Any) -> Any:
+def det_tangent(op: Any, k: Table, tangents: Any, out: Handle, x: Handle) -> Handle:
     """The sum of cofactors times tangents."""
     return k.sum(k.multiply(k.cofactor(x), tangents[0]), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=False)
 
 
-def matrix_power(k: Table, x: Any, *, n: int) -> Any:
+def matrix_power(k: Table, x: Handle, *, n: int) -> Any:
     """By repeated squaring."""
     if n == 0:
         first, _ = _position(k, *x.shape[-2:])
@@ -161,7 +161,7 @@ def matrix_power(k: Table, x: Any, *, n: int) -> Any:
 # ── determinants ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def slogdet_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def slogdet_rule(k: Table, g: Any, out: Any, x: Handle) -> Handle:
     """``g A^-T`` for the logarithm (Giles, 2.2.4); the sign turns with the imaginary part of ``tr(A^-1 dA)``."""
     sign, logabsdet = g
     terms = [] if logabsdet is None else [in_dtype_of(k, logabsdet, x)]
@@ -172,13 +172,13 @@ def slogdet_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return k.multiply(per_matrix(k, total(k, terms)), k.inv(transposed(k, x)))
 
 
-def det(k: Table, x: Any) -> Any:
+def det(k: Table, x: Handle) -> Handle:
     """The sign times the absolute value."""
     sign, logabsdet = k.slogdet(x)
     return k.multiply(sign, in_dtype_of(k, k.exp(logabsdet), x))
 
 
-def cofactor(k: Table, x: Any) -> Any:
+def cofactor(k: Table, x: Handle) -> Handle:
     """With ``x = U S Vh``: ``det(U Vh) conj(U P Vh)``, where P holds the products of all other singular values."""
     u, s, vh = k.svd(x, full_matrices=True)
     others = k.where(k.equal(*_position(k, *x.shape[-2:])), 1, row(k, s))
@@ -190,7 +190,7 @@ def cofactor(k: Table, x: Any) -> Any:
     return k.multiply(per_matrix(k, turn), conj(k, k.matmul(k.multiply(u, row(k, in_dtype_of(k, products, x))), vh)))
 
 
-def cofactor_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def cofactor_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """From ``out = det(A) A^-T``: ``sum(g out) A^-T - A^-T g^T out``, where A can be inverted."""
     inverse = k.inv(transposed(k, x))
     along = k.sum(k.multiply(g, out), axis=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
@@ -200,7 +200,7 @@ def cofactor_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
 # ── factorisations ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cholesky_rule(k: Table, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
+def cholesky_rule(k: Table, g: Handle, out: Handle, x: Handle, *, upper: bool) -> Handle:
     """``L^-H tril(L^H G) L^-1`` with half the diagonal, made symmetric (Murray, 10)."""
     lower, g = (_h(k, out), _h(k, g)) if upper else (out, g)
     adjoint = _h(k, lower)
@@ -209,7 +209,7 @@ def cholesky_rule(k: Table, g: Any, out: Any, x: Any, *, upper: bool) -> Any:
     return _hermitian(k, k.solve(adjoint, _h(k, half)))
 
 
-def _reciprocal_gaps(k: Table, values: Any, like: Any, *, squared: bool = False) -> Any:
+def _reciprocal_gaps(k: Table, values: Handle, like: Handle, *, squared: bool = False) -> Handle:
     """``1 / (values_j - values_i)``, or of their squares; 0 on the diagonal, infinite where values repeat."""
     across, down = row(k, values), column(k, values)
     gaps = k.subtract(across, down)
@@ -218,7 +218,7 @@ def _reciprocal_gaps(k: Table, values: Any, like: Any, *, squared: bool = False)
     return in_dtype_of(k, k.divide(1, k.where(k.equal(*_position(k, n, n)), math.inf, gaps)), like)
 
 
-def eigh_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def eigh_rule(k: Table, g: Any, out: Any, x: Handle) -> Any:
     """``V (diag(g) + V^H G / gaps) V^H`` (Giles, 3.1), made symmetric."""
     (values, vectors), (g_values, g_vectors) = out, g
     adjoint = _h(k, vectors)
@@ -231,7 +231,7 @@ def eigh_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return total(k, terms)
 
 
-def eig_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def eig_rule(k: Table, g: Any, out: Any, x: Handle) -> Handle:
     """``V^-H (diag(g) + M / conj(gaps)) V^H``, ``M = V^H G - V^H V diag(Re(V^H G))`` (Boeddeker et al., 4.77).
 
     What is taken off in M keeps the vectors' lengths; of their phases the rule says that they do not turn.
@@ -252,7 +252,7 @@ def eig_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
     return found if k.dtype(x).is_complex else k.real(found)
 
 
-def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
+def svd_rule(k: Table, g: Any, out: Any, x: Handle, *, full_matrices: bool) -> Any:
     """Wan and Zhang, 3, with what lies outside the spaces of U and V for matrices that are not square."""
     (u, s, vh), (g_u, g_s, g_vh) = out, g
     rows, columns = x.shape[-2:]
@@ -292,11 +292,11 @@ def svd_rule(k: Table, g: Any, out: Any, x: Any, *, full_matrices: bool) -> Any:
     return total(k, terms)
 
 
-def _skew(k: Table, x: Any) -> Any:
+def _skew(k: Table, x: Handle) -> Handle:
     return k.subtract(x, _h(k, x))
 
 
-def qr_rule(k: Table, g: Any, out: Any, x: Any, *, mode: str) -> Any:
+def qr_rule(k: Table, g: Any, out: Any, x: Handle, *, mode: str) -> Handle:
     """``(G_Q + Q copyltu(M)) R^-H`` with ``M = R G_R^H - G_Q^H Q`` (Walter and Lehmann, 3.3).
 
     Of a wide matrix, the columns beyond the square part are ``Q R``'s and no more (Roberts and Roberts, 3).
@@ -332,7 +332,7 @@ def qr_rule(k: Table, g: Any, out: Any, x: Any, *, mode: str) -> Any:
 # ── what follows from singular values ────────────────────────────────────────────────────────────────────────
 
 
-def _cutoff(k: Table, s: Any, shape: Shape, rtol: Any) -> Any:
+def _cutoff(k: Table, s: Handle, shape: Shape, rtol: Any) -> Handle:
     """The greatest singular value that counts as zero; by default the rounding of the largest one."""
     largest = k.max(s, axis=(len(s.shape) - 1,), keepdims=True)
     if rtol is None:
@@ -341,7 +341,7 @@ def _cutoff(k: Table, s: Any, shape: Shape, rtol: Any) -> Any:
     return k.multiply(largest, k.constant(rtol[1], (*rtol[0], 1), k.dtype(s)))
 
 
-def pinv(k: Table, x: Any, *, rtol: Any) -> Any:
+def pinv(k: Table, x: Handle, *, rtol: Any) -> Handle:
     """``V S^-1 U^H``, without what belongs to singular values that count as zero."""
     if 0 in x.shape[-2:]:
         return k.full(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]), fill_value=0, dtype=x.dtype)
@@ -351,7 +351,7 @@ def pinv(k: Table, x: Any, *, rtol: Any) -> Any:
     return k.matmul(k.multiply(_h(k, vh), row(k, in_dtype_of(k, reciprocal, x))), _h(k, u))
 
 
-def pinv_rule(k: Table, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:
+def pinv_rule(k: Table, g: Handle, out: Handle, x: Handle, *, rtol: Any) -> Handle:
     """Golub and Pereyra, 4.12: right for any rank, as long as that does not change."""
     p, adjoint, g_h = out, _h(k, out), _h(k, g)
     direct = product(k, adjoint, g, adjoint)
@@ -361,7 +361,7 @@ def pinv_rule(k: Table, g: Any, out: Any, x: Any, *, rtol: Any) -> Any:
     return k.subtract(k.add(product(k, left, g_h, p, adjoint), product(k, adjoint, p, g_h, right)), direct)
 
 
-def matrix_rank(k: Table, x: Any, *, rtol: Any) -> Any:
+def matrix_rank(k: Table, x: Handle, *, rtol: Any) -> Handle:
     """How many singular values do not count as zero."""
     if 0 in x.shape[-2:]:
         return k.full(shape=x.shape[:-2], fill_value=0, dtype=int64)

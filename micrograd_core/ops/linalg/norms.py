@@ -16,7 +16,7 @@ from micrograd_core.ops.batching import leading
 from micrograd_core.ops.core.reductions import accumulator, count, restore_axes
 from micrograd_core.ops.linalg.matrices import LINALG, matrix, matrix_stack
 from micrograd_core.ops.linalg.matrix_calculus import conj
-from micrograd_core.ops.record import ANY, INEXACT, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, INEXACT, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_dtype_of, in_float32, real_dtype
 from micrograd_core.ops.tangents import product, reduction
 
@@ -85,7 +85,7 @@ def _matrix_norm_parameters(x: Any, /, *, keepdims: bool = False, ord: float | s
 
 
 @in_float32
-def _vector_norm(k: Table, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
+def _vector_norm(k: Table, x: Handle, *, axis: Any, keepdims: bool, ord: float) -> Handle:
     """``sum(|x|**ord)**(1/ord)`` of elements divided by the largest, so that no power overflows or vanishes."""
     size = k.abs(x)
     if ord == math.inf:
@@ -103,7 +103,7 @@ def _vector_norm(k: Table, x: Any, *, axis: Any, keepdims: bool, ord: float) -> 
     return k.reshape(result, shape=reduced_shape(x.shape, axis, keepdims))
 
 
-def _vector_norm_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
+def _vector_norm_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool, ord: float) -> Handle:
     """``sign(x) (|x| / norm)**(ord - 1)``, and 0 for the zero vector; elements tied for the maximum share evenly."""
     if ord == 0:
         return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)
@@ -122,7 +122,7 @@ def _vector_norm_rule(k: Table, g: Any, out: Any, x: Any, *, axis: Any, keepdims
     return k.where(absent, 0, k.multiply(g, k.multiply(k.pow(ratio, abs(ord - 1)), turn)))
 
 
-def _matrix_norm(k: Table, x: Any, *, keepdims: bool, ord: Any) -> Any:
+def _matrix_norm(k: Table, x: Handle, *, keepdims: bool, ord: Any) -> Handle:
     ndim = len(x.shape)
     last, both = ndim - 1, (ndim - 2, ndim - 1)
     if ord == "fro":
@@ -139,7 +139,7 @@ def _matrix_norm(k: Table, x: Any, *, keepdims: bool, ord: Any) -> Any:
 # ── movement ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _diagonal(k: Table, x: Any, *, offset: int) -> Any:
+def _diagonal(k: Table, x: Handle, *, offset: int) -> Handle:
     """Every (n + 1)-th element of the flattened matrix."""
     *batch, rows, columns = x.shape
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -149,15 +149,15 @@ def _diagonal(k: Table, x: Any, *, offset: int) -> Any:
     return k.getitem(flat, key=resolve_key(key, flat.shape))
 
 
-def _trace(k: Table, x: Any, *, offset: int, dtype: Any) -> Any:
+def _trace(k: Table, x: Handle, *, offset: int, dtype: Any) -> Handle:
     along = k.diagonal(x, offset=offset)
     wanted = accumulator(k.dtype(x)) if dtype is None else dtype
     along = along if wanted is k.dtype(x) else k.astype(along, dtype=wanted)
     return k.sum(along, axis=(len(x.shape) - 2,), keepdims=False)
 
 
-def _cross(k: Table, x: Any, y: Any, *, axis: int) -> Any:
-    def at(z: Any, i: int) -> Any:
+def _cross(k: Table, x: Handle, y: Handle, *, axis: int) -> Handle:
+    def at(z: Handle, i: int) -> Handle:
         return cut(k, z, len(z.shape) + axis, i, i + 1)
 
     parts = [

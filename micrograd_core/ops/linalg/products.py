@@ -43,7 +43,7 @@ def _tensordot_parameters(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], 
     return {"axes": pair}
 
 
-def _tensordot(k: Table, x: Any, y: Any, *, axes: tuple[Shape, Shape]) -> Any:
+def _tensordot(k: Table, x: Handle, y: Handle, *, axes: tuple[Shape, Shape]) -> Any:
     """One matrix product of the axes that remain, each with a letter of its own."""
     first, last = ascii_letters[: len(x.shape)], list(ascii_letters[len(x.shape) :][: len(y.shape)])
     for left, right in zip(*axes, strict=True):
@@ -71,13 +71,13 @@ def _vecdot_parameters(x1: Any, x2: Any, /, axis: int = -1) -> dict[str, Any]:
     return {"axis": at}
 
 
-def _sum(k: Table, x: Any, axis: Shape) -> Any:
+def _sum(k: Table, x: Handle, axis: Shape) -> Handle:
     """In the dtype of `x`: small integers wrap, as in a matrix product."""
     total = k.sum(x, axis=axis, keepdims=False)
     return total if k.dtype(x).is_floating else k.astype(total, dtype=x.dtype)
 
 
-def _vecdot(k: Table, x: Any, y: Any, *, axis: int) -> Any:
+def _vecdot(k: Table, x: Handle, y: Handle, *, axis: int) -> Handle:
     product = k.multiply(conj(k, x), y)
     return _sum(k, product, (len(product.shape) + axis,))
 
@@ -89,7 +89,7 @@ def _outer_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
     return {}
 
 
-def _outer(k: Table, x: Any, y: Any) -> Any:
+def _outer(k: Table, x: Handle, y: Handle) -> Handle:
     return k.multiply(k.reshape(x, shape=(x.shape[0], 1)), y)
 
 
@@ -143,7 +143,7 @@ def _einsum_parameters(*operands: Any, subscripts: str) -> dict[str, Any]:
     return {"subscripts": (tuple(full), result)}
 
 
-def _einsum(k: Table, *operands: Any, subscripts: tuple[tuple[str, ...], str]) -> Any:
+def _einsum(k: Table, *operands: Handle, subscripts: tuple[tuple[str, ...], str]) -> Handle:
     """Pairs of operands are contracted one after the other, always the one that leaves least behind."""
     terms, result = subscripts
     sizes = dict.fromkeys("".join(terms), 1)
@@ -163,7 +163,7 @@ def _einsum(k: Table, *operands: Any, subscripts: tuple[tuple[str, ...], str]) -
     return k.copy(x) if len(operands) == 1 else x
 
 
-def _distinct(k: Table, x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
+def _distinct(k: Table, x: Handle, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
     """An operand whose letters are distinct: the diagonal of axes that share one, without axes that broadcast."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
@@ -190,7 +190,7 @@ def _growth(first: str, second: str, kept: str, sizes: dict[str, int]) -> int:
     return math.prod(sizes[c] for c in kept) - sum(math.prod(sizes[c] for c in term) for term in (first, second))
 
 
-def _summed(k: Table, x: Any, term: str, kept: str) -> tuple[Any, str]:
+def _summed(k: Table, x: Handle, term: str, kept: str) -> tuple[Any, str]:
     """Without the axes that nothing needs any more."""
     gone = tuple(axis for axis, letter in enumerate(term) if letter not in kept)
     if not gone:
@@ -198,7 +198,7 @@ def _summed(k: Table, x: Any, term: str, kept: str) -> tuple[Any, str]:
     return _sum(k, x, gone), "".join(letter for letter in term if letter in kept)
 
 
-def _contract(k: Table, x: Any, first: str, y: Any, second: str, kept: str) -> tuple[Any, str]:
+def _contract(k: Table, x: Handle, first: str, y: Handle, second: str, kept: str) -> tuple[Any, str]:
     """The product of two operands, summed over the letters that are not kept."""
     x, first = _summed(k, x, first, kept + second)
     y, second = _summed(k, y, second, kept + first)

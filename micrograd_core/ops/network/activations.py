@@ -58,7 +58,7 @@ TAIL = {  # exp(y**2) erfc(y), in y >= 0
 VANISHING = 28.0  # where erfc is 0 in any dtype
 
 
-def _polynomials(k: Table, x: Any, parts: Sequence[Sequence[float]]) -> Any:
+def _polynomials(k: Table, x: Handle, parts: Sequence[Sequence[float]]) -> Handle:
     """Several polynomials at once, along a new first axis: odd and even powers by Horner's scheme, side by side."""
     longest, shape = max(map(len, parts)), (len(parts), 2) + (1,) * len(x.shape)
     padded = [(0.0,) * (longest + longest % 2 - len(part)) + tuple(part) for part in parts]
@@ -71,19 +71,19 @@ def _polynomials(k: Table, x: Any, parts: Sequence[Sequence[float]]) -> Any:
     return k.add(k.multiply(odd, x), even)
 
 
-def _parts(k: Table, x: Any, axis: int = 0) -> list[Any]:
+def _parts(k: Table, x: Handle, axis: int = 0) -> list[Any]:
     """What lies along an axis."""
     whole = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
     return [k.getitem(x, key=(*whole[:axis], i, *whole[axis + 1 :])) for i in range(x.shape[axis])]
 
 
-def _size(k: Table, x: Any) -> Any:
+def _size(k: Table, x: Handle) -> Handle:
     """``|x|``, or -0.0."""
     return k.maximum(x, k.negative(x))
 
 
 @in_float32
-def _erf(k: Table, x: Any) -> Any:
+def _erf(k: Table, x: Handle) -> Handle:
     """``x R(x**2)`` near 0; further out ``1 - exp(-x**2) R(|x|)``, with the sign of `x`."""
     y, name = _size(k, x), k.dtype(x).name
     square = k.multiply(x, x)
@@ -98,7 +98,7 @@ def _erf(k: Table, x: Any) -> Any:
 
 
 @in_float32
-def _erfc(k: Table, x: Any) -> Any:
+def _erfc(k: Table, x: Handle) -> Handle:
     """``exp(-y**2) R(y)`` of ``y = |x|``; on the left 2 less that.
 
     The exponent is taken in two parts, ``-c**2 - (y - c)(y + c)`` with the coarser number ``c``, so that the square
@@ -114,7 +114,7 @@ def _erfc(k: Table, x: Any) -> Any:
     return k.where(k.less(x, 0), k.subtract(2.0, tail), tail)
 
 
-def _gauss(k: Table, x: Any, scale: float) -> Any:
+def _gauss(k: Table, x: Handle, scale: float) -> Handle:
     """``scale * exp(-x**2)``."""
     return k.multiply(k.exp(k.negative(k.square(x))), scale)
 
@@ -127,7 +127,7 @@ def _elementwise(function: Any) -> Any:
 # ── functions of the exponential ─────────────────────────────────────────────────────────────────────────────
 
 
-def _softplus(k: Table, x: Any) -> Any:
+def _softplus(k: Table, x: Handle) -> Handle:
     """``max(x, 0) + log(1 + exp(-|x|))``: the exponent is at most 0."""
     return k.add(k.maximum(x, 0), k.log1p(k.exp(k.negative(k.abs(x)))))
 
@@ -136,7 +136,7 @@ FAR = -80.0
 """Below this, ``exp(x)`` may be subnormal in float32 where `x` times it is not; in float64 that comes later."""
 
 
-def _tail(k: Table, x: Any, size: Any) -> tuple[Any, Any]:
+def _tail(k: Table, x: Handle, size: Any) -> tuple[Any, Any]:
     """``exp(size)`` and 1; far on the left with 8 more in the exponent, which is exact, and ``exp(-8)``."""
     far = k.less(x, FAR)
     one = k.full(shape=(), fill_value=1.0, dtype=x.dtype)
@@ -144,7 +144,7 @@ def _tail(k: Table, x: Any, size: Any) -> tuple[Any, Any]:
 
 
 @in_float32
-def _silu(k: Table, x: Any) -> Any:
+def _silu(k: Table, x: Handle) -> Handle:
     """``x exp(min(x, 0)) / (1 + exp(-|x|))``: the product before the quotient, which has digits where neither has."""
     negative = k.less(x, 0)
     e, scale = _tail(k, x, k.where(negative, x, k.negative(x)))
@@ -152,24 +152,24 @@ def _silu(k: Table, x: Any) -> Any:
 
 
 @in_float32
-def _mish(k: Table, x: Any) -> Any:
+def _mish(k: Table, x: Handle) -> Handle:
     """With ``e = exp(x)`` and ``n = e + e**2 / 2``, ``tanh(log(1 + e))`` is ``n / (n + 1)``: 1 from 20 on."""
     e, scale = _tail(k, x, k.minimum(x, 20))
     n = k.add(e, k.multiply(k.multiply(e, 0.5), e))
     return k.multiply(k.multiply(x, k.divide(n, k.add(n, 1))), scale)
 
 
-def _silu_gradient(k: Table, g: Any, x: Any) -> Any:
+def _silu_gradient(k: Table, g: Handle, x: Handle) -> Handle:
     s = k.sigmoid(x)
     return k.multiply(g, k.multiply(s, k.add(k.multiply(x, k.subtract(1, s)), 1)))
 
 
-def _mish_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _mish_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     t = k.tanh(k.softplus(x))
     return k.multiply(g, k.add(t, k.multiply(k.multiply(x, k.sigmoid(x)), k.subtract(1, k.square(t)))))
 
 
-def _elu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
+def _elu_rule(k: Table, g: Handle, out: Handle, x: Handle, *, alpha: float) -> Handle:
     return k.where(k.less(0, x), g, k.multiply(g, k.multiply(k.exp(k.minimum(x, 0)), alpha)))
 
 
@@ -178,7 +178,7 @@ def _elu_rule(k: Table, g: Any, out: Any, x: Any, *, alpha: float) -> Any:
 CUBIC = 0.044715  # of the tanh form (Hendrycks & Gimpel 2016, "Gaussian Error Linear Units")
 
 
-def _normal_cdf(k: Table, x: Any) -> Any:
+def _normal_cdf(k: Table, x: Handle) -> Handle:
     """Of the standard normal distribution; as an erfc, which keeps the digits of the left tail."""
     return k.multiply(k.erfc(k.multiply(x, -(0.5**0.5))), 0.5)
 
@@ -186,17 +186,17 @@ def _normal_cdf(k: Table, x: Any) -> Any:
 _DENSITY = (2 * math.pi) ** -0.5  # of the standard normal distribution, at 0
 
 
-def _times_normal(k: Table, x: Any, y: Any) -> Any:
+def _times_normal(k: Table, x: Operand, y: Operand) -> Handle:
     x, y = arrays(k, x, y)
     return k.multiply(x, _normal_cdf(k, y))
 
 
-def _tanh_argument(k: Table, x: Any) -> Any:
+def _tanh_argument(k: Table, x: Handle) -> Handle:
     return k.multiply(k.multiply(x, k.add(k.multiply(k.square(x), CUBIC), 1)), (2 / math.pi) ** 0.5)
 
 
 @in_float32
-def _gelu(k: Table, x: Any, *, approximate: str) -> Any:
+def _gelu(k: Table, x: Handle, *, approximate: str) -> Handle:
     if approximate == "none":
         return k.times_normal(x, x)
     # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps the digits of the left tail
@@ -204,7 +204,7 @@ def _gelu(k: Table, x: Any, *, approximate: str) -> Any:
 
 
 @in_float32
-def _gelu_gradient(k: Table, g: Any, x: Any, *, approximate: str) -> Any:
+def _gelu_gradient(k: Table, g: Handle, x: Handle, *, approximate: str) -> Handle:
     if approximate == "none":
         density = _gauss(k, k.multiply(x, 0.5**0.5), _DENSITY)
         return k.multiply(g, k.add(_normal_cdf(k, x), k.multiply(x, density)))
@@ -275,7 +275,7 @@ def _hardtanh_parameters(x: Any, /, *, min_val: float = -1.0, max_val: float = 1
     return {"min_val": float(min_val), "max_val": float(max_val)}
 
 
-def _hardtanh_rule(k: Table, g: Any, out: Any, x: Any, *, min_val: float, max_val: float) -> Any:
+def _hardtanh_rule(k: Table, g: Handle, out: Handle, x: Handle, *, min_val: float, max_val: float) -> Handle:
     return k.where(k.logical_and(k.less(min_val, x), k.less(x, max_val)), g, 0)
 
 

@@ -39,7 +39,7 @@ def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: i
     return {"num_embeddings": int(num_embeddings)}
 
 
-def _named(k: Table, indices: Any, count: int) -> Any:
+def _named(k: Table, indices: Handle, count: int) -> Handle:
     """Whether each index names each row, (..., count, 1)."""
     rows = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
     return k.equal(
@@ -47,7 +47,7 @@ def _named(k: Table, indices: Any, count: int) -> Any:
     )
 
 
-def _embedding(k: Table, indices: Any, weight: Any) -> Any:
+def _embedding(k: Table, indices: Handle, weight: Handle) -> Handle:
     """Selects by masks; NaN for an index that names no row."""
     named = _named(k, indices, weight.shape[0])
     axis = (len(indices.shape),)
@@ -56,7 +56,7 @@ def _embedding(k: Table, indices: Any, weight: Any) -> Any:
 
 
 @in_float32
-def _embedding_gradient(k: Table, g: Any, indices: Any, *, num_embeddings: int) -> Any:
+def _embedding_gradient(k: Table, g: Handle, indices: Handle, *, num_embeddings: int) -> Handle:
     """Each row is the sum of what was received where it was used."""
     ndim = len(indices.shape)
     received = k.where(_named(k, indices, num_embeddings), k.expand_dims(g, axis=(ndim,)), 0)
@@ -97,7 +97,7 @@ def _attention_parameters(
     return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
 
 
-def _attention(k: Table, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
+def _attention(k: Table, query: Handle, key: Any, value: Handle, mask: Any, *, is_causal: bool, scale: float) -> Handle:
     """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
     ndim = len(key.shape)
     scores = k.matmul(k.multiply(query, scale), k.permute_dims(key, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))

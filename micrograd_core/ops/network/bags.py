@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import in_float32, is_scalar
 
 MODES = ("sum", "mean", "max")
@@ -28,7 +28,7 @@ def _parameters(rows: Any, starts: Any, counted: Any = None, /, *, mode: str = "
 
 
 @in_float32
-def _bags(k: Table, rows: Any, starts: Any, counted: Any, *, mode: str) -> Any:
+def _bags(k: Table, rows: Handle, starts: Handle, counted: Operand, *, mode: str) -> Handle:
     (length, features), bags, dtype = rows.shape, starts.shape[0], k.dtype(rows)
     if not bags:
         return k.full(shape=(0, features), fill_value=0, dtype=dtype)

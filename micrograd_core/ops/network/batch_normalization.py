@@ -60,38 +60,38 @@ def _but_channels(x: Any) -> Shape:
     return (0, *range(2, len(x.shape)))
 
 
-def _normalized_by_channel(k: Table, x: Any, mean: Any, var: Any, training: bool, eps: float) -> Any:
+def _normalized_by_channel(k: Table, x: Handle, mean: Operand, var: Operand, training: bool, eps: float) -> Handle:
     if training:
         return k.standardize(x, axis=_but_channels(x), eps=eps)
     centred = k.subtract(x, by_channel(k, mean, len(x.shape)))
     return k.multiply(centred, by_channel(k, _per_deviation(k, var, eps), len(x.shape)))
 
 
-def _per_deviation(k: Table, var: Any, eps: float) -> Any:
+def _per_deviation(k: Table, var: Operand, eps: float) -> Operand:
     return (var + eps) ** -0.5 if is_scalar(var) else k.divide(1, k.sqrt(k.add(var, eps)))
 
 
 @in_float32
-def _batch_norm(k: Table, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+def _batch_norm(k: Table, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
     weight, bias = (by_channel(k, each, len(x.shape)) for each in (weight, bias))
     return plus(k, times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight), bias)
 
 
 @in_float32
-def _batch_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> Any:
+def _batch_norm_gradient(k: Table, g: Handle, x: Handle, weight: Operand, *, eps: float) -> Handle:
     # whose own weight is along the axes, as kernels take it
     free = k.standardize_gradient(g, x, 1.0, axis=_but_channels(x), eps=eps)
     return times(k, free, by_channel(k, weight, len(x.shape)))
 
 
 @in_float32
-def _by_given_statistics(k: Table, g: Any, x: Any, var: Any, weight: Any, *, eps: float) -> Any:
+def _by_given_statistics(k: Table, g: Handle, x: Handle, var: Handle, weight: Handle, *, eps: float) -> Handle:
     scale, laid = (by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
     return times(k, k.multiply(g, scale), laid)
 
 
 def _batch_norm_x(
-    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
     if training:
         return k.batch_norm_gradient(g, x, weight, eps=eps)
@@ -100,7 +100,7 @@ def _batch_norm_x(
 
 @in_float32
 def _batch_norm_mean(
-    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
     """In training the mean that was given counts for nothing."""
     if training:
@@ -111,7 +111,7 @@ def _batch_norm_mean(
 
 @in_float32
 def _batch_norm_var(
-    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
     """``-weight sum(g (x - mean) / deviation) / (2 (var + eps))``."""
     if training:
@@ -122,7 +122,7 @@ def _batch_norm_var(
 
 
 def _batch_norm_weight(
-    k: Table, g: Any, out: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
+    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
 ) -> Any:
     if training:
         return k.batch_norm_weight_gradient(g, x, eps=eps)
@@ -130,17 +130,17 @@ def _batch_norm_weight(
 
 
 @in_float32
-def _weight_by_given_statistics(k: Table, g: Any, x: Any, mean: Any, var: Any, *, eps: float) -> Any:
+def _weight_by_given_statistics(k: Table, g: Handle, x: Handle, mean: Handle, var: Handle, *, eps: float) -> Handle:
     y = _normalized_by_channel(k, x, mean, var, False, eps)
     return k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False)
 
 
-def _batch_norm_bias(k: Table, g: Any, out: Any, x: Any, *others: Any, training: bool, eps: float) -> Any:
+def _batch_norm_bias(k: Table, g: Handle, out: Any, x: Handle, *others: Handle, training: bool, eps: float) -> Handle:
     return k.sum(g, axis=_but_channels(x), keepdims=False)
 
 
 @in_float32
-def _batch_norm_weight_gradient(k: Table, g: Any, x: Any, *, eps: float) -> Any:
+def _batch_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, eps: float) -> Handle:
     axes = _but_channels(x)
     centred, scale = _centred(k, x, axes, eps)
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
@@ -155,7 +155,7 @@ def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: flo
     return {"eps": float(eps)}
 
 
-def _batch_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, eps: float) -> NormGradients:
+def _batch_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, eps: float) -> NormGradients:
     return NormGradients(
         _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
         k.batch_norm_weight_gradient(g, x, eps=eps),
@@ -164,7 +164,7 @@ def _batch_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, eps: float) 
 
 
 def _batch_norm_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, x: Any, *given: Any, training: bool, eps: float
+    op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *given: Operand, training: bool, eps: float
 ) -> Any:
     """In training the Jacobian by `x` without the weight is its own transpose."""
     mean, var, weight, _ = given

@@ -14,7 +14,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.softmax import softmax_reference
-from micrograd_core.ops.record import FLOATING, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, times
 
 IGNORED = -100  # PyTorch's default for `ignore_index`
@@ -96,7 +96,7 @@ class Aim:
     """
 
     def __init__(
-        self, k: Table, logits: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str,
+        self, k: Table, logits: Handle, targets: Handle, weight: Handle, *, ignore_index: int, reduction: str,
         label_smoothing: float = 0.0,
     ) -> None:  # fmt: skip
         self.k, self.logits, self.targets, self.weight = k, logits, targets, weight
@@ -193,31 +193,31 @@ class Aim:
 
 
 @in_float32
-def _nll(k: Table, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _nll(k: Table, log_p: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
     aim = Aim(k, log_p, targets, weight, **params)
     return aim.loss(log_p, aim.total())
 
 
 @in_float32
-def _nll_rule(k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _nll_rule(k: Table, g: Handle, out: Handle, log_p: Handle, targets: Handle, weight: Any, **params: Any) -> Handle:
     aim = Aim(k, log_p, targets, weight, **params)
     return k.multiply(k.negative(aim.by_class(aim.shares())), aim.spread(g))
 
 
 @in_float32
-def _nll_weight_rule(k: Table, g: Any, out: Any, log_p: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _nll_weight_rule(k: Table, g: Handle, out: Any, log_p: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
     return Aim(k, log_p, targets, weight, **params).by_weight(g, out, log_p)
 
 
 @in_float32
-def _cross_entropy(k: Table, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _cross_entropy(k: Table, logits: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
     aim = Aim(k, logits, targets, weight, **params)
     total = aim.total()  # first, so that loops over the logits may use it
     return aim.loss(k.log_softmax(logits, axis=aim.axis), total)
 
 
 @in_float32
-def _cross_entropy_gradient(k: Table, g: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _cross_entropy_gradient(k: Table, g: Handle, logits: Handle, targets: Handle, weight: Any, **params: Any) -> Handle:
     """``softmax(logits) * sum(shares) - shares`` at each position."""
     aim = Aim(k, logits, targets, weight, **params)
     share = aim.spread(g)
@@ -227,7 +227,7 @@ def _cross_entropy_gradient(k: Table, g: Any, logits: Any, targets: Any, weight:
 
 
 @in_float32
-def _cross_entropy_target(k: Table, g: Any, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _cross_entropy_target(k: Table, g: Handle, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
     """Of target probabilities: minus the weighted log-probabilities."""
     aim = Aim(k, logits, targets, weight, **params)
     log_p = k.log_softmax(logits, axis=aim.axis)
@@ -237,7 +237,7 @@ def _cross_entropy_target(k: Table, g: Any, out: Any, logits: Any, targets: Any,
 
 
 @in_float32
-def _cross_entropy_weight(k: Table, g: Any, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
+def _cross_entropy_weight(k: Table, g: Handle, out: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
     log_p = k.log_softmax(logits, axis=_class_axis(logits.shape))
     return Aim(k, logits, targets, weight, **params).by_weight(g, out, log_p)
 

@@ -116,24 +116,24 @@ def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     return parameters
 
 
-def _rows(k: Table, x: Any, groups: int, count: int) -> Any:
+def _rows(k: Table, x: Handle, groups: int, count: int) -> Handle:
     """(batch, channels, …, `count` positions in all) as (batch, groups, rows of a group, positions)."""
     return k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups // count, count))
 
 
-def _grouped(k: Table, weight: Any, groups: int) -> Any:
+def _grouped(k: Table, weight: Handle, groups: int) -> Handle:
     """A weight as one matrix for each group."""
     rows = weight.shape[0] // groups
     return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
 
 
-def _transposed(k: Table, x: Any) -> Any:
+def _transposed(k: Table, x: Handle) -> Handle:
     ndim = len(x.shape)
     return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 @in_float32
-def _conv(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, **windows: Shape) -> Any:
+def _conv(k: Table, x: Handle, weight: Handle, bias: Operand, *, groups: int, **windows: Shape) -> Handle:
     """Each group's weight, as a matrix, times its patches."""
     patches = k.patches(x, fill=0.0, kernel_size=weight.shape[2:], **windows)
     lengths = patches.shape[len(weight.shape) :]
@@ -144,8 +144,8 @@ def _conv(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, **windows: S
 
 @in_float32
 def _conv_transpose(
-    k: Table, x: Any, weight: Any, bias: Any, *, output_padding: Shape, groups: int, **windows: Shape
-) -> Any:
+    k: Table, x: Handle, weight: Handle, bias: Operand, *, output_padding: Shape, groups: int, **windows: Shape
+) -> Handle:
     """Each group's transposed weight times its input gives patches, which are added up."""
     kernel = weight.shape[2:]
     size = transposed_size(x.shape[2:], kernel, output_padding=output_padding, **windows)
@@ -156,7 +156,7 @@ def _conv_transpose(
 
 
 @in_float32
-def _conv_weight(k: Table, g: Any, x: Any, *, groups: int, **windows: Any) -> Any:
+def _conv_weight(k: Table, g: Handle, x: Handle, *, groups: int, **windows: Any) -> Handle:
     """Each group's cotangent times its transposed patches, summed over the batch."""
     count = math.prod(g.shape[2:])
     columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, count)
@@ -165,11 +165,11 @@ def _conv_weight(k: Table, g: Any, x: Any, *, groups: int, **windows: Any) -> An
     return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
 
 
-def _sum_but_channels(k: Table, g: Any) -> Any:
+def _sum_but_channels(k: Table, g: Handle) -> Handle:
     return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False)
 
 
-def _bias_rule(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+def _bias_rule(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Any, **params: Any) -> Handle:
     return _sum_but_channels(k, g) if bias.shape else g
 
 
@@ -227,31 +227,31 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     """Convolution, transpose, and gradient by the weight, over `rank` spatial axes; `fewer` samples, one for each."""
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
 
-    def backward(k: Table, g: Any, weight: Any, size: Shape, groups: int, **windows: Any) -> Any:
+    def backward(k: Table, g: Handle, weight: Handle, size: Shape, groups: int, **windows: Any) -> Any:
         """From positions back to an input of `size`."""
         more = _missing(size, g.shape[2:], weight.shape[2:], **windows)
         return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
 
-    def conv_x(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+    def conv_x(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand, **params: Any) -> Any:
         return backward(k, g, weight, x.shape[2:], **params)
 
-    def conv_weight(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+    def conv_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand, **params: Any) -> Any:
         return getattr(k, by_weight)(g, x, kernel_size=weight.shape[2:], **params)
 
     def transpose_x(
-        k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+        k: Table, g: Handle, out: Any, x: Handle, weight: Handle, bias: Operand, *, output_padding: Shape, **params: Any
     ) -> Any:
         return getattr(k, conv)(g, weight, 0.0, **params)
 
     def transpose_weight(
-        k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, output_padding: Shape, **params: Any
+        k: Table, g: Handle, out: Any, x: Handle, weight: Handle, bias: Operand, *, output_padding: Shape, **params: Any
     ) -> Any:
         return getattr(k, by_weight)(x, g, kernel_size=weight.shape[2:], **params)
 
-    def weight_g(k: Table, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+    def weight_g(k: Table, g: Handle, out: Any, cotangent: Any, x: Handle, *, kernel_size: Shape, **params: Any) -> Any:
         return getattr(k, conv)(x, g, 0.0, **params)
 
-    def weight_x(k: Table, g: Any, out: Any, cotangent: Any, x: Any, *, kernel_size: Shape, **params: Any) -> Any:
+    def weight_x(k: Table, g: Handle, out: Any, cotangent: Any, x: Handle, *, kernel_size: Shape, **params: Any) -> Any:
         return backward(k, cotangent, g, x.shape[2:], **params)
 
     def shape(*lengths: int) -> Shape:

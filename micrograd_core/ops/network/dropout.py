@@ -28,7 +28,7 @@ def _parameters(x: Any, /, p: float = 0.5, *, training: bool = True, generator: 
     return {"p": float(p), **(start_of(generator) if isinstance(generator, int) else generator.take(words))}
 
 
-def _dropout(k: Table, x: Any, *, p: float, key: int, block: int) -> Any:
+def _dropout(k: Table, x: Handle, *, p: float, key: int, block: int) -> Handle:
     if p == 0:
         return k.copy(x)
     drawn = k.random_uniform(shape=x.shape, dtype=float32, key=key, block=block)  # the same numbers for every dtype

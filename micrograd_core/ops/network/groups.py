@@ -10,7 +10,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.batching import along_axis
-from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, cut, in_float32, network, plus, times
 
 # ── by groups, instances, neighbours ─────────────────────────────────────────────────────────────────────────
@@ -49,19 +49,19 @@ def _instance_parameters(x: Any, weight: Any = None, bias: Any = None, /, *, eps
     return {"eps": float(eps)}
 
 
-def _weighed(k: Table, x: Any, weight: Any, bias: Any) -> Any:
+def _weighed(k: Table, x: Handle, weight: Operand, bias: Operand) -> Handle:
     ndim = len(x.shape)
     return plus(k, times(k, x, by_channel(k, weight, ndim)), by_channel(k, bias, ndim))
 
 
 @in_float32
-def _group_norm(k: Table, x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> Any:
+def _group_norm(k: Table, x: Handle, weight: Operand, bias: Operand, *, groups: int, eps: float) -> Handle:
     apart = k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups))
     return _weighed(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
 
 
 @in_float32
-def _instance_norm(k: Table, x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+def _instance_norm(k: Table, x: Handle, weight: Any, bias: Any, *, eps: float) -> Handle:
     return _weighed(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
 
 
@@ -82,7 +82,7 @@ def _response_parameters(
 
 
 @in_float32
-def _response_norm(k: Table, x: Any, *, size: int, alpha: float, beta: float, constant: float) -> Any:
+def _response_norm(k: Table, x: Handle, *, size: int, alpha: float, beta: float, constant: float) -> Handle:
     around = ((0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (len(x.shape) - 2))
     squares = k.pad(k.square(x), pad_width=around, mode="constant", constant_values=0)
     channels = x.shape[1]
@@ -106,13 +106,13 @@ def _normalize_parameters(x: Any, /, axis: int = 1, *, p: float = 2.0, eps: floa
     return {"axis": resolve_axis("normalize", axis, len(x.shape)), "p": float(p), "eps": float(eps)}
 
 
-def _length(k: Table, x: Any, p: float, axis: int, keepdims: bool) -> Any:
+def _length(k: Table, x: Handle, p: float, axis: int, keepdims: bool) -> Handle:
     """The p-norm, whose gradient at the origin is 0."""
     return k.vector_norm(x, axis=(axis,), keepdims=keepdims, ord=p)
 
 
 @in_float32
-def _normalize(k: Table, x: Any, *, axis: int, p: float, eps: float) -> Any:
+def _normalize(k: Table, x: Handle, *, axis: int, p: float, eps: float) -> Handle:
     return k.divide(x, k.clip(_length(k, x, p, axis, True), eps, math.inf))
 
 
@@ -127,7 +127,7 @@ def _similarity_parameters(x1: Any, x2: Any, /, axis: int = 1, *, eps: float = 1
 
 
 @in_float32
-def _cosine_similarity(k: Table, x: Any, y: Any, *, axis: int, eps: float) -> Any:
+def _cosine_similarity(k: Table, x: Handle, y: Handle, *, axis: int, eps: float) -> Handle:
     shape, parts = broadcast_shapes("cosine_similarity", x.shape, y.shape), []
     for each in (x, y):
         at = len(each.shape) + axis
@@ -152,7 +152,7 @@ def _pairwise_parameters(
 
 
 @in_float32
-def _pairwise_distance(k: Table, x: Any, y: Any, *, p: float, eps: float, keepdims: bool) -> Any:
+def _pairwise_distance(k: Table, x: Handle, y: Handle, *, p: float, eps: float, keepdims: bool) -> Handle:
     apart = k.add(k.subtract(x, y), eps)
     return _length(k, apart, p, len(apart.shape) - 1, keepdims)
 
@@ -165,7 +165,7 @@ def _pdist_parameters(x: Any, /, *, p: float = 2.0) -> dict[str, Any]:
 
 
 @in_float32
-def _pdist(k: Table, x: Any, *, p: float) -> Any:
+def _pdist(k: Table, x: Handle, *, p: float) -> Handle:
     rows = range(x.shape[0])
     pairs = [(i, j) for i in rows for j in rows[i + 1 :]]
     places = (tuple(pair[at] for pair in pairs) for at in (0, 1))
@@ -187,7 +187,7 @@ def _cdist_parameters(x1: Any, x2: Any, /, *, p: float = 2.0) -> dict[str, Any]:
 
 
 @in_float32
-def _cdist(k: Table, x: Any, y: Any, *, p: float) -> Any:
+def _cdist(k: Table, x: Handle, y: Handle, *, p: float) -> Handle:
     (n, m), (first, second) = (len(x.shape), len(y.shape)), (x, y)
     apart = k.subtract(k.expand_dims(first, axis=(n - 1,)), k.expand_dims(second, axis=(m - 2,)))
     return _length(k, apart, p, len(apart.shape) - 1, False)
@@ -204,7 +204,7 @@ def _bilinear_parameters(x1: Any, x2: Any, weight: Any, bias: Any = None, /) -> 
     return {}
 
 
-def _bilinear(k: Table, x: Any, y: Any, weight: Any, bias: Any) -> Any:
+def _bilinear(k: Table, x: Handle, y: Handle, weight: Handle, bias: Operand) -> Handle:
     outputs, features, others = weight.shape
     rows = k.reshape(k.permute_dims(weight, axes=(1, 0, 2)), shape=(features, outputs * others))
     first = k.matmul(x, rows)

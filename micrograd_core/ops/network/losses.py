@@ -12,12 +12,12 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
-from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, network, times
 from micrograd_core.ops.tangents import total
 
 
-def _reduce(k: Table, losses: Any, reduction: str) -> Any:
+def _reduce(k: Table, losses: Handle, reduction: str) -> Handle:
     if reduction == "none":
         return losses
     whole = (k.mean if reduction == "mean" else k.sum)(losses, axis=None, keepdims=False)
@@ -65,7 +65,7 @@ def loss(
 
     def rule(slope: Function) -> Function:
         @in_float32
-        def apply(k: Table, g: Any, out: Any, *operands: Any, reduction: str, **params: Any) -> Any:
+        def apply(k: Table, g: Handle, out: Handle, *operands: Operand, reduction: str, **params: Any) -> Handle:
             slopes, shape = slope(k, *operands, **params), whole(operands)
             slopes = slopes if slopes.shape == shape else k.broadcast_to(slopes, shape=shape)
             divisor = _divisor(shape, reduction)
@@ -75,10 +75,10 @@ def loss(
 
     @in_float32
     @wraps(value)
-    def compose(k: Table, *operands: Any, reduction: str, **params: Any) -> Any:
+    def compose(k: Table, *operands: Handle, reduction: str, **params: Any) -> Handle:
         return _reduce(k, value(k, *operands, **params), reduction)
 
-    def tangent(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, reduction: str, **params: Any) -> Any:
+    def tangent(op: Op, k: Table, tangents: Any, out: Handle, *operands: Any, reduction: str, **params: Any) -> Handle:
         pairs = zip(tangents, slopes, strict=True)
         along = total(k, (k.multiply(slope(k, *operands, **params), t) for t, slope in pairs if t is not None))
         return _reduce(k, along, reduction)
@@ -129,17 +129,17 @@ def _kl_parameters(x: Any, y: Any, /, *, log_target: bool = False, reduction: st
     return _checked("kl_div", reduction, x, y, "batchmean", log_target=bool(log_target))
 
 
-def _clipped(k: Table, x: Any, y: Any, delta: float) -> Any:
+def _clipped(k: Table, x: Handle, y: Handle, delta: float) -> Handle:
     return k.maximum(k.minimum(k.subtract(x, y), delta), -delta)
 
 
-def _huber(k: Table, x: Any, y: Any, *, delta: float) -> Any:
+def _huber(k: Table, x: Handle, y: Handle, *, delta: float) -> Handle:
     """``c (d - c / 2)`` with the difference `d` clipped to `c`: a parabola that goes on as its tangent."""
     clipped = _clipped(k, x, y, delta)
     return k.multiply(clipped, k.subtract(k.subtract(x, y), k.multiply(clipped, 0.5)))
 
 
-def _kl(k: Table, x: Any, y: Any, *, log_target: bool) -> Any:
+def _kl(k: Table, x: Handle, y: Handle, *, log_target: bool) -> Handle:
     if log_target:
         return k.multiply(k.exp(y), k.subtract(y, x))
     positive = k.less(0, y)
@@ -147,7 +147,7 @@ def _kl(k: Table, x: Any, y: Any, *, log_target: bool) -> Any:
     return k.subtract(entropy, k.multiply(y, x))
 
 
-def _kl_target_slope(k: Table, x: Any, y: Any, *, log_target: bool) -> Any:
+def _kl_target_slope(k: Table, x: Handle, y: Handle, *, log_target: bool) -> Handle:
     if log_target:
         return k.multiply(k.exp(y), k.add(k.subtract(y, x), 1))
     positive = k.less(0, y)
@@ -171,35 +171,35 @@ def _bce_parameters(
     return _checked("binary_cross_entropy_with_logits", reduction, x, y)
 
 
-def _tails(k: Table, x: Any) -> tuple[Any, Any]:
+def _tails(k: Table, x: Handle) -> tuple[Any, Any]:
     """``softplus(-x)`` and ``softplus(x)``: minus the logarithms of ``sigmoid(x)`` and of the rest."""
     common = k.log1p(k.exp(k.negative(k.abs(x))))
     return k.add(common, k.maximum(k.negative(x), 0)), k.add(common, k.maximum(x, 0))
 
 
-def _rest(k: Table, y: Any) -> Any:
+def _rest(k: Table, y: Operand) -> Operand:
     return 1 - y if is_scalar(y) else k.subtract(1, y)
 
 
-def _bce(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce(k: Table, x: Handle, y: Operand, weight: Operand, pos_weight: Operand) -> Handle:
     """``pos_weight y softplus(-x) + (1 - y) softplus(x)``: confident logits neither overflow nor lose their digits."""
     if_true, if_false = _tails(k, x)
     losses = k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
     return times(k, losses, weight)
 
 
-def _bce_x(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_x(k: Table, x: Handle, y: Handle, weight: Handle, pos_weight: Handle) -> Handle:
     """``(1 - y) sigmoid(x) - pos_weight y sigmoid(-x)``."""
     missed = times(k, k.multiply(k.sigmoid(k.negative(x)), y), pos_weight)
     return times(k, k.subtract(k.multiply(k.sigmoid(x), _rest(k, y)), missed), weight)
 
 
-def _bce_y(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_y(k: Table, x: Handle, y: Handle, weight: Handle, pos_weight: Handle) -> Handle:
     if_true, if_false = _tails(k, x)
     return times(k, k.subtract(times(k, if_true, pos_weight), if_false), weight)
 
 
-def _bce_pos_weight(k: Table, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
+def _bce_pos_weight(k: Table, x: Handle, y: Handle, weight: Handle, pos_weight: Handle) -> Handle:
     return times(k, k.multiply(_tails(k, x)[0], y), weight)
 
 

@@ -12,7 +12,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.network.losses import loss
-from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Sample, Table
+from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import check_reduction, times
 
 
@@ -23,7 +23,7 @@ def _checked(name: str, reduction: str, operands: tuple[Any, ...], **params: Any
     return {**params, "reduction": reduction}
 
 
-def _sign_like(k: Table, target: Any, x: Any) -> Any:
+def _sign_like(k: Table, target: Handle, x: Handle) -> Handle:
     """1 and -1 in the dtype of the numbers."""
     return target if k.dtype(target) is k.dtype(x) else k.astype(target, dtype=k.dtype(x))
 
@@ -38,7 +38,7 @@ def _smooth_parameters(x: Any, y: Any, /, *, beta: float = 1.0, reduction: str =
     return _checked("smooth_l1_loss", reduction, (x, y), beta=float(beta))
 
 
-def _smooth_l1(k: Table, x: Any, y: Any, *, beta: float) -> Any:
+def _smooth_l1(k: Table, x: Handle, y: Handle, *, beta: float) -> Handle:
     if not beta:
         return k.l1_loss(x, y, reduction="none")
     return k.multiply(k.huber_loss(x, y, delta=beta, reduction="none"), 1 / beta)
@@ -63,11 +63,11 @@ def _entropy_parameters(p: Any, target: Any, /, weight: Any = None, *, reduction
 LEAST = -100.0  # of logarithms of probabilities, so that certain mistakes stay finite
 
 
-def _bounded_log(k: Table, p: Any) -> Any:
+def _bounded_log(k: Table, p: Handle) -> Handle:
     return k.maximum(k.log(k.maximum(p, math.exp(LEAST))), LEAST)
 
 
-def _binary_cross_entropy(k: Table, p: Any, target: Any, weight: Any) -> Any:
+def _binary_cross_entropy(k: Table, p: Handle, target: Handle, weight: Operand) -> Handle:
     if_true, if_false = _bounded_log(k, p), _bounded_log(k, k.subtract(1, p))
     losses = k.add(k.multiply(target, if_true), k.multiply(k.subtract(1, target), if_false))
     return k.negative(times(k, losses, weight))
@@ -84,7 +84,7 @@ def _poisson_parameters(
     return _checked("poisson_nll_loss", reduction, (x, target), **given)
 
 
-def _poisson(k: Table, x: Any, target: Any, *, log_input: bool, full: bool, eps: float) -> Any:
+def _poisson(k: Table, x: Handle, target: Handle, *, log_input: bool, full: bool, eps: float) -> Handle:
     expected, log = (k.exp(x), x) if log_input else (x, k.log(k.add(x, eps)))
     losses = k.subtract(expected, k.multiply(target, log))
     if not full:
@@ -111,7 +111,7 @@ def _gaussian_parameters(
     return _checked("gaussian_nll_loss", reduction, (x, target, var), full=bool(full))
 
 
-def _gaussian(k: Table, x: Any, target: Any, var: Any, *, full: bool) -> Any:
+def _gaussian(k: Table, x: Handle, target: Handle, var: Handle, *, full: bool) -> Handle:
     spread = k.divide(k.square(k.subtract(x, target)), var)
     losses = k.multiply(k.add(k.log(var), spread), 0.5)
     return k.add(losses, 0.5 * math.log(2 * math.pi)) if full else losses
@@ -134,12 +134,12 @@ def _hinge_parameters(x: Any, target: Any, /, *, margin: float = 1.0, reduction:
     return _checked("hinge_embedding_loss", reduction, (x, target), margin=float(margin))
 
 
-def _chosen(k: Table, target: Any, alike: Any, different: Any) -> Any:
+def _chosen(k: Table, target: Handle, alike: Handle, different: Handle) -> Handle:
     """The first of target 1, the second of target -1, and 0 of any other."""
     return k.where(k.equal(target, 1), alike, k.where(k.equal(target, -1), different, 0))
 
 
-def _hinge(k: Table, x: Any, target: Any, *, margin: float) -> Any:
+def _hinge(k: Table, x: Handle, target: Handle, *, margin: float) -> Handle:
     return _chosen(k, target, x, k.relu(k.subtract(margin, x)))
 
 
@@ -150,7 +150,7 @@ def _ranking_parameters(
     return _checked("margin_ranking_loss", reduction, (x1, x2, target), margin=float(margin))
 
 
-def _ranking(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
+def _ranking(k: Table, x: Handle, y: Handle, target: Handle, *, margin: float) -> Handle:
     apart = k.subtract(y, x)
     return k.relu(k.add(k.multiply(_sign_like(k, target, apart), apart), margin))
 
@@ -162,8 +162,8 @@ def _cosine_parameters(
     return _checked("cosine_embedding_loss", reduction, (x1, x2), margin=float(margin))
 
 
-def _cosine_embedding(k: Table, x: Any, y: Any, target: Any, *, margin: float) -> Any:
-    def total(each: Any) -> Any:
+def _cosine_embedding(k: Table, x: Handle, y: Handle, target: Handle, *, margin: float) -> Handle:
+    def total(each: Handle) -> Handle:
         return k.sum(each, axis=(len(each.shape) - 1,), keepdims=False)
 
     tiny = 1e-12  # PyTorch adds it to squared lengths
@@ -191,8 +191,8 @@ def _triplet_parameters(
 
 
 def _triplet(
-    k: Table, anchor: Any, positive: Any, negative: Any, *, margin: float, p: float, eps: float, swap: bool
-) -> Any:
+    k: Table, anchor: Handle, positive: Handle, negative: Handle, *, margin: float, p: float, eps: float, swap: bool
+) -> Handle:
     pairs = [(anchor, positive), (anchor, negative), *([(positive, negative)] if swap else [])]
     near, far, *other = (k.pairwise_distance(x, y, p=p, eps=eps, keepdims=False) for x, y in pairs)
     far = k.minimum(far, other[0]) if swap else far
@@ -234,7 +234,7 @@ def _multi_parameters(
     return {"p": int(p), "margin": float(margin), "reduction": reduction}
 
 
-def _multi_margin(k: Table, x: Any, target: Any, weight: Any, *, p: int, margin: float) -> Any:
+def _multi_margin(k: Table, x: Handle, target: Handle, weight: Any, *, p: int, margin: float) -> Handle:
     (batch, classes), own = x.shape, k.expand_dims(target, axis=(1,))
     short = k.relu(k.add(k.subtract(margin, k.take_along_axis(x, own, axis=1)), x))
     short = k.square(short) if p == 2 else short
@@ -263,7 +263,7 @@ def _multilabel_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -
     return {"reduction": reduction}
 
 
-def _multilabel_margin(k: Table, x: Any, target: Any) -> Any:
+def _multilabel_margin(k: Table, x: Handle, target: Handle) -> Handle:
     """Each wrong class against each right one, which stand first in a row of `target`, up to the first -1."""
     classes = x.shape[1]
     target = k.astype(target, dtype=int64)
@@ -293,7 +293,7 @@ def _soft_label_parameters(x: Any, target: Any, /, weight: Any = None, *, reduct
     return _checked("multilabel_soft_margin_loss", reduction, (x, target, weight))
 
 
-def _soft_label(k: Table, x: Any, target: Any, weight: Any) -> Any:
+def _soft_label(k: Table, x: Handle, target: Handle, weight: Operand) -> Handle:
     losses = k.binary_cross_entropy_with_logits(x, target, weight, 1.0, reduction="none")
     return k.mean(losses, axis=(len(losses.shape) - 1,), keepdims=False)
 

@@ -56,25 +56,25 @@ def _weight_gradient_parameters(name: str, default: float) -> Any:
     return parameters
 
 
-def _over_other_axes(k: Table, x: Any, axis: Shape) -> Any:
+def _over_other_axes(k: Table, x: Handle, axis: Shape) -> Handle:
     """The sum over all but those axes."""
     others = tuple(each for each in range(len(x.shape)) if each not in axis)
     return k.sum(x, axis=others, keepdims=False) if others else x
 
 
-def _centred(k: Table, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+def _centred(k: Table, x: Handle, axis: Shape, eps: float) -> tuple[Any, Any]:
     """What `x` deviates from its mean, and one over the root of the mean square: a division for all that share it."""
     centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
     return centred, _per_root_mean_square(k, centred, axis, eps)
 
 
 @in_float32
-def _standardize(k: Table, x: Any, *, axis: Shape, eps: float) -> Any:
+def _standardize(k: Table, x: Handle, *, axis: Shape, eps: float) -> Handle:
     return k.multiply(*_centred(k, x, axis, eps))
 
 
 @in_float32
-def _standardize_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _standardize_gradient(k: Table, g: Handle, x: Handle, weight: Operand, *, axis: Shape, eps: float) -> Handle:
     """``(g - mean(g) - y mean(g y)) / deviation``: what is constant over the axes, or along `y`, changes nothing.
 
     The mean of ``g y`` is taken without the deviation: a loop adds up its terms, and those of the deviation.
@@ -96,18 +96,18 @@ def _layer_norm_parameters(
 
 
 @in_float32
-def _layer_norm(k: Table, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm(k: Table, x: Handle, weight: Operand, bias: Operand, *, axis: Shape, eps: float) -> Handle:
     return plus(k, times(k, k.standardize(x, axis=axis, eps=eps), weight), bias)
 
 
-def scaled_tangent(k: Table, by_x: Any, weight: Any, dw: Any, normalized: Callable[[], Any], db: Any = None) -> Any:
+def scaled_tangent(k: Table, by_x: Any, weight: Operand, dw: Any, normalized: Callable[[], Any], db: Any = None) -> Any:
     """The tangent of ``y * weight + bias``, by that of `y`; `normalized` gives ``y``."""
     by_x = None if by_x is None else times(k, by_x, weight)
     return total(k, (by_x, None if dw is None else k.multiply(normalized(), dw), db))
 
 
 def _layer_norm_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, bias: Any, **params: Any
+    op: Op, k: Table, tangents: Any, out: Handle, x: Handle, weight: Operand, bias: Operand, **params: Any
 ) -> Any:
     """The Jacobian by `x` without the weight is its own transpose."""
     dx, dw, db = tangents
@@ -115,12 +115,12 @@ def _layer_norm_tangent(
     return scaled_tangent(k, by_x, weight, dw, lambda: k.standardize(x, **params), db)
 
 
-def _layer_norm_bias(k: Table, g: Any, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm_bias(k: Table, g: Handle, out: Any, x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
     return _over_other_axes(k, g, axis) if len(axis) < len(x.shape) else k.copy(g)
 
 
 @in_float32
-def _layer_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _layer_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, axis: Shape, eps: float) -> Handle:
     return _over_other_axes(k, k.multiply(g, k.standardize(x, axis=axis, eps=eps)), axis)
 
 
@@ -146,7 +146,7 @@ def _layer_norm_gradients_parameters(
     return _over("layer_norm_gradients", x, axis, eps, weight=weight)
 
 
-def _layer_norm_gradients(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> NormGradients:
+def _layer_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, axis: Shape, eps: float) -> NormGradients:
     return NormGradients(
         k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
         k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
@@ -161,23 +161,23 @@ def _rms_norm_parameters(
     return _over("rms_norm", x, axis, eps, weight=weight)
 
 
-def _per_root_mean_square(k: Table, x: Any, axis: Shape, eps: float) -> Any:
+def _per_root_mean_square(k: Table, x: Handle, axis: Shape, eps: float) -> Handle:
     return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
 @in_float32
-def _rms_norm(k: Table, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm(k: Table, x: Handle, weight: Operand, *, axis: Shape, eps: float) -> Handle:
     return times(k, k.multiply(x, _per_root_mean_square(k, x, axis, eps)), weight)
 
 
-def _rms_norm_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, weight: Any, **params: Any) -> Any:
+def _rms_norm_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, weight: Any, **params: Any) -> Any:
     dx, dw = tangents
     by_x = None if dx is None else k.rms_norm_gradient(dx, x, 1.0, **params)
     return scaled_tangent(k, by_x, weight, dw, lambda: k.rms_norm(x, 1.0, **params))
 
 
 @in_float32
-def _rms_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_gradient(k: Table, g: Handle, x: Handle, weight: Operand, *, axis: Shape, eps: float) -> Handle:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
     scale, g = _per_root_mean_square(k, x, axis, eps), times(k, g, weight)
     slope = k.multiply(k.mean(k.multiply(g, x), axis=axis, keepdims=True), k.multiply(scale, scale))
@@ -185,7 +185,7 @@ def _rms_norm_gradient(k: Table, g: Any, x: Any, weight: Any, *, axis: Shape, ep
 
 
 @in_float32
-def _rms_norm_weight_gradient(k: Table, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+def _rms_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, axis: Shape, eps: float) -> Handle:
     return _over_other_axes(k, k.multiply(g, k.multiply(x, _per_root_mean_square(k, x, axis, eps))), axis)
 
 

@@ -163,8 +163,8 @@ def _padded_shape(shape: Shape, padding: Shape) -> Shape:
 
 
 def _patches(
-    k: Table, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
-) -> Any:
+    k: Table, x: Handle, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
+) -> Handle:
     """(batch, channels, *spatial) to (batch, channels, *kernel, *positions)."""
     lengths = lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
     rank, lanes = len(lengths), tuple(x.shape[:2])
@@ -186,8 +186,8 @@ def _patches(
 
 @in_float32
 def _patches_gradient(
-    k: Table, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-) -> Any:
+    k: Table, g: Handle, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
+) -> Handle:
     """(batch, channels, *kernel, *positions) to (batch, channels, *size): each step of `_patches` undone."""
     rank, lanes = len(size), tuple(g.shape[:2])
     rows = _rows(size, kernel_size, padding, dilation)

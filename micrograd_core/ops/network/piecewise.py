@@ -19,29 +19,29 @@ from micrograd_core.ops.tangents import symmetric
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
 
-def _clipped(k: Table, x: Any, low: float, high: float) -> Any:
+def _clipped(k: Table, x: Handle, low: float, high: float) -> Handle:
     return k.minimum(k.maximum(x, low), high)
 
 
-def _between(k: Table, low: float, x: Any, high: float) -> Any:
+def _between(k: Table, low: float, x: Handle, high: float) -> Handle:
     return k.logical_and(k.less(low, x), k.less(x, high))
 
 
-def _hardsigmoid(k: Table, x: Any) -> Any:
+def _hardsigmoid(k: Table, x: Handle) -> Handle:
     return k.multiply(_clipped(k, k.add(x, 3), 0, 6), 1 / 6)
 
 
-def _hardswish_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _hardswish_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     inside = k.where(k.less(-3, x), k.multiply(g, k.add(k.multiply(x, 1 / 3), 0.5)), 0)
     return k.where(k.less(x, 3), inside, g)
 
 
-def _exponential(k: Table, x: Any, alpha: float) -> Any:
+def _exponential(k: Table, x: Handle, alpha: float) -> Handle:
     """``exp(x / alpha) - 1`` where `x` is negative, else 0."""
     return k.expm1(k.multiply(k.minimum(x, 0), 1 / alpha))
 
 
-def _selu_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _selu_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     steep = k.multiply(k.exp(k.minimum(x, 0)), SELU_ALPHA * SELU_SCALE)
     return k.multiply(g, k.where(k.less(0, x), SELU_SCALE, steep))
 
@@ -53,7 +53,7 @@ def _celu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
     return {"alpha": float(alpha)}
 
 
-def _prelu(k: Table, x: Any, slope: Any) -> Any:
+def _prelu(k: Table, x: Operand, slope: Operand) -> Handle:
     x, slope = arrays(k, x, slope) if is_scalar(x) else (x, slope)
     return k.where(k.less(0, x), x, k.multiply(x, slope))
 
@@ -67,7 +67,7 @@ def _shrinkage(name: str) -> Callable[..., dict[str, Any]]:
     return parameters
 
 
-def _shrunk_rule(k: Table, g: Any, out: Any, x: Any, *, lambd: float) -> Any:
+def _shrunk_rule(k: Table, g: Handle, out: Handle, x: Handle, *, lambd: float) -> Handle:
     return k.where(k.less_equal(k.abs(x), lambd), 0, g)
 
 
@@ -83,13 +83,13 @@ def _softplus_parameters(x: Any, /, *, beta: float = 1.0, threshold: float = 20.
     return {"beta": float(beta), "threshold": float(threshold)}
 
 
-def _softplus(k: Table, x: Any, *, beta: float, threshold: float) -> Any:
+def _softplus(k: Table, x: Handle, *, beta: float, threshold: float) -> Handle:
     scaled = k.multiply(x, beta)
     soft = k.multiply(k.softplus(scaled), 1 / beta)
     return k.where(k.less(threshold, scaled), x, soft)
 
 
-def _softplus_rule(k: Table, g: Any, out: Any, x: Any, *, beta: float, threshold: float) -> Any:
+def _softplus_rule(k: Table, g: Handle, out: Handle, x: Handle, *, beta: float, threshold: float) -> Handle:
     scaled = k.multiply(x, beta)
     return k.where(k.less(threshold, scaled), g, k.multiply(g, k.sigmoid(scaled)))
 
@@ -110,7 +110,7 @@ BOTH = [a + b for a, b in zip([*ABOVE, 0.0], [0.0, *_BELOW], strict=True)]
 ``x z ABOVE / BOTH``: without cancellation, and to 1.5 with the digits of float64."""
 
 
-def _horner(k: Table, x: Any, coefficients: Sequence[float]) -> Any:
+def _horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
     first, *rest = coefficients
     total: Any = first
     for each in rest:
@@ -119,7 +119,7 @@ def _horner(k: Table, x: Any, coefficients: Sequence[float]) -> Any:
 
 
 @in_float32
-def _tanhshrink(k: Table, x: Any) -> Any:
+def _tanhshrink(k: Table, x: Handle) -> Handle:
     near = k.less(k.abs(x), 1.5)
     y = k.where(near, x, 0)
     z = k.square(y)
@@ -138,17 +138,17 @@ def _glu_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
     return {"axis": at}
 
 
-def _halves(k: Table, x: Any, axis: int) -> tuple[Any, Any]:
+def _halves(k: Table, x: Handle, axis: int) -> tuple[Any, Any]:
     length = x.shape[axis]
     return cut(k, x, axis, 0, length // 2), cut(k, x, axis, length // 2, length)
 
 
-def _glu(k: Table, x: Any, *, axis: int) -> Any:
+def _glu(k: Table, x: Handle, *, axis: int) -> Handle:
     first, second = _halves(k, x, axis)
     return k.multiply(first, k.sigmoid(second))
 
 
-def _glu_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _glu_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: int) -> Handle:
     first, second = _halves(k, x, axis)
     s = k.sigmoid(second)
     slope = k.multiply(k.multiply(first, s), k.subtract(1, s))

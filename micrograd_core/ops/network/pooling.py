@@ -55,12 +55,12 @@ def _kernel_axes(kernel: Shape) -> Shape:
     return tuple(range(2, 2 + len(kernel)))
 
 
-def _max_pool(k: Table, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+def _max_pool(k: Table, x: Handle, *, kernel_size: Shape, **windows: Any) -> Handle:
     patches = k.patches(x, fill=-math.inf, kernel_size=kernel_size, **windows)
     return k.max(patches, axis=_kernel_axes(kernel_size), keepdims=False)
 
 
-def _shares(k: Table, x: Any, **windows: Any) -> Any:
+def _shares(k: Table, x: Handle, **windows: Any) -> Handle:
     """For each position what each element of its patch has in the maximum: an even share of 1 if tied, else 0."""
     kernel = _kernel_axes(windows["kernel_size"])
     patches = k.patches(x, fill=-math.inf, **windows)
@@ -68,27 +68,27 @@ def _shares(k: Table, x: Any, **windows: Any) -> Any:
     return k.divide(tied, k.sum(tied, axis=kernel, keepdims=True))
 
 
-def _max_gradient(k: Table, g: Any, x: Any, **windows: Any) -> Any:
+def _max_gradient(k: Table, g: Handle, x: Handle, **windows: Any) -> Handle:
     received = k.multiply(_shares(k, x, **windows), k.expand_dims(g, axis=_kernel_axes(windows["kernel_size"])))
     return k.patches_gradient(received, size=x.shape[2:], **windows)
 
 
-def _max_gradient_rule(k: Table, g: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+def _max_gradient_rule(k: Table, g: Handle, out: Handle, cotangent: Any, x: Handle, **windows: Any) -> Handle:
     """The derivative of the maximum along `g`: from those who share in it."""
     parts = k.multiply(_shares(k, x, **windows), k.patches(g, fill=0.0, **windows))
     return k.sum(parts, axis=_kernel_axes(windows["kernel_size"]), keepdims=False)
 
 
-def _first_tangent(op: Op, k: Table, tangents: Any, out: Any, cotangent: Any, x: Any, **windows: Any) -> Any:
+def _first_tangent(op: Op, k: Table, tangents: Any, out: Handle, cotangent: Handle, x: Handle, **windows: Any) -> Any:
     return None if tangents[0] is None else getattr(k, op.name)(tangents[0], x, **windows)
 
 
-def _average_pool(k: Table, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+def _average_pool(k: Table, x: Handle, *, kernel_size: Shape, **windows: Any) -> Handle:
     patches = k.patches(x, fill=0.0, kernel_size=kernel_size, dilation=(1,) * len(kernel_size), **windows)
     return k.mean(patches, axis=_kernel_axes(kernel_size), keepdims=False)
 
 
-def _average_rule(k: Table, g: Any, out: Any, x: Any, *, kernel_size: Shape, **windows: Any) -> Any:
+def _average_rule(k: Table, g: Handle, out: Handle, x: Handle, *, kernel_size: Shape, **windows: Any) -> Handle:
     share = k.expand_dims(k.multiply(g, 1 / math.prod(kernel_size)), axis=_kernel_axes(kernel_size))
     shares = k.broadcast_to(share, shape=(*g.shape[:2], *kernel_size, *g.shape[2:]))
     once = (1,) * len(kernel_size)

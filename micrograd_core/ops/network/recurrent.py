@@ -15,7 +15,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
 from micrograd_core.ops.network import sequences as calls
 from micrograd_core.ops.network.sequences import ALL, order
-from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.ops.tangents import total
 
@@ -68,49 +68,49 @@ class GRUGradient(NamedTuple):
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _at(k: Table, x: Any, step: int) -> Any:
+def _at(k: Table, x: Operand, step: int) -> Any:
     """A step of an array; of a number, which stands for one, the number, and ``None`` for 0."""
     if is_scalar(x):
         return x or None
     return k.getitem(x, key=(step, *(slice(0, n, 1) for n in x.shape[1:])))
 
 
-def _block(k: Table, x: Any, start: int, stop: int, count: int) -> Any:
+def _block(k: Table, x: Handle, start: int, stop: int, count: int) -> Handle:
     """Some of the blocks of equal length that the last axis is made of."""
     length = x.shape[-1] // count
     return k.getitem(x, key=(*(slice(0, n, 1) for n in x.shape[:-1]), slice(start * length, stop * length, 1)))
 
 
-def _blocks(k: Table, x: Any, count: int) -> list[Any]:
+def _blocks(k: Table, x: Operand, count: int) -> list[Any]:
     if x is None or is_scalar(x):
         return [x] * count
     return [_block(k, x, i, i + 1, count) for i in range(count)]
 
 
-def _turned(k: Table, x: Any) -> Any:
+def _turned(k: Table, x: Handle) -> Handle:
     return k.permute_dims(x, axes=(1, 0))
 
 
-def _valid(k: Table, lengths: Any, step: int) -> Any:
+def _valid(k: Table, lengths: Operand, step: int) -> Any:
     """Whether a step belongs to each sequence, (batch, 1); ``None``: to all."""
     return None if is_scalar(lengths) else k.reshape(k.less(step, lengths), shape=(*lengths.shape, 1))
 
 
-def _chosen(k: Table, valid: Any, x: Any, other: Any) -> Any:
+def _chosen(k: Table, valid: Handle, x: Handle, other: Operand) -> Handle:
     return x if valid is None else k.where(valid, x, other)
 
 
-def _scaled_by_slope(k: Table, g: Any, sigmoid: Any) -> Any:
+def _scaled_by_slope(k: Table, g: Handle, sigmoid: Handle) -> Handle:
     """Through a logistic function, by its result."""
     return k.multiply(g, k.multiply(sigmoid, k.subtract(1, sigmoid)))
 
 
-def _through_tanh(k: Table, g: Any, y: Any) -> Any:
+def _through_tanh(k: Table, g: Handle, y: Handle) -> Handle:
     return k.multiply(g, k.subtract(1, k.multiply(y, y)))
 
 
 def _scan(
-    k: Table, cell: Callable[..., Any], x: Any, initial: tuple[Any, ...], weight: Any, bias: Any, lengths: Any,
+    k: Table, cell: Callable[..., Any], x: Handle, initial: tuple[Any, ...], weight: Handle, bias: Any, lengths: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """States and gates of all steps, by a function of one: from what input and state contribute, and the states."""
@@ -127,8 +127,8 @@ def _scan(
 
 
 def _scan_back(
-    k: Table, cell: Callable[..., Any], cotangents: tuple[Any, ...], g_gates: Any, gates: Any, weight: Any,
-    lengths: Any, reverse: bool,
+    k: Table, cell: Callable[..., Any], cotangents: tuple[Any, ...], g_gates: Operand, gates: Handle, weight: Any,
+    lengths: Operand, reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Its transpose, by that of a step; a cotangent that is 0.0 is that of what nobody used.
 
@@ -149,7 +149,7 @@ def _scan_back(
     return (*(k.stack(*column, axis=0) for column in zip(*found, strict=True)), *carried)
 
 
-def _earlier(k: Table, states: Any, initial: Any, reverse: bool) -> Any:
+def _earlier(k: Table, states: Handle, initial: Handle, reverse: bool) -> Handle:
     """The state before each step."""
     steps = states.shape[0]
     rest = [slice(0, n, 1) for n in states.shape[1:]]
@@ -159,7 +159,7 @@ def _earlier(k: Table, states: Any, initial: Any, reverse: bool) -> Any:
     return k.concat(first, k.getitem(states, key=(slice(0, steps - 1, 1), *rest)), axis=0)
 
 
-def _weight_gradient(k: Table, g: Any, states: Any, initial: Any, reverse: bool) -> Any:
+def _weight_gradient(k: Table, g: Handle, states: Handle, initial: Handle, reverse: bool) -> Handle:
     """The product of what the states contributed with the states, over all steps."""
     rows = k.reshape(g, shape=(g.shape[0] * g.shape[1], g.shape[2]))
     before = _earlier(k, states, initial, reverse)
@@ -181,8 +181,8 @@ def _given(g: Any) -> tuple[Any, ...]:
 # ── a layer without gates ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rnn(k: Table, x: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearity: str) -> Any:
-    def cell(k: Table, x: Any, recurrent: Any, states: Any) -> Any:
+def _rnn(k: Table, x: Handle, h: Handle, weight: Handle, lengths: Operand, *, reverse: bool, nonlinearity: str) -> Any:
+    def cell(k: Table, x: Handle, recurrent: Handle, states: Handle) -> Any:
         y = getattr(k, nonlinearity)(k.add(x, recurrent))
         return y, (y,)
 
@@ -190,7 +190,7 @@ def _rnn(k: Table, x: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool, 
 
 
 def _rnn_gradient(
-    k: Table, g: Any, g_gates: Any, gates: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearity: str
+    k: Table, g: Any, g_gates: Operand, gates: Handle, weight: Handle, lengths: Any, *, reverse: bool, nonlinearity: str
 ) -> Any:
     def cell(step: int, y: Any, beside: Any, given: Any) -> Any:
         g = total(k, (given[0], beside))
@@ -202,7 +202,7 @@ def _rnn_gradient(
 
 
 def _rnn_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, h: Any, weight: Any, lengths: Any, **params: Any) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Handle, h: Handle, weight: Handle, lengths: Any, **params: Any) -> Handle:
         found = _once(g, lambda: k.rnn_gradient(*(*_given(g), out[1], weight, lengths), **params))
         return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 2 else found[position]
 
@@ -212,8 +212,8 @@ def _rnn_rule(position: int) -> Any:
 # ── long short-term memory ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _lstm(k: Table, x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, reverse: bool) -> Any:
-    def cell(k: Table, x: Any, recurrent: Any, states: Any) -> Any:
+def _lstm(k: Table, x: Handle, h: Handle, c: Handle, weight: Handle, lengths: Any, *, reverse: bool) -> Any:
+    def cell(k: Table, x: Handle, recurrent: Handle, states: Any) -> Any:
         i, f, g, o = _blocks(k, k.add(x, recurrent), 4)
         i, f, g, o = k.sigmoid(i), k.sigmoid(f), k.tanh(g), k.sigmoid(o)
         c = k.add(k.multiply(f, states[1]), k.multiply(i, g))
@@ -223,12 +223,12 @@ def _lstm(k: Table, x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, revers
 
 
 def _lstm_gradient(
-    k: Table, g: Any, g_cells: Any, g_gates: Any, cells: Any, gates: Any, c: Any, weight: Any, lengths: Any, *,
+    k: Table, g: Handle, g_cells: Operand, g_gates: Any, cells: Any, gates: Any, c: Any, weight: Any, lengths: Any, *,
     reverse: bool,
 ) -> Any:  # fmt: skip
     earlier = _earlier(k, cells, c, reverse)
 
-    def cell(step: int, gates: Any, beside: Any, given: Any) -> Any:
+    def cell(step: int, gates: Handle, beside: Handle, given: Any) -> Any:
         i, f, g, o = _blocks(k, gates, 4)
         y = k.tanh(_at(k, cells, step))
         dc = k.add(given[1], _through_tanh(k, k.multiply(given[0], o), y))
@@ -242,7 +242,7 @@ def _lstm_gradient(
 
 
 def _lstm_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, h: Any, c: Any, weight: Any, lengths: Any, **params: Any) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Handle, h: Any, c: Any, weight: Any, lengths: Any, **params: Any) -> Handle:
         found = _once(g, lambda: k.lstm_gradient(*(*_given(g), out[1], out[2], c, weight, lengths), **params))
         return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 3 else found[position]
 
@@ -252,8 +252,8 @@ def _lstm_rule(position: int) -> Any:
 # ── gated recurrent unit ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _gru(k: Table, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reverse: bool) -> Any:
-    def cell(k: Table, x: Any, recurrent: Any, states: Any) -> Any:
+def _gru(k: Table, x: Handle, h: Handle, weight: Handle, bias: Operand, lengths: Any, *, reverse: bool) -> Any:
+    def cell(k: Table, x: Handle, recurrent: Handle, states: Any) -> Any:
         inner = _block(k, recurrent, 2, 3, 3)
         both = k.sigmoid(k.add(_block(k, x, 0, 2, 3), _block(k, recurrent, 0, 2, 3)))
         r, z = _blocks(k, both, 2)
@@ -264,11 +264,11 @@ def _gru(k: Table, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reve
 
 
 def _gru_gradient(
-    k: Table, g: Any, g_gates: Any, states: Any, gates: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool
+    k: Table, g: Any, g_gates: Any, states: Handle, gates: Handle, h: Any, weight: Any, lengths: Any, *, reverse: bool
 ) -> Any:
     earlier = _earlier(k, states, h, reverse)
 
-    def cell(step: int, gates: Any, beside: Any, given: Any) -> Any:
+    def cell(step: int, gates: Handle, beside: Handle, given: Any) -> Any:
         (g,) = given
         r, z, n, inner = _blocks(k, gates, 4)
         dz, dn = k.multiply(g, k.subtract(_at(k, earlier, step), n)), k.multiply(g, k.subtract(1, z))
@@ -285,7 +285,7 @@ def _gru_gradient(
 
 
 def _gru_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Any, h: Any, weight: Any, bias: Any, lengths: Any, **params: Any) -> Any:
+    def rule(k: Table, g: Any, out: Any, x: Handle, h: Any, weight: Any, bias: Any, lengths: Any, **params: Any) -> Any:
         found = _once(g, lambda: k.gru_gradient(*(*_given(g), *out, h, weight, lengths), **params))
         if position < 2:
             return found[2 * position]

@@ -17,7 +17,7 @@ from micrograd_core.dtypes import int64, pack
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
-from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Sample, Table
 from micrograd_core.ops.shared import in_float32, network
 from micrograd_core.ops.tangents import linear
 
@@ -131,7 +131,7 @@ def _table(
 
 def _along(transposed: bool) -> Callable[..., Any]:
     @in_float32
-    def compose(k: Table, x: Any, *, axis: int, length: int, count: int, **how: Any) -> Any:
+    def compose(k: Table, x: Handle, *, axis: int, length: int, count: int, **how: Any) -> Handle:
         lengthened, dtype = length if transposed else count, k.dtype(x)
         width, places, weights = _table(length, count, transposed=transposed, **how)
         found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
@@ -219,7 +219,7 @@ def _interpolate_parameters(
     }  # fmt: skip
 
 
-def _interpolate(k: Table, x: Any, *, size: Shape, scales: Sequence[float], mode: str, **how: bool) -> Any:
+def _interpolate(k: Table, x: Handle, *, size: Shape, scales: Sequence[float], mode: str, **how: bool) -> Handle:
     for axis, (count, scale) in enumerate(zip(size, scales, strict=True), 2):
         x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
     return x
@@ -247,7 +247,7 @@ def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
     return {"size": sizes_of("adaptive_avg_pool", x, output_size)}
 
 
-def _adaptive_avg_pool(k: Table, x: Any, *, size: Shape) -> Any:
+def _adaptive_avg_pool(k: Table, x: Handle, *, size: Shape) -> Handle:
     scales = (1.0,) * len(size)
     return _interpolate(k, x, size=size, scales=scales, mode="area", align_corners=False, antialias=False)
 
@@ -267,7 +267,7 @@ def _affine_parameters(theta: Any, /, size: Any, align_corners: bool | None = No
     return {"size": tuple(map(index, size)), "align_corners": bool(align_corners)}
 
 
-def _affine_grid(k: Table, theta: Any, *, size: Shape, align_corners: bool) -> Any:
+def _affine_grid(k: Table, theta: Handle, *, size: Shape, align_corners: bool) -> Handle:
     lengths, dtype = size[2:], k.dtype(theta)
     rank, columns = len(lengths), []
     for axis, n in reversed([*enumerate(lengths)]):
@@ -314,7 +314,7 @@ def _grid_parameters(
     return {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
 
 
-def _kept_inside(k: Table, at: Any, n: int, padding_mode: str, align: bool) -> Any:
+def _kept_inside(k: Table, at: Handle, n: int, padding_mode: str, align: bool) -> Handle:
     """Positions outside clipped to the border, or reflected at it."""
     if padding_mode == "zeros":
         return at
@@ -331,7 +331,7 @@ def _kept_inside(k: Table, at: Any, n: int, padding_mode: str, align: bool) -> A
     return k.clip(at, 0.0, n - 1.0)
 
 
-def _grid_taps(k: Table, at: Any, n: int, mode: str, padding_mode: str, align: bool) -> list[tuple[Any, Any]]:
+def _grid_taps(k: Table, at: Handle, n: int, mode: str, padding_mode: str, align: bool) -> list[tuple[Any, Any]]:
     """Positions along one axis, whole numbers that have no gradient, and their weights, which have."""
     if mode == "nearest":
         return [(k.round(at), None)]
@@ -341,10 +341,10 @@ def _grid_taps(k: Table, at: Any, n: int, mode: str, padding_mode: str, align: b
         return [(low, k.subtract(1, rest)), (k.add(low, 1), rest)]
     a = -0.75
 
-    def far(t: Any) -> Any:
+    def far(t: Handle) -> Handle:
         return k.multiply(k.subtract(k.multiply(k.add(k.multiply(k.subtract(t, 5), t), 8), t), 4), a)
 
-    def near(t: Any) -> Any:
+    def near(t: Handle) -> Handle:
         return k.add(k.multiply(k.multiply(k.subtract(k.multiply(t, a + 2), a + 3), t), t), 1)
 
     weights = far(k.add(rest, 1)), near(rest), near(k.subtract(1, rest)), far(k.subtract(2, rest))
@@ -352,7 +352,7 @@ def _grid_taps(k: Table, at: Any, n: int, mode: str, padding_mode: str, align: b
     return list(zip(map(k.round, places), weights, strict=True))
 
 
-def _grid_sample(k: Table, x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
+def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     (batch, channels, *lengths), output = x.shape, tuple(grid.shape[1:-1])
     rank, axes = len(lengths), []
     whole = tuple(slice(0, n, 1) if n else slice(0, 0, 1) for n in grid.shape[:-1])

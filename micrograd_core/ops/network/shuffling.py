@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.ops.record import ANY, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.tangents import linear
 
 
@@ -26,20 +26,20 @@ def _unshuffle_parameters(x: Any, /, downscale_factor: int) -> dict[str, Any]:
     return {"factor": int(r)}
 
 
-def _moved(k: Table, x: Any, apart: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> Any:
+def _moved(k: Table, x: Handle, apart: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> Handle:
     """Axes taken apart, put in another order, and together."""
     moved = k.permute_dims(k.reshape(x, shape=tuple(apart)), axes=tuple(axes))
     return k.reshape(k.copy(moved), shape=tuple(shape))
 
 
-def _pixel_shuffle(k: Table, x: Any, *, factor: int) -> Any:
+def _pixel_shuffle(k: Table, x: Handle, *, factor: int) -> Handle:
     *lead, channels, height, width = x.shape
     n, r, fewer = len(lead), factor, channels // factor**2
     axes = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
     return _moved(k, x, (*lead, fewer, r, r, height, width), axes, (*lead, fewer, height * r, width * r))
 
 
-def _pixel_unshuffle(k: Table, x: Any, *, factor: int) -> Any:
+def _pixel_unshuffle(k: Table, x: Handle, *, factor: int) -> Handle:
     *lead, channels, height, width = x.shape
     n, r, h, w = len(lead), factor, height // factor, width // factor
     axes = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
@@ -54,7 +54,7 @@ def _groups_parameters(x: Any, /, groups: int) -> dict[str, Any]:
     return {"groups": int(groups)}
 
 
-def _channel_shuffle(k: Table, x: Any, *, groups: int) -> Any:
+def _channel_shuffle(k: Table, x: Handle, *, groups: int) -> Handle:
     batch, channels, *rest = x.shape
     axes = (0, 2, 1, *range(3, len(x.shape) + 1))
     return _moved(k, x, (batch, groups, channels // groups, *rest), axes, x.shape)

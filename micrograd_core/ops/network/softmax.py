@@ -23,7 +23,7 @@ def along_one(name: str) -> Any:
 
 
 @in_float32
-def _softmax(k: Table, x: Any, *, axis: int) -> Any:
+def _softmax(k: Table, x: Handle, *, axis: int) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
@@ -31,13 +31,13 @@ def _softmax(k: Table, x: Any, *, axis: int) -> Any:
 
 
 @in_float32
-def _softmax_gradient(k: Table, g: Any, p: Any, *, axis: int) -> Any:
+def _softmax_gradient(k: Table, g: Handle, p: Handle, *, axis: int) -> Handle:
     weighted = k.multiply(g, p)
     return k.subtract(weighted, k.multiply(p, k.sum(weighted, axis=(axis,), keepdims=True)))
 
 
 @in_float32
-def _log_softmax(k: Table, x: Any, *, axis: int) -> Any:
+def _log_softmax(k: Table, x: Handle, *, axis: int) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
@@ -72,13 +72,13 @@ def _attention_weights_gradient_parameters(g: Any, x: Any, /, *, is_causal: bool
     return {"is_causal": bool(is_causal)}
 
 
-def _causal(k: Table, targets: int, sources: int) -> Any:
+def _causal(k: Table, targets: int, sources: int) -> Handle:
     """Whether a target sees a source: one that is not later."""
     rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
     return k.less_equal(k.arange(sources, dtype=int64), rows)
 
 
-def _attention_weights(k: Table, scores: Any, mask: Any, *, is_causal: bool) -> Any:
+def _attention_weights(k: Table, scores: Handle, mask: Operand, *, is_causal: bool) -> Handle:
     """0 for a target that a mask hides everything from, rather than 0 / 0."""
     if is_causal:
         scores = k.where(_causal(k, *scores.shape[-2:]), scores, -math.inf)
@@ -94,8 +94,8 @@ def _attention_weights(k: Table, scores: Any, mask: Any, *, is_causal: bool) -> 
 
 
 def _attention_weights_tangent(
-    op: Op, k: Table, tangents: Any, out: Any, scores: Any, mask: Any, *, is_causal: bool
-) -> Any:
+    op: Op, k: Table, tangents: Any, out: Handle, scores: Handle, mask: Operand, *, is_causal: bool
+) -> Handle:
     """The Jacobian by the scores is its own transpose, and that by a mask the same."""
     moved = k.broadcast_to(total(k, tangents), shape=tuple(scores.shape))
     return k.attention_weights_gradient(moved, out, is_causal=is_causal)
@@ -112,11 +112,11 @@ def attention_weights_reference(np: Any, scores: Any, mask: Any = 0.0, is_causal
 
 
 @in_float32
-def _log_softmax_gradient(k: Table, g: Any, out: Any, *, axis: int) -> Any:
+def _log_softmax_gradient(k: Table, g: Handle, out: Handle, *, axis: int) -> Handle:
     return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
 
 
-def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, axis: int) -> Handle:
     """``t - sum(p t)`` with the probabilities p."""
     (t,) = tangents
     return k.subtract(t, k.sum(k.multiply(k.exp(out), t), axis=(axis,), keepdims=True))

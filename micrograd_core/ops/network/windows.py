@@ -15,7 +15,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.network.resampling import averages, sizes_of
-from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, network, to_int64, zero_rule
 
 Rows = Sequence[Sequence[int]]  # for each window along an axis, which elements it sees
@@ -86,7 +86,7 @@ def single(value: Any) -> Any:
 # ── maxima and where they are ────────────────────────────────────────────────────────────────────────────────
 
 
-def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Any:
+def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
     """Positions among the flattened spatial axes, (windows, elements of a window)."""
     rank, total = len(tables), None
     for axis, (table, n) in enumerate(zip(tables, shape, strict=True)):
@@ -99,7 +99,7 @@ def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Any:
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
 
 
-def _greatest(k: Table, x: Any, places: Any, counts: Shape) -> tuple[Any, Any]:
+def _greatest(k: Table, x: Handle, places: Handle, counts: Shape) -> tuple[Any, Any]:
     """The greatest element of each window; `places` may differ between examples and channels."""
     lanes = tuple(x.shape[:2])
     flat = k.reshape(x, shape=(*lanes, math.prod(x.shape[2:])))
@@ -113,7 +113,7 @@ def _greatest(k: Table, x: Any, places: Any, counts: Shape) -> tuple[Any, Any]:
     return values, indices
 
 
-def _greatest_rule(k: Table, g: Any, out: Any, x: Any, *others: Any, **params: Any) -> Any:
+def _greatest_rule(k: Table, g: Any, out: Any, x: Handle, *others: Handle, **params: Any) -> Handle:
     lanes, size = tuple(x.shape[:2]), math.prod(x.shape[2:])
     zeros = k.full(shape=(*lanes, size), fill_value=0, dtype=x.dtype)
     count = math.prod(out[1].shape[2:])
@@ -154,7 +154,7 @@ def _of(x: Any, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Sha
     return Windows.of("", x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def _max_pool(k: Table, x: Any, **windows: Any) -> tuple[Any, Any]:
+def _max_pool(k: Table, x: Handle, **windows: Any) -> tuple[Any, Any]:
     found = _of(x, **windows)
     return _greatest(k, x, _places(k, found.rows(x.shape[2:]), x.shape[2:]), found.counts)
 
@@ -172,7 +172,7 @@ def _even_rows(shape: Shape, size: Shape) -> list[Rows]:
     return [[[place for place, _ in row] for row in averages(n, count)] for n, count in zip(shape, size, strict=True)]
 
 
-def _adaptive_max_pool(k: Table, x: Any, *, size: Shape) -> tuple[Any, Any]:
+def _adaptive_max_pool(k: Table, x: Handle, *, size: Shape) -> tuple[Any, Any]:
     tables = []
     for rows in _even_rows(x.shape[2:], size):
         width = max(map(len, rows))
@@ -203,7 +203,7 @@ def _drawn_for(axis: int, rank: int) -> int:
     return axis if rank == 3 else rank - 1 - axis
 
 
-def _fractional_max_pool(k: Table, x: Any, samples: Any, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
+def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
     rank, lanes, dtype, total = len(size), tuple(x.shape[:2]), k.dtype(samples), None
     for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel_size, size, strict=True)):
         chosen = _drawn_for(axis, rank)
@@ -248,7 +248,7 @@ def _unpool_parameters(x: Any, indices: Any, /, size: Any) -> dict[str, Any]:
     return {"size": per_axis("max_unpool", "size", size, len(shapes[0]) - 2, 1)}
 
 
-def _max_unpool(k: Table, x: Any, indices: Any, *, size: Shape) -> Any:
+def _max_unpool(k: Table, x: Handle, indices: Handle, *, size: Shape) -> Handle:
     lanes, length = math.prod(x.shape[:2]), math.prod(size)
     starts = k.reshape(k.multiply(k.arange(lanes, dtype=int64), length), shape=(lanes, 1))
     places = k.add(k.reshape(k.astype(indices, dtype=int64), shape=(lanes, math.prod(x.shape[2:]))), starts)
@@ -292,9 +292,9 @@ def _seen(found: Windows, shape: Shape, count_include_pad: bool) -> list[list[in
 
 @in_float32
 def _padded_avg_pool(
-    k: Table, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, ceil_mode: bool, count_include_pad: bool,
+    k: Table, x: Handle, *, kernel_size: Shape, stride: Shape, padding: Shape, ceil_mode: bool, count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:  # fmt: skip
+) -> Handle:  # fmt: skip
     rank = len(kernel_size)
     found = _of(x, kernel_size, stride, padding, (1,) * rank, ceil_mode)
     shape, around = tuple(x.shape[2:]), padding
@@ -338,7 +338,7 @@ def _norm_parameters(
     return {"norm_type": float(norm_type), **found.given(2), "ceil_mode": bool(ceil_mode)}
 
 
-def _lp_pool(k: Table, x: Any, *, norm_type: float, kernel_size: Shape, stride: Shape, ceil_mode: bool) -> Any:
+def _lp_pool(k: Table, x: Handle, *, norm_type: float, kernel_size: Shape, stride: Shape, ceil_mode: bool) -> Handle:
     powers = k.pow(x, norm_type)
     means = k.padded_avg_pool(
         powers, kernel_size=kernel_size, stride=stride, padding=(0,) * len(kernel_size), ceil_mode=ceil_mode,

@@ -12,7 +12,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import placed
 from micrograd_core.ops.core.movement import assigned, permute_rule, requested
-from micrograd_core.ops.record import ANY, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut
 from micrograd_core.ops.tangents import linear
 
@@ -114,7 +114,7 @@ def _pad_parameters(
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _roll(k: Table, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+def _roll(k: Table, x: Handle, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Handle:
     if axis is None:
         flat = k.reshape(x, shape=(math.prod(x.shape),))
         return k.reshape(k.roll(flat, shift=shift, axis=(0,)), shape=x.shape)
@@ -126,11 +126,11 @@ def _roll(k: Table, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | N
     return k.copy(x) if rolled is x else rolled
 
 
-def _roll_rule(k: Table, g: Any, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
+def _roll_rule(k: Table, g: Handle, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
     return k.roll(g, shift=tuple(-places for places in shift), axis=axis)
 
 
-def _tile(k: Table, x: Any, *, repetitions: tuple[int, ...]) -> Any:
+def _tile(k: Table, x: Handle, *, repetitions: tuple[int, ...]) -> Handle:
     """Each axis behind a new one, along which it is broadcast; then the two are one."""
     lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
     x = k.reshape(x, shape=tuple(chain.from_iterable((1, length) for length in lengths)))
@@ -144,7 +144,7 @@ def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
 
 
-def _repeat(k: Table, x: Any, *, repeats: Any, axis: int | None) -> Any:
+def _repeat(k: Table, x: Handle, *, repeats: Any, axis: int | None) -> Handle:
     if axis is None:
         x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
     if isinstance(repeats, tuple):
@@ -167,7 +167,7 @@ POSITIONS: Final = {
 """Which element of an axis stands at position `i` of the padded axis, counted from its first element: by mode."""
 
 
-def _pad(k: Table, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: complex) -> Any:
+def _pad(k: Table, x: Handle, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: complex) -> Handle:
     if mode == "constant":
         shape = tuple(before + length + after for length, (before, after) in zip(x.shape, pad_width, strict=True))
         dtype = k.dtype(x)
@@ -185,7 +185,7 @@ def _pad(k: Table, x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str,
     return k.copy(x) if padded is x else padded
 
 
-def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Any:
+def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Handle:
     return k.upload(pack(values, dtype), (len(values),), dtype)
 
 
@@ -199,7 +199,7 @@ def _getitem_gradient_parameters(x: Any, /, *, shape: Any, key: Any) -> dict[str
     return {"shape": whole, "key": resolved}
 
 
-def _getitem_gradient(k: Table, g: Any, *, shape: Any, key: Any) -> Any:
+def _getitem_gradient(k: Table, g: Handle, *, shape: Any, key: Any) -> Handle:
     return k.scatter(k.full(shape=shape, fill_value=False if k.dtype(g) is bool_ else 0, dtype=g.dtype), g, key=key)
 
 

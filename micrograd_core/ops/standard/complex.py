@@ -15,12 +15,12 @@ from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF
 from micrograd_core.errors import UnsupportedOp
-from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.record import COMPLEX, FLOATING, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, complex_dtype, elementwise, in_dtype_of, real_dtype
 from micrograd_core.ops.tangents import linear
 
 
-def as_complex(k: Table, x: Any) -> Any:
+def as_complex(k: Table, x: Handle) -> Handle:
     """`x` with an imaginary part of 0, if it is real."""
     dtype = k.dtype(x)
     return x if dtype.is_complex else k.astype(x, dtype=COMPLEX_OF[dtype])
@@ -29,7 +29,7 @@ def as_complex(k: Table, x: Any) -> Any:
 def _needs_complex(name: str, otherwise: Any) -> Any:
     """The composition for real dtypes; complex numbers can be taken apart by a kernel only."""
 
-    def compose(k: Table, x: Any) -> Any:
+    def compose(k: Table, x: Handle) -> Any:
         if k.dtype(x).is_complex:
             device: Any = k.device
             raise UnsupportedOp(name, device, because="complex numbers need a kernel of that name")
@@ -38,7 +38,7 @@ def _needs_complex(name: str, otherwise: Any) -> Any:
     return compose
 
 
-def _complex(k: Table, x: Any, y: Any) -> Any:
+def _complex(k: Table, x: Operand, y: Operand) -> Handle:
     x, y = (as_complex(k, each) for each in arrays(k, x, y))
     return k.add(x, k.multiply(y, 1j))
 
@@ -49,7 +49,7 @@ def _complex_reference(np: Any, x: Any, y: Any) -> Any:
     return result
 
 
-def _abs(k: Table, x: Any) -> Any:
+def _abs(k: Table, x: Handle) -> Handle:
     if k.dtype(x).is_complex:
         return k.hypot(k.real(x), k.imag(x))
     if k.dtype(x).kind == "unsigned integer":  # whose negative wraps
@@ -57,19 +57,19 @@ def _abs(k: Table, x: Any) -> Any:
     return k.add(k.maximum(x, k.negative(x)), 0)  # -0.0 + 0 is 0.0
 
 
-def _abs_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _abs_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """``g conj(z) / |z|``, and 0 at 0."""
     if k.dtype(x).is_complex:
         return k.multiply(k.astype(g, dtype=x.dtype), k.conj(k.sign(x)))
     return k.multiply(g, k.sign(x))
 
 
-def _abs_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any) -> Any:
+def _abs_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle) -> Handle:
     """``Re(conj(z) dz) / |z|``, and 0 at 0."""
     return k.real(k.multiply(k.conj(k.sign(x)), *tangents))
 
 
-def _sign(k: Table, x: Any) -> Any:
+def _sign(k: Table, x: Handle) -> Handle:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
         rest = k.add(x, 0.0) if k.dtype(x).is_floating else x  # of -0.0 too it is 0.0
@@ -81,7 +81,7 @@ def _sign(k: Table, x: Any) -> Any:
     return k.divide(scaled, as_complex(k, k.where(k.equal(largest, 0), 1, modulus)))
 
 
-def _sign_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _sign_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """``(g - Re(g s) conj(s)) / |z|`` with ``s = sign(z)``: only turning changes it. Steps have derivative 0."""
     if not k.dtype(x).is_complex:
         return k.full(shape=x.shape, fill_value=0, dtype=x.dtype)

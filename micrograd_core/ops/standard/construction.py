@@ -10,7 +10,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.batching import composed
-from micrograd_core.ops.record import ANY, NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, NUMERIC, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, whole
 from micrograd_core.ops.tangents import linear, product
 
@@ -25,7 +25,7 @@ def _triangle(name: str, doc: str) -> Op:
         rows, columns = x.shape[-2:]
         return {"diagonal": max(-rows, min(k, columns))}  # no diagonal is further out; k may be beyond int64
 
-    def compose(k: Table, x: Any, *, diagonal: int) -> Any:
+    def compose(k: Table, x: Handle, *, diagonal: int) -> Handle:
         rows, columns = x.shape[-2:]
         row = k.reshape(k.add(k.arange(rows, dtype=int64), diagonal), shape=(rows, 1))
         column = k.arange(columns, dtype=int64)
@@ -57,7 +57,7 @@ def _diag_parameters(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> d
     return {"offset": int(k)}
 
 
-def _diag(k: Table, x: Any, *, offset: int) -> Any:
+def _diag(k: Table, x: Handle, *, offset: int) -> Handle:
     if len(x.shape) == 2:
         return k.copy(k.diagonal(x, offset=offset))
     count, n = x.shape[0], x.shape[0] + abs(offset)
@@ -75,7 +75,7 @@ def _turns(x: Any, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> dict[str, Any
     return {"turns": int(k) % 4, "axes": (first, second)}
 
 
-def _rot90(k: Table, x: Any, *, turns: int, axes: tuple[int, int]) -> Any:
+def _rot90(k: Table, x: Handle, *, turns: int, axes: tuple[int, int]) -> Handle:
     first, second = axes
     flipped = {1: (second,), 2: (first, second), 3: (first,)}.get(turns, ())
     order = list(range(len(x.shape)))
@@ -84,7 +84,7 @@ def _rot90(k: Table, x: Any, *, turns: int, axes: tuple[int, int]) -> Any:
     return k.permute_dims(k.flip(x, axis=flipped) if flipped else x, axes=tuple(order))
 
 
-def _kron(k: Table, x: Any, y: Any) -> Any:
+def _kron(k: Table, x: Operand, y: Operand) -> Handle:
     x, y = arrays(k, x, y)
     ndim = max(len(x.shape), len(y.shape))
     lengths = [(1,) * (ndim - len(each.shape)) + tuple(each.shape) for each in (x, y)]
@@ -101,7 +101,7 @@ def _vander_parameters(x: Any, /, N: int | None = None, increasing: bool = False
     return {"count": x.shape[0] if N is None else int(N), "increasing": bool(increasing)}
 
 
-def _vander(k: Table, x: Any, *, count: int, increasing: bool) -> Any:
+def _vander(k: Table, x: Handle, *, count: int, increasing: bool) -> Handle:
     if not count:
         return k.full(shape=(x.shape[0], 0), fill_value=0, dtype=k.dtype(x))
     powers = [k.full(shape=x.shape, fill_value=1, dtype=k.dtype(x)), *([x] if count > 1 else [])]

@@ -25,7 +25,7 @@ def _logit_parameters(x: Any, /, eps: float | None = None) -> dict[str, Any]:
     return {"eps": None if eps is None else float(eps)}
 
 
-def _logit(k: Table, x: Any, *, eps: float | None) -> Any:
+def _logit(k: Table, x: Handle, *, eps: float | None) -> Handle:
     """``log(x / (1 - x))``, near 1/2, where that is 0, as ``log1p((2 x - 1) / (1 - x))``."""
     x = x if eps is None else k.clip(x, eps, 1 - eps)
     off, rest = k.subtract(x, 0.5), k.subtract(1, x)
@@ -34,7 +34,7 @@ def _logit(k: Table, x: Any, *, eps: float | None) -> Any:
     return k.where(near, around, k.log(k.divide(x, rest)))
 
 
-def _logit_rule(k: Table, g: Any, out: Any, x: Any, *, eps: float | None) -> Any:
+def _logit_rule(k: Table, g: Handle, out: Handle, x: Handle, *, eps: float | None) -> Handle:
     slope = k.divide(g, k.multiply(x, k.subtract(1, x)))
     if eps is None:
         return slope
@@ -46,12 +46,12 @@ def _logit_reference(np: Any, x: Any, eps: float | None = None) -> Any:
     return np.log(x / (1 - x))
 
 
-def _lerp(k: Table, x: Any, end: Any, weight: Any) -> Any:
+def _lerp(k: Table, x: Operand, end: Operand, weight: Operand) -> Handle:
     difference = end - x if is_scalar(x) and is_scalar(end) else k.subtract(end, x)
     return k.add(x, k.multiply(weight, difference))
 
 
-def _fmod(k: Table, x: Any, y: Any) -> Any:
+def _fmod(k: Table, x: Operand, y: Operand) -> Handle:
     """Of the sizes, with the sign of `x`. The least integer has no positive counterpart: there minus the sizes."""
     x, y = arrays(k, x, y)
     dtype = k.dtype(x)
@@ -63,7 +63,7 @@ def _fmod(k: Table, x: Any, y: Any) -> Any:
     return k.where(k.less(x, 0), rest, k.negative(rest))
 
 
-def _fmod_divisor(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _fmod_divisor(k: Table, g: Handle, out: Handle, x: Operand, y: Operand) -> Handle:
     """Minus how often `y` goes into `x`; nothing where that is without end."""
     times = k.divide(k.subtract(x, out), y)
     return k.negative(k.multiply(g, k.where(k.isfinite(times), k.round(times), 0)))
@@ -87,7 +87,7 @@ def _replacements(
     return {"nan": float(nan), **{name: float(each) for name, each in ends.items()}}
 
 
-def _nan_to_num(k: Table, x: Any, *, nan: float, posinf: float, neginf: float) -> Any:
+def _nan_to_num(k: Table, x: Handle, *, nan: float, posinf: float, neginf: float) -> Handle:
     dtype = k.dtype(x)
     if dtype.is_complex:
         replaced = (k.nan_to_num(part(x), nan=nan, posinf=posinf, neginf=neginf) for part in (k.real, k.imag))
@@ -105,7 +105,7 @@ def _closeness(
     return {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
 
 
-def _isclose(k: Table, x: Any, y: Any, *, rtol: float, atol: float, equal_nan: bool) -> Any:
+def _isclose(k: Table, x: Operand, y: Operand, *, rtol: float, atol: float, equal_nan: bool) -> Handle:
     x, y = arrays(k, x, y)
     dtype, same = k.dtype(x), k.equal(x, y)
     if dtype is bool_:

@@ -83,7 +83,7 @@ def _half_lengths(x: Any, **params: Any) -> Shape:
 # ── rules and compositions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _fit(k: Table, g: Any, shape: Shape, axis: int) -> Any:
+def _fit(k: Table, g: Handle, shape: Shape, axis: int) -> Handle:
     """`g` cropped, or padded with zeros, to the length of `shape` along `axis`."""
     length, wanted = g.shape[axis], shape[axis]
     if length >= wanted:
@@ -92,7 +92,7 @@ def _fit(k: Table, g: Any, shape: Shape, axis: int) -> Any:
     return k.concat(g, k.full(shape=rest, fill_value=0, dtype=g.dtype), axis=axis)
 
 
-def _inner_times(k: Table, g: Any, factor: float, n: int, axis: int) -> Any:
+def _inner_times(k: Table, g: Handle, factor: float, n: int, axis: int) -> Handle:
     """Half a spectrum of `n` elements with those multiplied that stand for two: not the first, nor the middle one."""
     position = positions(k, g, axis)
     single = k.equal(position, 0)
@@ -107,7 +107,7 @@ def _rule(transpose: str, before: float, after: float) -> Any:
     A factor of 0 is for a whole spectrum.
     """
 
-    def rule(k: Table, g: Any, out: Any, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    def rule(k: Table, g: Handle, out: Handle, x: Handle, *, n: int, axis: int, norm: str) -> Handle:
         g = _inner_times(k, g, before, n, axis) if before else g
         g = getattr(k, transpose)(g, n=n, axis=axis, norm=norm)
         return _fit(k, _inner_times(k, g, after, n, axis) if after else g, x.shape, axis)
@@ -116,7 +116,7 @@ def _rule(transpose: str, before: float, after: float) -> Any:
 
 
 def _one_by_one(name: str) -> Any:
-    def compose(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+    def compose(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
         for n, axis in zip(s, axes, strict=True):
             x = getattr(k, name)(x, n=n, axis=axis, norm=norm)
         return x
@@ -124,12 +124,12 @@ def _one_by_one(name: str) -> Any:
     return compose
 
 
-def _rfftn(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+def _rfftn(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
     x = k.rfft(x, n=s[-1], axis=axes[-1], norm=norm)
     return k.fftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
 
 
-def _irfftn(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
+def _irfftn(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
     x = k.ifftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
     return k.irfft(x, n=s[-1], axis=axes[-1], norm=norm)
 
@@ -137,11 +137,11 @@ def _irfftn(k: Table, x: Any, *, s: Shape, axes: Shape, norm: str) -> Any:
 _OPPOSITE = dict(zip(NORMS, reversed(NORMS), strict=True))
 
 
-def _hfft(k: Table, x: Any, *, n: int, axis: int, norm: str) -> Any:
+def _hfft(k: Table, x: Handle, *, n: int, axis: int, norm: str) -> Handle:
     return k.irfft(k.conj(x), n=n, axis=axis, norm=_OPPOSITE[norm])
 
 
-def _ihfft(k: Table, x: Any, *, n: int, axis: int, norm: str) -> Any:
+def _ihfft(k: Table, x: Handle, *, n: int, axis: int, norm: str) -> Handle:
     return k.conj(k.rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm]))
 
 
@@ -181,7 +181,7 @@ def _shifting(name: str, doc: str, *, inverse: bool) -> Op:
     def parameters(x: Any, /, *, axes: int | tuple[int, ...] | None = None) -> dict[str, Any]:
         return {"axes": axes_of(name, x, axes)}
 
-    def compose(k: Table, x: Any, *, axes: Shape) -> Any:
+    def compose(k: Table, x: Handle, *, axes: Shape) -> Handle:
         return k.roll(x, shift=tuple(x.shape[axis] // 2 * (-1 if inverse else 1) for axis in axes), axis=axes)
 
     return Op(

@@ -85,14 +85,14 @@ def _last_parameters(indices: Any, /, *, length: int) -> dict[str, Any]:
 # ── compositions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _from_start(k: Table, indices: Any, length: int) -> Any:
+def _from_start(k: Table, indices: Handle, length: int) -> Handle:
     """As int64, those counted from the end counted from the start."""
     if k.dtype(indices) is not int64:
         indices = k.astype(indices, dtype=int64)
     return k.where(k.less(indices, 0), k.add(indices, length), indices)
 
 
-def _names(k: Table, indices: Any, length: int, axis: int) -> Any:
+def _names(k: Table, indices: Handle, length: int, axis: int) -> Handle:
     """True where an index names a position: the positions along a new axis behind `axis`."""
     shape = tuple(indices.shape)
     indices = k.reshape(indices, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
@@ -100,7 +100,7 @@ def _names(k: Table, indices: Any, length: int, axis: int) -> Any:
     return k.equal(_from_start(k, indices, length), places)
 
 
-def total(k: Table, named: Any, x: Any, axis: int) -> Any:
+def total(k: Table, named: Handle, x: Handle, axis: int) -> Handle:
     """The sum over `axis` of the elements that are named; integers are summed in 64 bits and cut back."""
     dtype = k.dtype(x)
     wide = dtype if dtype.is_floating else uint64 if dtype is uint64 else int64
@@ -109,7 +109,7 @@ def total(k: Table, named: Any, x: Any, axis: int) -> Any:
     return k.astype(k.sum(k.where(named, k.astype(x, dtype=wide), 0), axis=(axis,), keepdims=False), dtype=dtype)
 
 
-def _pick(k: Table, named: Any, x: Any, axis: int) -> Any:
+def _pick(k: Table, named: Handle, x: Handle, axis: int) -> Handle:
     """The one element along `axis` that is named; NaN where none is."""
     picked = total(k, named, x, axis)
     if not k.dtype(x).is_floating:
@@ -118,38 +118,38 @@ def _pick(k: Table, named: Any, x: Any, axis: int) -> Any:
     return k.where(k.any(named, axis=(aligned,), keepdims=False), picked, math.nan)
 
 
-def rows(k: Table, indices: Any, length: int, after: int) -> Any:
+def rows(k: Table, indices: Handle, length: int, after: int) -> Handle:
     """`_names` of flattened indices, with `after` axes of length 1 at the end."""
     count = math.prod(indices.shape)
     named = _names(k, k.reshape(indices, shape=(count,)), length, 0)
     return k.reshape(named, shape=(count, length) + (1,) * after)
 
 
-def _take(k: Table, x: Any, indices: Any, *, axis: int) -> Any:
+def _take(k: Table, x: Handle, indices: Handle, *, axis: int) -> Handle:
     before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     named = rows(k, indices, length, len(after))
     picked = _pick(k, named, k.reshape(x, shape=(*before, 1, length, *after)), axis + 1)
     return k.reshape(picked, shape=taken_shape(x.shape, indices, axis))
 
 
-def _take_along_axis(k: Table, x: Any, indices: Any, *, axis: int) -> Any:
+def _take_along_axis(k: Table, x: Handle, indices: Handle, *, axis: int) -> Handle:
     named = _names(k, indices, x.shape[axis], axis)
     return _pick(k, named, k.expand_dims(x, axis=(axis,)), axis + 1)
 
 
-def _add_along_axis(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _add_along_axis(k: Table, x: Handle, indices: Handle, values: Handle, *, axis: int) -> Handle:
     values = as_tensor(k, values, x, _along_shape("", x.shape, indices.shape, axis))
     named = _names(k, indices, x.shape[axis], axis)
     return k.add(x, total(k, named, k.expand_dims(values, axis=(axis + 1,)), axis))
 
 
-def as_tensor(k: Table, values: Any, like: Any, shape: Shape) -> Any:
+def as_tensor(k: Table, values: Operand, like: Operand, shape: Shape) -> Handle:
     """Values that may be a number, or have fewer elements, in `shape`."""
     values, _ = arrays(k, values, like)
     return k.broadcast_to(values, shape=shape)
 
 
-def _last_position(k: Table, indices: Any, *, length: int) -> Any:
+def _last_position(k: Table, indices: Handle, *, length: int) -> Handle:
     count = math.prod(indices.shape)
     if not count:
         return k.full(shape=(length,), fill_value=-1, dtype=int64)
@@ -157,7 +157,7 @@ def _last_position(k: Table, indices: Any, *, length: int) -> Any:
     return k.max(k.where(rows(k, indices, length, 0), places, -1), axis=(0,), keepdims=False)
 
 
-def _linear_index(k: Table, *indices: Any, shape: Shape) -> Any:
+def _linear_index(k: Table, *indices: Handle, shape: Shape) -> Handle:
     """Out of range along any axis is out of range: the size, which names no element."""
     linear: Any = None
     outside: Any = None
@@ -169,7 +169,7 @@ def _linear_index(k: Table, *indices: Any, shape: Shape) -> Any:
     return k.where(outside, math.prod(shape), linear)
 
 
-def _argwhere(k: Table, x: Any) -> Any:
+def _argwhere(k: Table, x: Handle) -> Handle:
     """The truth values are read: how many are true is the shape of the result. Nothing else leaves the device."""
     truth = x if k.dtype(x) is bool_ else k.not_equal(x, 0)
     shape = tuple(x.shape)
@@ -182,11 +182,11 @@ def _argwhere(k: Table, x: Any) -> Any:
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _take_rule(k: Table, g: Any, out: Any, x: Any, indices: Any, *, axis: int) -> Any:
+def _take_rule(k: Table, g: Handle, out: Handle, x: Any, indices: Handle, *, axis: int) -> Handle:
     return k.index_add(zero(k, x), indices, g, axis=axis)
 
 
-def _take_along_rule(k: Table, g: Any, out: Any, x: Any, indices: Any, *, axis: int) -> Any:
+def _take_along_rule(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, *, axis: int) -> Handle:
     shape = (*out.shape[:axis], x.shape[axis], *out.shape[axis + 1 :])
     return k.add_along_axis(k.full(shape=shape, fill_value=0, dtype=x.dtype), indices, g, axis=axis)
 

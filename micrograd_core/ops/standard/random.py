@@ -93,18 +93,18 @@ def _uniform(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> A
     return k.upload(pack([fraction * scale for fraction in fractions], dtype), shape, dtype)
 
 
-def _integers(k: Table, *, shape: Shape, dtype: DType, key: int, block: int, low: int, high: int) -> Any:
+def _integers(k: Table, *, shape: Shape, dtype: DType, key: int, block: int, low: int, high: int) -> Handle:
     drawn = [low + (word * (high - low) >> 64) for word in words(key, block, math.prod(shape))]
     return k.upload(pack(drawn, dtype), shape, dtype)
 
 
-def _permutation(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
+def _permutation(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Handle:
     mask = (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
     marked = sorted(word & ~mask | i for i, word in enumerate(words(key, block, shape[0])))
     return k.upload(pack([word & mask for word in marked], dtype), shape, dtype)
 
 
-def _normal(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Any:
+def _normal(k: Table, *, shape: Shape, dtype: DType, key: int, block: int) -> Handle:
     """``sqrt(-2 log(1 - u)) (cos, sin)(2 pi v)`` of uniform `u` and `v`; narrow dtypes are rounded from float32."""
     if dtype.bits < 32:
         return k.astype(k.random_normal(shape=shape, dtype=float32, key=key, block=block), dtype=dtype)
@@ -162,7 +162,7 @@ def _from_parameters(place: Any, /, shape: int | tuple[int, ...], *, dtype: Any 
     return {"shape": (shape,) if isinstance(shape, int) else tuple(shape), "dtype": wanted}
 
 
-def _uniform_from(k: Table, place: Any, *, shape: Shape, dtype: DType) -> Any:
+def _uniform_from(k: Table, place: Handle, *, shape: Shape, dtype: DType) -> Handle:
     return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
 
 

@@ -15,7 +15,7 @@ from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary,
 # ── division ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _product_error(k: Table, x: Any, y: Any, product: Any) -> Any:
+def _product_error(k: Table, x: Handle, y: Handle, product: Handle) -> Handle:
     """What rounding `product` of `x` and `y` lost, exactly (T. J. Dekker, 1971); 0 where it cannot be told."""
     splitter = float(2 ** ((FORMATS[k.dtype(x).name][0] + 1) // 2) + 1)
     (a, b), (c, d) = ((k.subtract(s, k.subtract(s, z)), z) for z in (x, y) for s in (k.multiply(z, splitter),))
@@ -25,7 +25,7 @@ def _product_error(k: Table, x: Any, y: Any, product: Any) -> Any:
     return k.where(k.isfinite(error), error, 0)
 
 
-def _quotient_and_rest(k: Table, x: Any, y: Any) -> tuple[Any, Any]:
+def _quotient_and_rest(k: Table, x: Operand, y: Operand) -> tuple[Any, Any]:
     """``floor(x / y)`` of floats, and ``x - y * that``.
 
     From the quotient towards 0, whose product with `y` cannot overflow, 1 is taken where the rest has the wrong sign.
@@ -38,12 +38,12 @@ def _quotient_and_rest(k: Table, x: Any, y: Any) -> tuple[Any, Any]:
     return k.where(below, k.subtract(quotient, 1), quotient), k.where(below, k.add(rest, y), rest)
 
 
-def _below_0(k: Table, x: Any) -> Any:
+def _below_0(k: Table, x: Handle) -> Handle:
     """``-|x|``: of each signed integer there is one, while the least has no positive counterpart."""
     return k.where(k.less(0, x), k.negative(x), x)
 
 
-def _division_of_one_sign(k: Table, x: Any, y: Any, unit: int) -> tuple[Any, Any]:
+def _division_of_one_sign(k: Table, x: Handle, y: Handle, unit: int) -> tuple[Any, Any]:
     """Quotient and rest of integers with the sign of `unit`, by floating estimates, each a little low.
 
     By 0 both are 0, as in NumPy.
@@ -62,7 +62,7 @@ def _division_of_one_sign(k: Table, x: Any, y: Any, unit: int) -> tuple[Any, Any
     return k.where(nothing, 0, quotient), k.where(nothing, 0, x)
 
 
-def _integer_division(k: Table, x: Any, y: Any) -> tuple[Any, Any]:
+def _integer_division(k: Table, x: Operand, y: Operand) -> tuple[Any, Any]:
     """Quotient rounded down, and rest with the sign of `y`, from those of ``-|x|`` and ``-|y|``."""
     x, y = arrays(k, x, y)
     if k.dtype(x).kind == "unsigned integer":
@@ -77,7 +77,7 @@ def _integer_division(k: Table, x: Any, y: Any) -> tuple[Any, Any]:
     return quotient, k.where(inexact, k.subtract(y, rest), rest)
 
 
-def _floor_divide(k: Table, x: Any, y: Any) -> Any:
+def _floor_divide(k: Table, x: Operand, y: Operand) -> Any:
     if k.dtype(y if is_scalar(x) else x).is_integer:
         return _integer_division(k, x, y)[0]
     x, y = arrays(k, x, y)
@@ -94,7 +94,7 @@ def _floor_divide_reference(np: Any, x: Any, y: Any) -> Any:
     return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
 
 
-def _remainder(k: Table, x: Any, y: Any) -> Any:
+def _remainder(k: Table, x: Operand, y: Operand) -> Any:
     """With the sign of `y`, zeros included. By an infinity it is `x`, or that infinity where the signs differ.
 
     Exact where the quotient is, which is as far as the digits of the dtype go.
@@ -112,15 +112,15 @@ def _remainder(k: Table, x: Any, y: Any) -> Any:
 # ── rounding ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ceil(k: Table, x: Any) -> Any:
+def _ceil(k: Table, x: Handle) -> Handle:
     return k.negative(k.floor(k.negative(x))) if k.dtype(x).is_floating else k.positive(x)
 
 
-def _trunc(k: Table, x: Any) -> Any:
+def _trunc(k: Table, x: Handle) -> Handle:
     return k.where(k.less(x, 0), k.ceil(x), k.floor(x)) if k.dtype(x).is_floating else k.positive(x)
 
 
-def _round(k: Table, x: Any) -> Any:
+def _round(k: Table, x: Handle) -> Handle:
     """To the even neighbour half way between two. Of complex numbers both parts."""
     dtype = k.dtype(x)
     if dtype.is_complex:
@@ -139,24 +139,24 @@ def _round(k: Table, x: Any) -> Any:
 # ── signs and neighbours ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _signbit(k: Table, x: Any) -> Any:
+def _signbit(k: Table, x: Handle) -> Handle:
     """Of zeros by the infinity that divides by them. That of NaN arithmetic cannot tell: taken as positive."""
     zero = k.equal(x, 0)
     return k.less(k.where(zero, k.divide(1, k.where(zero, x, 1)), x), 0)
 
 
-def _copysign(k: Table, x: Any, y: Any) -> Any:
+def _copysign(k: Table, x: Operand, y: Operand) -> Handle:
     x, y = arrays(k, x, y)
     return k.where(k.equal(k.signbit(x), k.signbit(y)), x, k.negative(x))
 
 
-def _copysign_rule(k: Table, g: Any, out: Any, x: Any, y: Any) -> Any:
+def _copysign_rule(k: Table, g: Handle, out: Handle, x: Any, y: Operand) -> Handle:
     """``sign(x) sign(y)``: as `abs`, 0 where `x` is 0."""
     sign = math.copysign(1.0, y.real) if is_scalar(y) else k.copysign(1.0, y)
     return k.multiply(g, k.multiply(k.sign(x), sign))
 
 
-def _nextafter(k: Table, x: Any, y: Any) -> Any:
+def _nextafter(k: Table, x: Operand, y: Operand) -> Handle:
     """One step towards `y`: ``x + u (1 + 2 u) |x|``, rounded (S. Rump, P. Zimmermann, S. Boldo, G. Melquiond, 2009).
 
     Where that product would lose digits, being subnormal, the step is made with multiples of `x`; from the smallest
@@ -167,7 +167,7 @@ def _nextafter(k: Table, x: Any, y: Any) -> Any:
     unit, least = 2.0**-digits, 2.0 ** (lowest - digits + 1)
     most = (1 - unit) * 2.0 ** -(lowest - 1) * 2.0
 
-    def step(z: Any) -> Any:
+    def step(z: Handle) -> Any:
         return k.multiply(k.abs(z), unit * (1 + 2 * unit))
 
     up = k.less(x, y)
@@ -186,18 +186,18 @@ def _nextafter(k: Table, x: Any, y: Any) -> Any:
 # ── shifts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _power_of_two(k: Table, n: Any) -> Any:
+def _power_of_two(k: Table, n: Handle) -> Handle:
     return k.pow(k.add(k.multiply(n, 0), 2), n)
 
 
-def _shift_left(k: Table, x: Any, n: Any) -> Any:
+def _shift_left(k: Table, x: Operand, n: Operand) -> Handle:
     """``x 2**n``, which wraps; by as many bits as there are, 0."""
     x, n = arrays(k, x, n)
     inside = k.less(n, k.dtype(x).bits)
     return k.where(inside, k.multiply(x, _power_of_two(k, k.where(inside, n, 0))), 0)
 
 
-def _shift_right(k: Table, x: Any, n: Any) -> Any:
+def _shift_right(k: Table, x: Operand, n: Operand) -> Handle:
     """``floor(x / 2**n)``: of what is negative through the complement, which is not."""
     x, n = arrays(k, x, n)
     dtype = k.dtype(x)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.core.reductions import prefixes
-from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
@@ -28,7 +28,7 @@ def _scan(name: str, doc: str, **facts: Any) -> Op:
     return Op(name, doc, parameters=parameters, **facts)
 
 
-def _holds(k: Table, earlier: Any, own: Any, beaten: str) -> Any:
+def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
     """Whether an element stands against an earlier one: the later of equal ones does, and NaN against numbers."""
     found = getattr(k, beaten)(earlier, own)
     if not k.dtype(own).is_floating:
@@ -37,7 +37,7 @@ def _holds(k: Table, earlier: Any, own: Any, beaten: str) -> Any:
 
 
 def _extremes(beaten: str) -> Any:
-    def compose(k: Table, x: Any, *, axis: int) -> Any:
+    def compose(k: Table, x: Handle, *, axis: int) -> Any:
         length, step = x.shape[axis], 1
         indices = k.copy(k.broadcast_to(positions(k, x, axis), shape=x.shape))
         values = k.copy(x)
@@ -54,7 +54,7 @@ def _extremes(beaten: str) -> Any:
     return compose
 
 
-def _extremes_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+def _extremes_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Handle:
     return k.add_along_axis(zero(k, x), out[1], g[0], axis=axis)
 
 
@@ -80,7 +80,7 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
 
 
 @in_float32
-def _logcumsumexp(k: Table, x: Any, *, axis: int) -> Any:
+def _logcumsumexp(k: Table, x: Handle, *, axis: int) -> Any:
     return prefixes(k, x, k.logaddexp, axis)
 
 

@@ -10,7 +10,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, reduced_shape, resolve_axis
 from micrograd_core.ops.batching import composed
 from micrograd_core.ops.core.reductions import lane
-from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, ends_of, is_scalar, positions, to_int64
 from micrograd_core.ops.standard.indexing import as_tensor
 
@@ -37,7 +37,7 @@ def _gather_parameters(x: Any, index: Any, /, axis: int) -> dict[str, Any]:
     return {"axis": _fitting("gather", x, index, axis)}
 
 
-def _gather(k: Table, x: Any, index: Any, *, axis: int) -> Any:
+def _gather(k: Table, x: Handle, index: Handle, *, axis: int) -> Handle:
     for each, n in enumerate(index.shape):
         x = x if each == axis or n == x.shape[each] else cut(k, x, each, 0, n)
     return k.take_along_axis(x, index, axis=axis)
@@ -70,7 +70,7 @@ def _scatter_parameters(
     return {"axis": at, "reduce": reduce, "include_self": bool(include_self)}
 
 
-def _linear(k: Table, shape: Shape, index: Any, axis: int) -> Any:
+def _linear(k: Table, shape: Shape, index: Handle, axis: int) -> Handle:
     """Positions in the flattened tensor of what an index names along an axis, place by place."""
     total: Any = None
     for each, n in enumerate(shape):
@@ -89,7 +89,7 @@ def _neutral(reduce: str, dtype: Any) -> Any:
     return ends_of(dtype)[reduce == "amin"]
 
 
-def _scatter_reduce(k: Table, x: Any, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Any:
+def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Handle:
     dtype, size = k.dtype(x), math.prod(index.shape)
     values: Any = src
     if not is_scalar(src):
@@ -147,7 +147,7 @@ def _kth_parameters(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -
     return {"rank": int(k), "axis": at, "keepdims": bool(keepdims)}
 
 
-def _kth(k: Table, x: Any, *, rank: int, axis: int, keepdims: bool) -> Any:
+def _kth(k: Table, x: Handle, *, rank: int, axis: int, keepdims: bool) -> Any:
     place = cut(k, k.argsort(x, axis=axis, descending=False, stable=True), axis, rank - 1, rank)
     found = k.take_along_axis(x, place, axis=axis), place
     shape = reduced_shape(x.shape, (axis,), keepdims)
@@ -191,7 +191,7 @@ def _median_parameters(x: Any, /, axis: int | None = None, keepdims: bool = Fals
     return {"axis": lane("median", x, axis), "keepdims": bool(keepdims)}
 
 
-def _quantile(k: Table, x: Any, *, q: Any, axis: int | None, keepdims: bool, method: str) -> Any:
+def _quantile(k: Table, x: Handle, *, q: Any, axis: int | None, keepdims: bool, method: str) -> Handle:
     shape = reduced_shape(x.shape, None if axis is None else (axis,), keepdims)
     if axis is None:
         x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
@@ -199,7 +199,7 @@ def _quantile(k: Table, x: Any, *, q: Any, axis: int | None, keepdims: bool, met
     ordered = k.sort(x, axis=axis, descending=False, stable=True)
     spoilt = k.any(k.isnan(x), axis=(axis,), keepdims=True)
 
-    def at(share: float) -> Any:
+    def at(share: float) -> Handle:
         place = share * (length - 1)
         low, high = math.floor(place), math.ceil(place)
         between = 0.5 if method == "midpoint" else place - low

@@ -48,7 +48,7 @@ def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _before(k: Table, x: Any, y: Any) -> Any:
+def _before(k: Table, x: Handle, y: Handle) -> Handle:
     """Whether `x` comes before `y`, where NaN comes after all numbers."""
     dtype = k.dtype(x)
     if dtype is bool_:  # which the standard's `less` does not take
@@ -62,12 +62,12 @@ COMPARISONS = 1 << 22
 """How many comparisons may be in memory at once; of less than all, pairs of elements are compared."""
 
 
-def _earlier(k: Table, x: Any, i: Any, y: Any, j: Any) -> Any:
+def _earlier(k: Table, x: Handle, i: Handle, y: Handle, j: Handle) -> Handle:
     """Whether `x` at position `i` comes before `y` at position `j`: of two equal ones the earlier does."""
     return k.logical_or(k.less(x, y), k.logical_and(k.equal(x, y), k.less(i, j)))
 
 
-def _ranked(k: Table, x: Any, i: Any, block: int) -> tuple[Any, Any]:
+def _ranked(k: Table, x: Handle, i: Handle, block: int) -> tuple[Any, Any]:
     """Blocks sorted: every element goes to the place that has as many before it as the element has."""
     rows = math.prod(x.shape) // block
     column, row = (rows, block, 1), (rows, 1, block)
@@ -81,7 +81,7 @@ def _ranked(k: Table, x: Any, i: Any, block: int) -> tuple[Any, Any]:
     )
 
 
-def _merged(k: Table, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any]:
+def _merged(k: Table, x: Handle, i: Handle, block: int, length: int) -> tuple[Any, Any]:
     """Sorted blocks of a power of two merged, until they have the `length`, of which they are a part."""
     lower = k.constant((True, False), (2, 1), bool_)
     blocks = math.prod(x.shape)
@@ -97,7 +97,7 @@ def _merged(k: Table, x: Any, i: Any, block: int, length: int) -> tuple[Any, Any
     return x, i
 
 
-def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
+def _sorted(k: Table, x: Handle, axis: int, descending: bool) -> tuple[Any, Any]:
     """Elements and where they were."""
     order = (*(each for each in range(len(x.shape)) if each != axis), axis)
     moved = k.permute_dims(x, axes=order)
@@ -131,7 +131,7 @@ def _sorted(k: Table, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     return (mirror(k, moved) if descending else moved), positions
 
 
-def _argsort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _argsort(k: Table, x: Handle, *, axis: int, descending: bool, stable: bool) -> Handle:
     params: dict[str, Any] = {"axis": axis, "descending": descending, "stable": True}
     dtype = k.dtype(x)
     if dtype.is_complex:  # by the real part, among equals by the imaginary one
@@ -141,7 +141,7 @@ def _argsort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> 
     return k.copy(_sorted(k, k.astype(x, dtype=int64) if dtype is bool_ else x, axis, descending)[1])
 
 
-def _sort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
+def _sort(k: Table, x: Handle, *, axis: int, descending: bool, stable: bool) -> Handle:
     dtype = k.dtype(x)
     if dtype.is_complex:
         positions = k.argsort(x, axis=axis, descending=descending, stable=stable)
@@ -151,19 +151,19 @@ def _sort(k: Table, x: Any, *, axis: int, descending: bool, stable: bool) -> Any
     return k.copy(_sorted(k, x, axis, descending)[0])
 
 
-def _sort_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int, **params: Any) -> Any:
+def _sort_rule(k: Table, g: Handle, out: Handle, x: Any, *, axis: int, **params: Any) -> Handle:
     """Each cotangent back to where its element was."""
     positions = k.argsort(x, axis=axis, **{**params, "stable": True})
     return k.add_along_axis(zero(k, x), positions, g, axis=axis)
 
 
-def _sort_tangent(op: Op, k: Table, tangents: Any, out: Any, x: Any, *, axis: int, **params: Any) -> Any:
+def _sort_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, axis: int, **params: Any) -> Handle:
     """Each tangent where its element went."""
     positions = k.argsort(x, axis=axis, **{**params, "stable": True})
     return k.take_along_axis(tangents[0], positions, axis=axis)
 
 
-def _searchsorted(k: Table, x: Any, y: Any, *, side: str) -> Any:
+def _searchsorted(k: Table, x: Operand, y: Operand, *, side: str) -> Handle:
     """How many elements come before: the position where a new one keeps the order."""
     x, y = arrays(k, x, y)
     y = k.expand_dims(y, axis=(len(y.shape),))
@@ -171,7 +171,7 @@ def _searchsorted(k: Table, x: Any, y: Any, *, side: str) -> Any:
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
 
 
-def _isin(k: Table, x: Any, y: Any, *, invert: bool) -> Any:
+def _isin(k: Table, x: Handle, y: Operand, *, invert: bool) -> Handle:
     if is_scalar(y):
         found = k.equal(x, y)
     else:
@@ -180,7 +180,7 @@ def _isin(k: Table, x: Any, y: Any, *, invert: bool) -> Any:
     return k.logical_not(found) if invert else found
 
 
-def _diff(k: Table, x: Any, *, axis: int, n: int) -> Any:
+def _diff(k: Table, x: Handle, *, axis: int, n: int) -> Handle:
     difference = x
     for _ in range(min(n, x.shape[axis])):
         length = difference.shape[axis]

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, REAL, Array, Op, Operand, Sample, Table
+from micrograd_core.ops.record import FLOATING, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import in_float32
 from micrograd_core.ops.tangents import symmetric
 
@@ -22,7 +22,7 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 """The second, fourth, sixth … of Bernoulli's numbers (DLMF 24.2)."""
 
 
-def _horner(k: Table, x: Any, coefficients: Sequence[float]) -> Any:
+def _horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
     """A polynomial, its coefficients by rising powers."""
     *others, last = coefficients
     total: Any = last
@@ -31,13 +31,13 @@ def _horner(k: Table, x: Any, coefficients: Sequence[float]) -> Any:
     return total
 
 
-def _shifted(k: Table, x: Any) -> tuple[Any, Any, Any]:
+def _shifted(k: Table, x: Handle) -> tuple[Any, Any, Any]:
     """Whether `x` is small, `x` if it is (else 1), and a number that is large enough, `x` or ``x + LARGE``."""
     small = k.less(x, LARGE)
     return small, k.where(small, x, 1), k.where(small, k.add(x, LARGE), x)
 
 
-def _reflected(k: Table, x: Any) -> tuple[Any, Any, Any]:
+def _reflected(k: Table, x: Handle) -> tuple[Any, Any, Any]:
     """Whether `x` is below 1/2, the number above 1/2 that it is reflected to, and ``x`` less the nearest integer."""
     left = k.less(x, 0.5)
     nearest = k.floor(k.add(x, 0.5))
@@ -62,7 +62,7 @@ NEAR = [1 - 0.5772156649015329, *((-1) ** n * _zeta(n, 2.0) / n for n in range(2
 
 
 @in_float32
-def _lgamma(k: Table, x: Any) -> Any:
+def _lgamma(k: Table, x: Handle) -> Handle:
     """By recursion from the interval around 2, or the series of Stirling; below -1/2 by reflection.
 
     Around 0 it is ``lgamma(1 + x) - log|x|``: subnormal numbers have a logarithm, while multiples of them are rounded.
@@ -105,7 +105,7 @@ PARTS = {  # 1 / pi and its square, each in two parts
 }
 
 
-def _sine(k: Table, x: Any, squared: bool = False) -> Any:
+def _sine(k: Table, x: Handle, squared: bool = False) -> Handle:
     """``sin(pi x) / pi`` for ``|x| <= 1/2``, or its square: of series, as a product ``pi x`` would lose digits.
 
     Beyond 1/4 they are those of the cosine of the rest.
@@ -122,7 +122,7 @@ def _sine(k: Table, x: Any, squared: bool = False) -> Any:
     return k.where(far, k.copysign(cosine, x), near)
 
 
-def _cotangent(k: Table, rest: Any, left: Any, order: int) -> Any:
+def _cotangent(k: Table, rest: Handle, left: Handle, order: int) -> Operand:
     """The derivative of ``pi cot(pi x)`` of an order: a polynomial in the cotangent c, whose own is -(1 + c²).
 
     From the first on it is a multiple of ``1 + c²``, which is ``1 / sin(pi x)²``.
@@ -146,7 +146,7 @@ AROUND_ROOT = [(-1) ** (n + 1) * _zeta(n + 1, sum(ROOT)) for n in range(1, 40)]
 
 
 @in_float32
-def _digamma(k: Table, x: Any) -> Any:
+def _digamma(k: Table, x: Handle) -> Handle:
     left, y, rest = _reflected(k, x)
     small, low, large = _shifted(k, y)
     inverse = k.divide(1, large)
@@ -170,7 +170,7 @@ def _digamma(k: Table, x: Any) -> Any:
 
 
 @in_float32
-def _polygamma(k: Table, x: Any, *, n: int) -> Any:
+def _polygamma(k: Table, x: Handle, *, n: int) -> Handle:
     """``(-1)**(n + 1) n!`` times Hurwitz' zeta function of ``n + 1``, by the formula of Euler and Maclaurin."""
     if n == 0:
         return k.digamma(x)
@@ -204,7 +204,7 @@ def _polygamma_parameters(x: Any, /, n: int) -> dict[str, Any]:
 
 
 @in_float32
-def _erfinv(k: Table, x: Any) -> Any:
+def _erfinv(k: Table, x: Handle) -> Handle:
     """From an approximation of two digits (S. Winitzki, 2008), by Halley's method where the digits are."""
     size = k.abs(x)
     inside = k.less(size, 1)
@@ -248,7 +248,7 @@ def _bessel(order: int) -> Any:
     powers = [1 / (math.factorial(i) * math.factorial(i + order)) for i in range(26)]
 
     @in_float32
-    def compose(k: Table, x: Any) -> Any:
+    def compose(k: Table, x: Handle) -> Handle:
         size = k.abs(x)
         far = k.less(FAR, size)
         near, away = k.where(far, 1, size), k.where(far, size, FAR)
@@ -270,7 +270,7 @@ def _bessel(order: int) -> Any:
     return compose
 
 
-def _i1_rule(k: Table, g: Any, out: Any, x: Any) -> Any:
+def _i1_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """``i0(x) - i1(x) / x``, which is 1/2 at 0."""
     zero = k.equal(x, 0)
     return k.multiply(g, k.subtract(k.i0(x), k.where(zero, 0.5, k.divide(out, k.where(zero, 1, x)))))

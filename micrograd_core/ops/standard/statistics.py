@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Op, Operand, Sample, Table
+from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import cut, is_scalar
 from micrograd_core.ops.tangents import product
 
@@ -28,7 +28,7 @@ def _cov_parameters(x: Any, fweights: Any = None, aweights: Any = None, /, *, co
     return {"correction": float(correction)}
 
 
-def _cov(k: Table, x: Any, counts: Any, shares: Any, *, correction: float) -> Any:
+def _cov(k: Table, x: Handle, counts: Operand, shares: Operand, *, correction: float) -> Handle:
     rows = k.reshape(x, shape=(1, math.prod(x.shape))) if len(x.shape) < 2 else x
     number: Operand = rows.shape[1] - correction
     given = [k.astype(each, dtype=k.dtype(x)) for each in (counts, shares) if not is_scalar(each)]
@@ -55,7 +55,7 @@ def _cov_reference(np: Any, x: Any, counts: Any, shares: Any, correction: float 
     return out.reshape(()) if x.ndim < 2 else out
 
 
-def _corrcoef(k: Table, x: Any) -> Any:
+def _corrcoef(k: Table, x: Handle) -> Handle:
     found = k.cov(x, 1.0, 1.0, correction=1.0)
     if not found.shape:
         return k.divide(found, found)
@@ -80,7 +80,7 @@ def _interp_parameters(
     return {name: each if each is None else float(each) for name, each in ends.items()}
 
 
-def _interp(k: Table, x: Any, xp: Any, fp: Any, *, left: float | None, right: float | None) -> Any:
+def _interp(k: Table, x: Operand, xp: Handle, fp: Handle, *, left: float | None, right: float | None) -> Handle:
     x = k.full(shape=(), fill_value=x, dtype=k.dtype(xp)) if is_scalar(x) else x
     count = xp.shape[0]
     first, last = ([k.reshape(cut(k, each, 0, i, i + 1), shape=()) for each in (xp, fp)] for i in (0, count - 1))
@@ -101,7 +101,7 @@ def _trapezoid_parameters(y: Any, x: Any = None, /, dx: float = 1.0, axis: int =
     return {"dx": float(dx), "axis": resolve_axis("trapezoid", axis, len(y.shape))}
 
 
-def _trapezoid(k: Table, y: Any, x: Any, *, dx: float, axis: int) -> Any:
+def _trapezoid(k: Table, y: Handle, x: Operand, *, dx: float, axis: int) -> Handle:
     length = y.shape[axis]
     pieces = max(length - 1, 0)
     middles = k.multiply(k.add(cut(k, y, axis, length - pieces, length), cut(k, y, axis, 0, pieces)), 0.5)
@@ -124,7 +124,7 @@ def _convolve_parameters(x1: Any, x2: Any, /, mode: str = "full") -> dict[str, A
     return {"mode": mode}
 
 
-def _convolve(k: Table, x: Any, y: Any, *, mode: str) -> Any:
+def _convolve(k: Table, x: Handle, y: Handle, *, mode: str) -> Handle:
     x, y = (x, y) if x.shape[0] >= y.shape[0] else (y, x)
     n, m = x.shape[0], y.shape[0]
     padded = k.pad(x, pad_width=((m - 1, m - 1),), mode="constant", constant_values=0)

@@ -18,7 +18,7 @@ LN2, LN10 = math.log(2), math.log(10)
 # ── exponentials and logarithms ──────────────────────────────────────────────────────────────────────────────
 
 
-def _expm1(k: Table, x: Any) -> Any:
+def _expm1(k: Table, x: Handle) -> Handle:
     """``(u - 1) x / log(u)`` with ``u = exp(x)`` (Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1)."""
     if k.dtype(x).is_complex:
         return _complex_expm1(k, x)
@@ -29,7 +29,7 @@ def _expm1(k: Table, x: Any) -> Any:
     return k.where(k.equal(u, 1), x, k.where(exact, u_minus_1, corrected))
 
 
-def _complex_expm1(k: Table, x: Any) -> Any:
+def _complex_expm1(k: Table, x: Handle) -> Handle:
     """``expm1(a) cos(b) - 2 sin(b/2)**2 + i exp(a) sin(b)``, which loses no digits near 0."""
     a, b = k.real(x), k.imag(x)
     finite, on_axis = k.isfinite(b), k.equal(b, 0)
@@ -50,7 +50,7 @@ def _complex_expm1(k: Table, x: Any) -> Any:
     return k.complex(real, imag)
 
 
-def _log1p(k: Table, x: Any) -> Any:
+def _log1p(k: Table, x: Handle) -> Handle:
     """``log(u) x / (u - 1)`` with ``u = 1 + x`` (Higham, 1.14.1, after Kahan)."""
     u = k.add(x, 1)
     exact = k.logical_or(k.equal(u, 1), k.logical_not(k.isfinite(u)))
@@ -58,20 +58,20 @@ def _log1p(k: Table, x: Any) -> Any:
     return k.where(exact, k.where(k.equal(u, 1), x, k.log(u)), corrected)
 
 
-def _difference(k: Table, x: Any, y: Any) -> Any:
+def _difference(k: Table, x: Operand, y: Operand) -> Handle:
     """``x - y``, and 0 between equal infinities."""
     x, y = arrays(k, x, y)
     same = k.logical_and(k.equal(x, y), k.isinf(x))
     return k.subtract(k.where(same, 0, x), k.where(same, 0, y))
 
 
-def _logaddexp(k: Table, x: Any, y: Any) -> Any:
+def _logaddexp(k: Table, x: Operand, y: Operand) -> Handle:
     """``max + log(1 + exp(-|x - y|))``: the exponent is at most 0."""
     distance = k.abs(_difference(k, x, y))
     return k.add(k.maximum(x, y), k.log1p(k.exp(k.negative(distance))))
 
 
-def _sigmoid(k: Table, x: Any) -> Any:
+def _sigmoid(k: Table, x: Handle) -> Handle:
     """``exp(min(x, 0)) / (1 + exp(-|x|))``: both exponents are at most 0, so that nothing overflows."""
     negative = k.less(x, 0)
     e = k.exp(k.where(negative, x, k.negative(x)))
@@ -81,13 +81,13 @@ def _sigmoid(k: Table, x: Any) -> Any:
 # ── hyperbolic functions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _odd(k: Table, x: Any, y: Any) -> Any:
+def _odd(k: Table, x: Handle, y: Handle) -> Handle:
     """`y`, computed from ``|x|``, with the sign of `x`; `x` itself where it is a zero of either sign, or NaN."""
     signed = k.where(k.less(x, 0), k.negative(y), y)
     return k.where(k.logical_or(k.equal(x, 0), k.isnan(x)), x, signed)
 
 
-def _tanh(k: Table, x: Any) -> Any:
+def _tanh(k: Table, x: Handle) -> Handle:
     """``-m / (m + 2)`` with ``m = expm1(-2 |x|)``: no overflow, no cancellation near 0."""
     if k.dtype(x).is_complex:
         return _complex_tanh(k, x)
@@ -95,7 +95,7 @@ def _tanh(k: Table, x: Any) -> Any:
     return _odd(k, x, k.negative(k.divide(m, k.add(m, 2))))
 
 
-def _complex_tanh(k: Table, x: Any) -> Any:
+def _complex_tanh(k: Table, x: Handle) -> Handle:
     """With ``t = tanh(a)``: ``(t sec(b)**2 + i tan(b) sech(a)**2) / (1 + t**2 tan(b)**2)`` (Kahan, Branch Cuts, 1987).
 
     Both parts are multiplied by ``cos(b)**2``, which has no poles.
@@ -117,13 +117,13 @@ def _complex_tanh(k: Table, x: Any) -> Any:
     return k.complex(real, k.where(lost, math.nan, k.where(k.equal(b, 0), b, imag)))
 
 
-def _half_exponential(k: Table, x: Any) -> Any:
+def _half_exponential(k: Table, x: Handle) -> Handle:
     """``exp(|x|) / 2`` as a product of two roots, which overflows no sooner than the result."""
     root = k.exp(k.multiply(k.abs(x), 0.5))
     return k.multiply(k.multiply(root, 0.5), root)
 
 
-def _sinh(k: Table, x: Any) -> Any:
+def _sinh(k: Table, x: Handle) -> Handle:
     """``(m + m / (m + 1)) / 2`` with ``m = expm1(|x|)``; before it overflows, twice that is enough."""
     size = k.abs(x)
     far = k.greater(size, 20 if k.dtype(x).bits > 16 else 9)
@@ -132,17 +132,17 @@ def _sinh(k: Table, x: Any) -> Any:
     return _odd(k, x, k.where(far, _half_exponential(k, x), near))
 
 
-def _cosh(k: Table, x: Any) -> Any:
+def _cosh(k: Table, x: Handle) -> Handle:
     half = _half_exponential(k, x)
     return k.add(half, k.divide(0.25, half))
 
 
-def _far_out(k: Table, x: Any) -> Any:
+def _far_out(k: Table, x: Handle) -> Handle:
     """Where 1 no longer counts beside the square of `x`, in the digits of its dtype."""
     return k.greater(x, 1e8 if k.dtype(x).bits > 16 else 200.0)
 
 
-def _asinh(k: Table, x: Any) -> Any:
+def _asinh(k: Table, x: Handle) -> Handle:
     """``log1p(|x| + x**2 / (1 + hypot(1, x)))``; ``log(2 |x|)`` far out."""
     size = k.abs(x)
     far = _far_out(k, size)
@@ -151,7 +151,7 @@ def _asinh(k: Table, x: Any) -> Any:
     return _odd(k, x, k.where(far, k.add(k.log(k.where(far, size, 1)), LN2), result))
 
 
-def _acosh(k: Table, x: Any) -> Any:
+def _acosh(k: Table, x: Handle) -> Handle:
     """``log1p(t + sqrt(t) sqrt(t + 2))`` with ``t = x - 1``; ``log(2 x)`` far out."""
     far = _far_out(k, x)
     t = k.subtract(k.where(far, 1, x), 1)
@@ -159,7 +159,7 @@ def _acosh(k: Table, x: Any) -> Any:
     return k.where(far, k.add(k.log(k.where(far, x, 1)), LN2), result)
 
 
-def _atanh(k: Table, x: Any) -> Any:
+def _atanh(k: Table, x: Handle) -> Handle:
     """``log1p(2 |x| / (1 - |x|)) / 2``."""
     size = k.abs(x)
     return _odd(k, x, k.multiply(k.log1p(k.divide(k.multiply(size, 2), k.subtract(1, size))), 0.5))
@@ -168,12 +168,12 @@ def _atanh(k: Table, x: Any) -> Any:
 # ── trigonometric functions ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _cos(k: Table, x: Any) -> Any:
+def _cos(k: Table, x: Handle) -> Handle:
     """``1 - 2 sin(x/2)**2``: of large `x` half is exact, while adding ``pi / 2`` rounds."""
     return k.subtract(1, k.multiply(k.square(k.sin(k.multiply(x, 0.5))), 2))
 
 
-def _atan2(k: Table, y: Any, x: Any) -> Any:
+def _atan2(k: Table, y: Operand, x: Operand) -> Handle:
     """The angle of the point ``(x, y)``.
 
     Of the smaller by the larger coordinate first: an estimate good to 0.004, then twice ``angle += s cos(angle) - c
@@ -196,12 +196,12 @@ def _atan2(k: Table, y: Any, x: Any) -> Any:
     return k.copysign(angle, y)
 
 
-def _one_minus_square(k: Table, x: Any) -> Any:
+def _one_minus_square(k: Table, x: Handle) -> Handle:
     """``sqrt(1 - x**2)`` by its factors, which keep their digits near 1 and the branch of complex numbers."""
     return k.multiply(k.sqrt(k.subtract(1, x)), k.sqrt(k.add(x, 1)))
 
 
-def _one_minus_x_squared(k: Table, x: Any) -> Any:
+def _one_minus_x_squared(k: Table, x: Handle) -> Handle:
     """``1 - x**2`` for derivatives, real ones by its factors near 1 only: there they keep the digits.
 
     At 1 itself one factor would multiply an infinite cotangent by 0, near 0 what they give each other nearly cancels.
@@ -213,12 +213,12 @@ def _one_minus_x_squared(k: Table, x: Any) -> Any:
     return k.where(k.logical_and(k.less(0.5, square), k.less(square, 1)), product, k.subtract(1, square))
 
 
-def _arc(k: Table, g: Any, x: Any) -> Any:
+def _arc(k: Table, g: Handle, x: Handle) -> Handle:
     """``g / sqrt(1 - x**2)``."""
     return k.divide(g, _one_minus_square(k, x) if k.dtype(x).is_complex else k.sqrt(_one_minus_x_squared(k, x)))
 
 
-def _atan2_rule(k: Table, g: Any, y: Any, x: Any, other: Any) -> Any:
+def _atan2_rule(k: Table, g: Handle, y: Operand, x: Operand, other: Operand) -> Handle:
     """``other / (x**2 + y**2)``, and 0 at the origin: 0 / inf is, and so are its derivatives."""
     distance = k.hypot(y, x)
     distance = k.where(k.equal(distance, 0), math.inf, distance)
@@ -233,17 +233,17 @@ def _by_kind(of_real: Any, of_complex: Any) -> Any:
     return lambda k, x: (of_complex if k.dtype(x).is_complex else of_real)(k, x)
 
 
-def _complex_sinh(k: Table, z: Any) -> Any:
+def _complex_sinh(k: Table, z: Handle) -> Handle:
     a, b = k.real(z), k.imag(z)
     return k.complex(k.multiply(k.sinh(a), k.cos(b)), k.multiply(k.cosh(a), k.sin(b)))
 
 
-def _complex_cosh(k: Table, z: Any) -> Any:
+def _complex_cosh(k: Table, z: Handle) -> Handle:
     a, b = k.real(z), k.imag(z)
     return k.complex(k.multiply(k.cosh(a), k.cos(b)), k.multiply(k.sinh(a), k.sin(b)))
 
 
-def _complex_asinh(k: Table, z: Any) -> Any:
+def _complex_asinh(k: Table, z: Handle) -> Handle:
     """``log(z + sqrt(z**2 + 1))`` on the right, where nothing cancels; the function is odd."""
     left = k.less(k.real(z), 0)
     right = k.where(left, k.negative(z), z)
@@ -251,13 +251,13 @@ def _complex_asinh(k: Table, z: Any) -> Any:
     return k.where(left, k.negative(found), found)
 
 
-def _complex_acosh(k: Table, z: Any) -> Any:
+def _complex_acosh(k: Table, z: Handle) -> Handle:
     """``i acos(z)`` or ``-i acos(z)``: the one on the right."""
     angle = k.acos(z)
     return k.complex(k.abs(k.imag(angle)), k.copysign(k.real(angle), k.imag(z)))
 
 
-def _complex_atanh(k: Table, z: Any) -> Any:
+def _complex_atanh(k: Table, z: Handle) -> Handle:
     return k.multiply(k.subtract(k.log1p(z), k.log1p(k.negative(z))), 0.5)
 
 

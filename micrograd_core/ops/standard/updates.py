@@ -19,24 +19,24 @@ from micrograd_core.ops.standard.indexing import as_tensor, rows, taken_shape, t
 from micrograd_core.ops.tangents import linear
 
 
-def _listed(k: Table, x: Any, indices: Any, values: Any, axis: int) -> Any:
+def _listed(k: Table, x: Handle, indices: Handle, values: Operand, axis: int) -> Handle:
     """The values as they go to the flattened indices."""
     values = as_tensor(k, values, x, taken_shape(x.shape, indices, axis))
     return k.reshape(values, shape=(*x.shape[:axis], math.prod(indices.shape), *x.shape[axis + 1 :]))
 
 
-def _offered(k: Table, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any]:
+def _offered(k: Table, x: Handle, indices: Handle, values: Operand, axis: int) -> tuple[Any, Any]:
     """Which value is for which position (values along `axis`, positions along the next), and the values."""
     named = rows(k, indices, x.shape[axis], len(x.shape) - axis - 1)
     return named, k.expand_dims(_listed(k, x, indices, values, axis), axis=(axis + 1,))
 
 
-def _index_add(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_add(k: Table, x: Handle, indices: Handle, values: Any, *, axis: int) -> Handle:
     named, values = _offered(k, x, indices, values, axis)
     return k.add(x, total(k, named, values, axis))
 
 
-def _index_scale(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_scale(k: Table, x: Handle, indices: Handle, values: Any, *, axis: int) -> Handle:
     """The product over the values that a position is offered, by halves."""
     named, values = _offered(k, x, indices, values, axis)
     if not named.shape[0]:
@@ -45,7 +45,7 @@ def _index_scale(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> A
     return k.multiply(x, k.reshape(factors, shape=x.shape))
 
 
-def _index_multiply(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_multiply(k: Table, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
     """The product of the factors that are not 0, times that of those that are.
 
     The latter is a polynomial in them, 1, ``s`` or ``(s**2 - q) / 2`` for none, one or two (with their sum ``s`` and
@@ -65,7 +65,7 @@ def _index_multiply(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -
     return k.multiply(rest, k.where(k.equal(zeros, 1), s, k.where(k.equal(zeros, 0), 1, pairs)))
 
 
-def _index_set(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _index_set(k: Table, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
     """Every position takes the last value it is offered, if any: which is `take`, and has its gradient."""
     if 0 in indices.shape:  # adding nothing keeps the values in the graph
         return k.copy(x) if k.dtype(x) is bool_ else k.index_add(x, indices, values, axis=axis)
@@ -78,27 +78,27 @@ def _index_set(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unchanged(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _unchanged(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
     return g
 
 
-def _taken(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _taken(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
     return k.take(g, indices, axis=axis)
 
 
-def _shares(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, axis: int) -> tuple[Any, Any, Any]:
+def _shares(k: Table, g: Handle, out: Any, x: Handle, indices: Handle, values: Any, axis: int) -> tuple[Any, Any, Any]:
     """What one of those tied for the extremum gets; which elements are, and which values."""
     tied = k.astype(k.equal(out, x), dtype=x.dtype)
     tied_values = k.astype(k.equal(k.take(out, indices, axis=axis), values), dtype=x.dtype)
     return k.divide(g, k.index_add(tied, indices, tied_values, axis=axis)), tied, tied_values
 
 
-def _extremum_kept(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _extremum_kept(k: Table, g: Handle, out: Any, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
     share, tied, _ = _shares(k, g, out, x, indices, values, axis)
     return k.multiply(share, tied)
 
 
-def _extremum_taken(k: Table, g: Any, out: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+def _extremum_taken(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Any, *, axis: int) -> Handle:
     share, _, tied_values = _shares(k, g, out, x, indices, values, axis)
     return k.multiply(k.take(share, indices, axis=axis), tied_values)
 
@@ -146,7 +146,7 @@ def _update(name: str, doc: str, each: str, *, accepts: frozenset[str] = NUMERIC
 def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
     """`index_max` or `index_min`: every position chooses among itself and what it is offered."""
 
-    def compose(k: Table, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    def compose(k: Table, x: Handle, indices: Handle, values: Any, *, axis: int) -> Any:
         if 0 in indices.shape:
             return k.copy(x)
         named, values = _offered(k, x, indices, values, axis)
