@@ -522,6 +522,17 @@ def shadowed(body: str, names: set[str]) -> str:
 # ── what rules and compositions compute with ─────────────────────────────────────────────────────────────────
 
 
+ARRAYS = """
+class Handle(Protocol):
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def dtype(self) -> Any: ...
+
+Operand = Handle | bool | int | float | complex
+"""
+
+
 def operations() -> str:
     """The operations as methods of a kernel table: operands by position, canonical parameters by name."""
     helpers = (Kernels.constant, Kernels.upload, Backend.to_host)
@@ -535,9 +546,10 @@ def operations() -> str:
         "import builtins",
         "from micrograd_core.dtypes import DType",
         "from micrograd_core.layout import Shape",
-        "from micrograd_core.ops.record import Handle, Operand",
-        "",
-        "class Operations(Protocol):",
+        "from typing_extensions import TypeIs as TypeIs",
+        ARRAYS,
+        "class Table(Protocol):",
+        "    def dtype(self, x: Any) -> DType: ...",
         *(f"    {line}" for line in shadowed(methods, set(TABLE)).splitlines()),
     ]
     return "\n".join(lines) + "\n"
@@ -546,7 +558,7 @@ def operations() -> str:
 def plain_signature(function: Any) -> str:
     """A signature as the source has it."""
     signature = inspect.signature(function)
-    return written(signature.parameters.values(), str(signature.return_annotation))
+    return written(signature.parameters.values(), "Any" if function is Backend.to_host else "Handle")
 
 
 def called(op: Op) -> str:

@@ -17,7 +17,6 @@ from micrograd_core.interpreters.guards import QUIET, Guard
 from micrograd_core.layout import Shape
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import Handle
 from micrograd_core.support.signatures import Parameters
 
 
@@ -197,16 +196,15 @@ class Kernels:
             raise UnsupportedDType(dtype.name, self.backend.device, self.backend.dtypes)
         return dtype
 
-    def upload(self, data: Any, shape: Shape, dtype: DType) -> Handle:
+    def upload(self, data: Any, shape: Shape, dtype: DType) -> Any:
         """A fresh handle with the elements of C-order `data`."""
-        fresh: Handle = self.backend.from_host(data, shape, self.native(dtype))
-        return fresh
+        return self.backend.from_host(data, shape, self.native(dtype))
 
-    def constant(self, values: Any, shape: Shape, dtype: Any) -> Handle:
+    def constant(self, values: Any, shape: Shape, dtype: Any) -> Any:
         """A cached handle of a few numbers that compositions need (0-d fills, index ranges)."""
         return self._cached(values, shape, dtype, str(values))  # the text keeps -0.0 apart from 0.0
 
-    def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Handle:
+    def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Any:
         return self.upload(pack(list(values), core := self.core(dtype)), shape, core)
 
     def transfer(self, x: Any, *, source: Kernels, target: Kernels) -> Any:

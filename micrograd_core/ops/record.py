@@ -9,6 +9,19 @@ A record never computes by itself. Its functions are written against a kernel ta
 With ``k`` a device's raw `Kernels` they work on handles, which is the fast first-order path; with ``k`` the recorded
 functions they work on tensors, and differentiating them again is ``create_graph=True``. Either way an operand has
 ``.shape`` and ``.dtype``, and a Python scalar stays a Python scalar.
+
+A `Table` is the op table bound to something that can compute; a `Handle` is an array as far as the core knows it, with
+``.shape`` and ``.dtype``; an `Operand` is that or a Python number. Type checkers have them from docs/stubs.py.
+
+**What an interpreter must provide.** Its own kind of operand, with ``.shape`` and ``.dtype`` where it is an array;
+a Python number is an operand, too, and stays one. Under the name of each operation that it covers, a function
+``k.add(x, y)``, ``k.sum(x, axis=(0,), keepdims=False)``: operands by position, and by name the parameters as
+`Op.parameters` makes them. It never changes an operand. And `dtype`. Compositions that no gradient goes through may
+ask for ``constant``, ``upload``, ``to_host`` and ``device``, which only tables of a device and of batches have.
+
+**What it gets for it.** Every operation that the op table composes of those; every gradient, as
+``rule(k, g, out, *operands, **params)``; every tangent. So a table that records gives gradients of gradients, one
+of batches `vmap`, one of floats `Value`, and one that writes down what it is asked for a compiled function.
 """
 
 from __future__ import annotations
@@ -17,18 +30,15 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Shape
 
 if TYPE_CHECKING:
-    from micrograd_core.ops.operations import Operations  # a method for each, which docs/stubs.py writes
+    from micrograd_core.ops.operations import Handle as Handle, Operand as Operand, Table as Table, TypeIs as TypeIs  # noqa: I001
 else:
-
-    class Operations(Protocol):
-        """The operations of the table, for type checkers alone."""
-
+    Handle = Operand = Table = TypeIs = Any
 
 Rule = Callable[..., Any]
 
@@ -53,37 +63,6 @@ CORE_KERNELS = frozenset(
     "reshape permute_dims broadcast_to getitem scatter add multiply divide pow maximum less equal bitwise_and "
     "bitwise_or bitwise_xor exp log sin sqrt floor astype where sum max".split()
 )
-
-
-class Handle(Protocol):
-    """An array, as far as the core knows it: a device's own, a tensor where operations are recorded."""
-
-    @property
-    def shape(self) -> Shape: ...  # noqa: D102
-    @property
-    def dtype(self) -> Any: ...  # noqa: D102
-
-
-Operand = Handle | bool | int | float | complex
-"""What an operation takes: an array, or a Python number that stays one."""
-
-
-class Table(Operations, Protocol):
-    """The op table bound to something that can compute.
-
-    **What an interpreter must provide.** Its own kind of operand, with ``.shape`` and ``.dtype`` where it is an array;
-    a Python number is an operand, too, and stays one. Under the name of each operation that it covers, a function
-    ``k.add(x, y)``, ``k.sum(x, axis=(0,), keepdims=False)``: operands by position, and by name the parameters as
-    `Op.parameters` makes them. It never changes an operand. And `dtype`. Compositions that no gradient goes through may
-    ask for ``constant``, ``upload``, ``to_host`` and ``device``, which only tables of a device and of batches have.
-
-    **What it gets for it.** Every operation that the op table composes of those; every gradient, as
-    ``rule(k, g, out, *operands, **params)``; every tangent. So a table that records gives gradients of gradients, one
-    of batches `vmap`, one of floats `Value`, and one that writes down what it is asked for a compiled function.
-    """
-
-    def dtype(self, x: Any) -> DType:
-        """The dtype of an operand that is an array."""
 
 
 class Array(NamedTuple):

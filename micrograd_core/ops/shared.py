@@ -6,16 +6,13 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Op, Sample, Table
 from micrograd_core.ops.tangents import symmetric, zero
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
 
 
 def zero_rule(k: Table, g: Handle, out: Handle, x: Operand) -> Any:

@@ -113,12 +113,10 @@ def _leg(k: Table, g: Handle, out: Handle, leg: Handle) -> Handle:
 
 
 def _minimum(k: Table, x: Any, y: Any) -> Handle:
-    dtype = k.dtype(y if is_scalar(x) else x)
+    like = k.dtype(y if is_scalar(x) else x)
 
     def turned(z: Any) -> Any:
-        return (
-            mirror(k, z) if not is_scalar(z) else -float(z.real) if dtype.is_floating else wrapped(~int(z.real), dtype)
-        )
+        return mirror(k, z) if not is_scalar(z) else -float(z.real) if like.is_floating else wrapped(~int(z.real), like)
 
     return mirror(k, k.maximum(turned(x), turned(y)))
 
