@@ -29,7 +29,9 @@ from typing import Any, get_origin
 
 import micrograd_core
 from micrograd_core.array import manners
-from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.array.functions import FUNCTIONS, canonical, kernel_signature
+from micrograd_core.backend import Backend
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.nn.call import Call
 from micrograd_core.ops import TABLE, Array, Op, shared
 from micrograd_core.ops.arguments import advising

@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
-from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Op, Sample, Table
+from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Handle, Op, Operand, Sample, Table, TypeIs
 from micrograd_core.ops.tangents import symmetric, zero
 
 

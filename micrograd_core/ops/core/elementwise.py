@@ -11,7 +11,21 @@ from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import bool_, integer_range
-from micrograd_core.ops.record import ANY, BITS, BOOLEAN, DEAR, FLOATING, INEXACT, LONG, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import (
+    ANY,
+    BITS,
+    BOOLEAN,
+    DEAR,
+    FLOATING,
+    INEXACT,
+    LONG,
+    REAL,
+    Array,
+    Handle,
+    Op,
+    Sample,
+    Table,
+)
 from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, mirror, to_bool, unary, wrapped, zero_rule
 
 

@@ -7,7 +7,7 @@ import math
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import APART, NUMERIC, Op, Sample, Table
+from micrograd_core.ops.record import APART, NUMERIC, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import calls, is_scalar
 from micrograd_core.ops.tangents import affine, product
 

@@ -9,7 +9,7 @@ from typing import Any
 from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, reduced_shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NEST, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NEST, NUMERIC, REAL, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positions, to_bool, to_int64
 from micrograd_core.ops.tangents import linear, reduction
 

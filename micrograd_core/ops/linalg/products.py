@@ -10,7 +10,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.linalg.matrix_calculus import conj
-from micrograd_core.ops.record import NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.record import NUMERIC, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls
 from micrograd_core.ops.tangents import product
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from micrograd_core.errors import one_of
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import LONG, Array, Sample, Table
+from micrograd_core.ops.record import LONG, Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, in_float32, nest
 from micrograd_core.ops.tangents import symmetric
 

@@ -9,7 +9,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.network.softmax import attention_weights_reference
-from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Op, Sample, Table
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
 

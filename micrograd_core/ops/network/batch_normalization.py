@@ -19,7 +19,7 @@ from micrograd_core.ops.network.normalization import (
     _weight_gradient_reference,
     scaled_tangent,
 )
-from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, nest, plus, times, zero_rule
 from micrograd_core.ops.tangents import total
 

@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, transposed, windows_of
-from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
 

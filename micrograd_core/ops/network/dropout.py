@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import float32
-from micrograd_core.ops.record import APART, Array, Sample, Table
+from micrograd_core.ops.record import APART, Array, Handle, Sample, Table
 from micrograd_core.ops.shared import network
 from micrograd_core.ops.standard.random import start_of, words_of_uniform
 from micrograd_core.ops.tangents import linear

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.record import SAME, Array, Op, Sample, Table
+from micrograd_core.ops.record import SAME, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import at_once, axes_of, in_float32, nest, plus, times
 from micrograd_core.ops.tangents import symmetric, total
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
-from micrograd_core.ops.record import Array, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, network
 from micrograd_core.ops.tangents import linear
 

@@ -9,7 +9,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import AXES, patches_reference, windows_of
-from micrograd_core.ops.record import Array, Op, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, network
 from micrograd_core.ops.tangents import linear, zero
 

@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Op, Sample, Table
+from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
 

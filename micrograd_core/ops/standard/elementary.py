@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, float32, greatest
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, to_bool, unary
 
 REAL_FLOATING = REAL & INEXACT

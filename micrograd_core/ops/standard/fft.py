@@ -14,7 +14,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
-from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Op, Sample, Table
+from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import at_least_single, axes_of, calls, complex_dtype, cut, positions, real_dtype
 from micrograd_core.ops.tangents import linear
 

@@ -18,7 +18,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64, pack, uint64, unpack
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides, resolve_axis
-from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, calls, locating, to_int64, whole
 from micrograd_core.ops.tangents import linear, zero
 

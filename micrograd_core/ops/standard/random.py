@@ -27,7 +27,7 @@ from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import one_by_one
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.record import LONG, Array, Op, Sample, Table
+from micrograd_core.ops.record import LONG, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls
 
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157

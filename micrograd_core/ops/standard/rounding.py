@@ -9,7 +9,20 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import FORMATS, float32
-from micrograd_core.ops.record import CALL, FLOATING, INTEGER, LONG, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import (
+    CALL,
+    FLOATING,
+    INTEGER,
+    LONG,
+    NUMERIC,
+    REAL,
+    Array,
+    Handle,
+    Op,
+    Operand,
+    Sample,
+    Table,
+)
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, zero_rule
 
 # ── division ─────────────────────────────────────────────────────────────────────────────────────────────────

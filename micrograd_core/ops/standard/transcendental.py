@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, INEXACT, LONG, NEST, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INEXACT, LONG, NEST, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, unary
 
 LN2, LN10 = math.log(2), math.log(10)

@@ -13,7 +13,7 @@ from micrograd_core.dtypes import bool_
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.core.reductions import product_by_halves
-from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Op, Sample, Table
+from micrograd_core.ops.record import ANY, INTEGER, NUMERIC, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import calls, ends_of
 from micrograd_core.ops.standard.indexing import as_tensor, rows, taken_shape, total
 from micrograd_core.ops.tangents import linear
