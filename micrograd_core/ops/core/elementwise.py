@@ -11,21 +11,7 @@ from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import bool_, integer_range
-from micrograd_core.ops.record import (
-    ANY,
-    BITS,
-    BOOLEAN,
-    DEAR,
-    FLOATING,
-    INEXACT,
-    LONG,
-    REAL,
-    Array,
-    Handle,
-    Op,
-    Sample,
-    Table,
-)
+from micrograd_core.ops.record import ANY, BITS, BOOLEAN, DEAR, FLOATING, INEXACT, LONG, REAL, Array, Op, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, mirror, to_bool, unary, wrapped, zero_rule
 
 
@@ -52,7 +38,7 @@ def _logical(name: str, doc: str, compose: Any, scalar: str = "") -> Op:
 # ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _pow_base(k: Table, g: Handle, out: Handle, x: Any, n: Any) -> Any:
+def _pow_base(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``n x**(n-1)``, which is 0 for ``n == 0`` even where ``x`` is 0 or NaN."""
     if is_scalar(n):
         if not n:
@@ -64,7 +50,7 @@ def _pow_base(k: Table, g: Handle, out: Handle, x: Any, n: Any) -> Any:
     return k.multiply(g, k.multiply(n, power))
 
 
-def _pow_exponent(k: Table, g: Handle, out: Handle, x: Any, n: Any) -> Handle:
+def _pow_exponent(k: Table, g: Any, out: Any, x: Any, n: Any) -> Any:
     """``x**n log(x)``, whose limit at ``x == 0`` is 0 for positive `n` and taken as 0 for ``n == 0``."""
     if not is_scalar(x):
         vanishing = k.logical_and(k.equal(x, 0), k.isfinite(out))  # negative powers of 0 are infinite
@@ -80,7 +66,7 @@ def _pow_exponent(k: Table, g: Handle, out: Handle, x: Any, n: Any) -> Handle:
     return k.multiply(g, k.multiply(out, log))
 
 
-def _share(k: Table, g: Handle, won: Handle, tied: Handle) -> Handle:
+def _share(k: Table, g: Any, won: Any, tied: Any) -> Any:
     """`g` to the winner, half of it to each side of a tie."""
     return k.where(tied, k.multiply(g, 0.5), k.where(won, g, 0))
 
@@ -91,27 +77,27 @@ _TO_THE_GREATER = (
 )
 
 
-def _within(k: Table, x: Handle, low: Any, high: Any) -> Handle:
+def _within(k: Table, x: Any, low: Any, high: Any) -> Any:
     return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
 
 
-def _subtract(k: Table, x: Any, y: Any) -> Handle:
+def _subtract(k: Table, x: Any, y: Any) -> Any:
     return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
 
 
-def _negative(k: Table, x: Handle) -> Handle:
+def _negative(k: Table, x: Any) -> Any:
     if k.dtype(x).kind == "unsigned integer":  # two's complement; -1 does not fit the dtype
         return k.add(k.bitwise_invert(x), 1)
     return k.multiply(x, -1)
 
 
-def _bitwise_invert(k: Table, x: Handle) -> Handle:
+def _bitwise_invert(k: Table, x: Any) -> Any:
     dtype = k.dtype(x)
     all_ones = True if dtype is bool_ else -1 if dtype.kind == "signed integer" else integer_range(dtype)[1]
     return k.bitwise_xor(x, all_ones)
 
 
-def _hypot(k: Table, x: Any, y: Any) -> Handle:
+def _hypot(k: Table, x: Any, y: Any) -> Any:
     """``m sqrt(1 + (n / m)**2)`` of the greater and the lesser modulus: squares neither overflow nor vanish."""
     x, y = (k.abs(each) for each in arrays(k, x, y))
     most, least = k.maximum(x, y), k.minimum(x, y)
@@ -121,12 +107,12 @@ def _hypot(k: Table, x: Any, y: Any) -> Handle:
     return k.where(infinite, math.inf, length)
 
 
-def _leg(k: Table, g: Handle, out: Handle, leg: Handle) -> Handle:
+def _leg(k: Table, g: Any, out: Any, leg: Any) -> Any:
     """``leg / hypotenuse``, and 0 where both are: 0 / inf is, and so are its derivatives."""
     return k.multiply(g, k.divide(leg, k.where(k.equal(out, 0), math.inf, out)))
 
 
-def _minimum(k: Table, x: Any, y: Any) -> Handle:
+def _minimum(k: Table, x: Any, y: Any) -> Any:
     like = k.dtype(y if is_scalar(x) else x)
 
     def turned(z: Any) -> Any:
@@ -135,12 +121,12 @@ def _minimum(k: Table, x: Any, y: Any) -> Handle:
     return mirror(k, k.maximum(turned(x), turned(y)))
 
 
-def _relu_gradient(k: Table, x: Any, y: Any) -> Handle:
+def _relu_gradient(k: Table, x: Any, y: Any) -> Any:
     x, y = arrays(k, x, y)
     return k.where(k.less(0, y), x, 0)
 
 
-def _isinf(k: Table, x: Handle) -> Handle:
+def _isinf(k: Table, x: Any) -> Any:
     dtype = k.dtype(x)
     if dtype.is_complex:
         return k.logical_or(k.isinf(k.real(x)), k.isinf(k.imag(x)))
