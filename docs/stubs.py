@@ -351,8 +351,8 @@ class Stub:
         if not own:
             text = TABLE[name].doc if name in TABLE else value.__doc__ or ""
             return [f"def {name}(self) -> {gives}:", documented(text)]
-        if name in TABLE and own[0].kind is not Parameter.VAR_POSITIONAL:
-            return [f"def {name}{method(TABLE[name], value)}: ..."]
+        if value.__name__ in TABLE and own[0].kind is not Parameter.VAR_POSITIONAL:
+            return [f"def {name}{method(TABLE[value.__name__], value)}: ..."]
         if (
             own[0].kind is Parameter.VAR_POSITIONAL
         ):  # the function or the method of that name, with the rest of its arguments

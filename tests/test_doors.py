@@ -88,4 +88,4 @@ def test_help_shows_the_signature_and_what_is_computed(kind: Any) -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_each_class_says_what_it_is(kind: Any) -> None:
     assert kind.__doc__
-    assert kind.forward.__doc__
+    assert not issubclass(kind, nn.Module) or kind.forward.__doc__

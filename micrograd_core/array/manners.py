@@ -22,6 +22,8 @@ def by_words(plain: Callable[..., Any], name: str, x: Tensor, args: tuple[Any, .
     """``x.max``, ``min``, ``std`` or ``var``: with ``dim=`` or ``unbiased=`` PyTorch's, else `plain`, NumPy's."""
     spreads = name in ("std", "var")
     if "dim" in named or "unbiased" in named:
+        if "axis" in named:
+            raise TypeError(f"{name}: dim and axis are the same argument; give one of them")
         return (spread if spreads else extreme)(name, x, *args, **named)
     if spreads and not named.keys() - {"keepdims"}:
         warn(f"x.{name}() divides by n, as NumPy's; PyTorch's divides by n - 1: write correction=0 or correction=1")

@@ -427,7 +427,7 @@ MADE: Final = {
         float=float32 double=float64 half=float16 bfloat16 int=int32 long=int64 short=int16 char=int8 byte=uint8 bool
         cfloat=complex64 cdouble=complex128
     """,
-    reduction: "sum mean any all argmax logsumexp",
+    reduction: "sum mean any all argmax logsumexp amax=max amin=min",
     by_words: "max min var std",
     in_manner: "sort unique repeat",
     unary: """
@@ -443,7 +443,7 @@ MADE: Final = {
         minimum atan2_ hypot_ logaddexp lerp_ nextafter isclose allclose greater_ greater_equal_ less_ less_equal_
         not_equal_ logical_and_ logical_or_ logical_xor_ logical_not_ bitwise_and_ bitwise_or_ bitwise_xor_
         bitwise_left_shift_ bitwise_right_shift_ clip_ nan_to_num_ logit_ rsqrt_ exp2_ copysign_ outer kron cross erf_
-        erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis amax=max amin=min
+        erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis
         sub_=subtract mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
         gt_=greater ge_=greater_equal clamp_=clip mm=matmul bmm=matmul mv=matmul
     """,

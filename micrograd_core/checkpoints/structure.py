@@ -49,7 +49,8 @@ class Described:
     def __init__(self, model: Module) -> None:
         self.modules: dict[str, dict[str, Any]] = {}
         self._names = {id(module): name for name, module in model.named_modules()}
-        self._tensors = {id(x): name for name, x in model.named_tensors()}
+        saved = model._every_tensor()
+        self._tensors = {id(x): name for name, x in model.named_tensors() if name in saved}
         self._generators = {id(x): name for name, x in generators(model).items()}
         for name, module in model.named_modules():
             self.modules[name] = self._module(module)

@@ -161,6 +161,10 @@ def test_pytorchs_word_gives_pytorchs_result() -> None:
     assert x.repeat(2, 1).tolist() == np.tile(X, (2, 1)).tolist()
     assert x.repeat(2, axis=1).tolist() == np.repeat(X, 2, axis=1).tolist()
     assert asarray([3, 1, 3]).unique(return_counts=True)[1].tolist() == [1, 2]
+    assert x.amax(dim=1).tolist() == x.max(axis=1).tolist()
+    for name in ("max", "var"):
+        with pytest.raises(TypeError, match="dim and axis are the same argument"):
+            getattr(mg, name)(x, dim=1, axis=1)
     with pytest.raises(TypeError, match="PyTorch repeats the tensor"):
         x.repeat(2)
 

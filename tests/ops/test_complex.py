@@ -222,8 +222,9 @@ def test_real_numbers_meet_complex_ones() -> None:
     assert (2j + asarray([1.0], dtype="float64")).dtype is complex128
     assert F["where"](asarray([True, False]), x, 1j).tolist() == [1, 1j]
     assert (x + asarray([1j], dtype="complex64")).dtype is complex64
+    assert (asarray([1]) * 1j).dtype is complex64
     with pytest.raises(DTypeError, match="complex 1j does not go with a int64 tensor"):
-        asarray([1]) * 1j
+        F["maximum"](asarray([1]), 1j)
     with pytest.raises(DTypeError, match="complex 1j does not go with a float32 tensor"):
         F["maximum"](x, 1j)
     with pytest.raises(DTypeError, match="complex"):

@@ -391,6 +391,17 @@ def test_loaders_give_batches() -> None:
         data.DataLoader(rows, batchsize=3)
 
 
+def test_a_checkpoint_leaves_out_what_is_not_saved(tmp_path: Path) -> None:
+    model = mg.nn.Sequential(mg.nn.Linear(2, 2))
+    model[0].register_buffer("kept", mg.ones((2,)))
+    model[0].register_buffer("passing", mg.ones((2,)), persistent=False)
+    model[0].register_forward_hook(lambda module, args, out: None)
+    mg.checkpoints.save(tmp_path / "model.safetensors", model=model)
+    found = mg.checkpoints.load_model(tmp_path / "model.safetensors")
+    assert list(found.state_dict()) == ["0.weight", "0.bias", "0.kept"]
+    assert found[0].weight.tolist() == model[0].weight.tolist()
+
+
 def test_files_hold_tensors_in_dicts(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     torch.save({"model": model.state_dict(), "step": 7, "names": ["a"]}, tmp_path / "run.pt")
