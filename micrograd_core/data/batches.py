@@ -348,12 +348,16 @@ class _Line:
         for _ in range(ahead):
             self.requests.put(None)
         known = ref(self, self.requests.put)
-        threading.Thread(
+        thread = threading.Thread(
             target=copy_context().run,  # with the default device and the like of the loop
             args=(_work, made, known, self.requests, self.ready),
             name="micrograd batches",
             daemon=True,
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # of a lock of `threading`, whose wait an interrupt ended
+            raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
 
 
 def _work(
