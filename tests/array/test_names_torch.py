@@ -191,7 +191,7 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "call"), sampled({k: v for k, v in SAME.items() if k != "unbind"}))
 def test_a_function_is_torch_s(name: str, call: Call) -> None:
-    ours = getattr(mg, name, None) or getattr(Tensor, name)
+    ours = getattr(mg, name, None) or getattr(mg.Tensor, name)
     compare(call, named(name, ours), named(name, getattr(torch, name)))
 
 
