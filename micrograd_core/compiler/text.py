@@ -1,0 +1,215 @@
+"""Nests as text: prints the body of a kernel in a language that a table describes.
+
+The body computes unit ``u``: a row of the nest, or an element where nothing is reduced. Buffers are called ``p0``, ``p1``,
+…, and ``at0``, ``at1``, … are the places of their first elements. Numbers that are not known when a nest is printed
+(`Given`, and symbolic lengths) are integers that each launch passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from micrograd_core.compiler.languages import INFIX, Language
+from micrograd_core.compiler.lengths import Length
+from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Place, Reduce, Store
+from micrograd_core.compiler.program import Ref, operation
+from micrograd_core.dtypes import DType, bool_, integer_range
+
+class Given(NamedTuple):
+    """An integer that a launch passes, by its position."""
+
+    position: int
+
+    def __repr__(self) -> str:
+        return f"m{self.position}"
+
+
+class Printer:
+    """Prints one nest; `sizes` gathers the symbolic lengths that a launch must pass, after `integers` others."""
+
+    def __init__(self, nest: Nest, language: Language, integers: int) -> None:
+        self.nest, self.language, self.first = nest, language, integers
+        self.sizes: dict[Length, int] = {}
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+
+    # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def integer(self, x: Any) -> str:
+        """A length, a stride or an offset."""
+        if isinstance(x, Length):
+            return self.integer(Given(self.first + self.sizes.setdefault(x, len(self.sizes))))
+        return self.language.integer.format(n=x.position) if isinstance(x, Given) else str(x)
+
+    def place(self, buffer: int | None, place: Place) -> str:
+        """Where an element lies in its buffer."""
+        terms = [
+            f"c{i}" if stride == 1 else f"{self.integer(stride)} * c{i}"
+            for i, stride in enumerate(place.strides)
+            if isinstance(stride, Given) or stride
+        ]
+        scratch = buffer is not None and self.nest.buffers[buffer].role == "scratch"
+        if buffer is not None and not scratch:
+            terms.append(f"at{buffer}")
+        if isinstance(place.offset, Given) or place.offset:
+            terms.append(self.integer(place.offset))
+        return " + ".join(terms) or "0"
+
+    def operand(self, x: Ref | Number) -> str:
+        """A value of the nest, or a known number."""
+        return self.language.number(x.value, x.dtype) if isinstance(x, Number) else self.names[x.number]
+
+    def dtype(self, x: Ref | Number) -> DType:
+        """That of an operand."""
+        return x.dtype if isinstance(x, Number) else self.nest.types[x.number]
+
+    # ── primitives ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def computed(self, op: str, given: Sequence[str], dtypes: Sequence[DType], result: DType) -> str:
+        """A primitive of operands, as an expression."""
+        language, dtype = self.language, dtypes[-1]
+        if dtype.is_floating and op in language.functions:
+            return language.functions[op].format(*given)
+        first, last = given[0], given[-1]
+        nan = language.isnan.format(first) if dtype.is_floating else ""
+        either = f"{nan} || " if nan else ""
+        match op:
+            case "pow":
+                return language.power.format(*given, name=result.name)
+            case "bitwise_xor" if result is bool_:
+                return f"{first} != {last}"
+            case "not_equal":
+                return f"!({first} == {last})"
+            case "maximum":
+                return language.chosen(f"{either}{first} > {last}", first, last)
+            case "minimum":
+                return language.chosen(f"{either}{first} < {last}", first, last)
+            case "negative":
+                return f"-{first}" if dtype.kind != "unsigned integer" else f"{language.number(0, dtype)} - {first}"
+            case "abs":
+                negative = language.converted(f"-{first}", dtype)
+                return first if dtype.kind == "unsigned integer" else language.chosen(f"{first} < 0", negative, first)
+            case "bitwise_invert":
+                return f"!{first}" if result is bool_ else f"~{first}"
+            case "where":
+                return language.chosen(*given)
+            case "copy":
+                return first
+            case "isnan":
+                return nan or "false"
+            case "astype":
+                return self.cast(first, dtypes[0], result)
+        return f"{first} {INFIX[op]} {last}"
+
+    def cast(self, x: str, source: DType, target: DType) -> str:
+        """A value of one dtype as one of another; what a target cannot hold becomes its nearest number, NaN becomes 0."""
+        language = self.language
+        if source is target:
+            return x
+        if target is bool_:
+            return f"{x} != {language.number(0, source)}" if source is not bool_ else x
+        own = language.casts.get((source.name, target.name))
+        if own is not None:
+            return own.format(x)
+        plain = language.converted(x, target)
+        if not source.is_floating or not target.is_integer:
+            return plain
+        low, high = integer_range(target)
+        above, below = (f"{x} {sign} {language.number(float(n), source)}" for sign, n in ((">=", high + 1), ("<", low)))
+        inside = language.chosen(above, language.number(high, target), plain)
+        inside = language.chosen(below, language.number(low, target), inside)
+        return language.chosen(language.isnan.format(x), language.number(0, target), inside)
+
+    # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def let(self, result: Ref, x: str, rounded: bool = False) -> None:
+        """A value of the nest, which gets a name."""
+        dtype = self.nest.types[result.number]
+        self.names[result.number] = name = f"v{result.number}"
+        if rounded and dtype.is_floating:
+            x = self.language.exact.format(x=x)
+        narrow = dtype.is_integer and dtype.bits < 32 and rounded  # C computes in int
+        x = self.language.converted(x, dtype) if narrow else x
+        self.lines.append(self.language.let.format(T=self.language.types[dtype.name], name=name, x=x))
+
+    def line(self, line: Line) -> None:
+        """One line of a part."""
+        language, types = self.language, self.nest.types
+        match line:
+            case Load(result, None, place):
+                self.let(result, language.converted(self.place(None, place), types[result.number]))
+            case Load(result, buffer, place):
+                x = f"p{buffer}[{self.place(buffer, place)}]"
+                self.let(result, f"{x} != 0" if types[result.number] is bool_ else x)
+            case Compute(result, op, operands):
+                given, dtypes = [*map(self.operand, operands)], [*map(self.dtype, operands)]
+                x = self.computed(op, given, dtypes, types[result.number])
+                self.let(result, x, op not in ("where", "copy"))
+            case Store(buffer, place, operand):
+                x = self.operand(operand)
+                x = language.boolean.format(x=x) if self.dtype(operand) is bool_ else x
+                self.lines.append(f"p{buffer}[{self.place(buffer, place)}] = {x};")
+            case Reduce(result, op, operand):
+                self.combine(f"{result.number}", op, self.operand(operand), types[result.number])
+            case _:
+                raise TypeError(f"no language prints {type(line).__name__}")
+
+    def combine(self, n: str, op: str, x: str, dtype: DType) -> None:
+        """One turn of a reduction; sums of floats carry what each addition rounds off, as Neumaier's do."""
+        language, primitive, total = self.language, operation(op).combine, f"v{n}"
+        if primitive != "add" or not dtype.is_floating:
+            step = self.computed(primitive, [total, x], [dtype, dtype], dtype)
+            self.lines.append(f"{total} = {language.converted(step, dtype)};")
+            return
+        exact, T = language.exact, language.types[dtype.name]
+        self.lines.append(language.let.format(T=T, name=f"t{n}", x=exact.format(x=f"{total} + {x}")))
+        (a, b) = (exact.format(x=f"{y} - t{n}") for y in (total, x))
+        absolute = language.functions["abs"].format
+        larger = language.chosen(f"{absolute(total)} >= {absolute(x)}", f"({a}) + {x}", f"({b}) + {total}")
+        self.lines.append(f"e{n} += {larger};")
+        self.lines.append(f"{total} = t{n};")
+
+    def body(self) -> str:
+        """The text of one unit, ``u``."""
+        nest, language, kept = self.nest, self.language, len(self.nest.kept)
+        for i, buffer in enumerate(nest.buffers):
+            if buffer.role == "scratch":
+                T = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
+                self.lines.append(language.scratch.format(T=T, name=f"p{i}", n=self.integer(buffer.size)))
+        rest = "u"
+        for i in reversed(range(kept)):
+            length = self.integer(nest.kept[i])
+            x = f"{rest} % {length}" if i else rest
+            self.lines.append(language.let.format(T=language.index, name=f"c{i}", x=x))
+            rest = f"({rest} / {length})"
+        for part in nest.parts:
+            reduces = [line for line in part.lines if isinstance(line, Reduce)]
+            for line in reduces:
+                self.start(line)
+            for i, length in enumerate(nest.reduced if part.inner else ()):
+                self.lines.append(language.loop.format(I=language.index, i=f"c{kept + i}", n=self.integer(length)))
+            for line in part.lines:
+                self.line(line)
+            self.lines += ["}"] * (len(nest.reduced) if part.inner else 0)
+            for line in reduces:
+                self.finish(line)
+        return "\n".join(self.lines)
+
+    def start(self, line: Reduce) -> None:
+        """What a reduction begins with."""
+        language, n, dtype = self.language, line.result.number, self.nest.types[line.result.number]
+        low, high = (-float("inf"), float("inf")) if dtype.is_floating else integer_range(dtype)
+        first = {"sum": 0, "prod": 1, "max": low, "min": high}[line.op]
+        T, self.names[n] = language.types[dtype.name], f"v{n}"
+        self.lines.append(language.var.format(T=T, name=f"v{n}", x=language.number(first, dtype)))
+        if line.op == "sum" and dtype.is_floating:
+            self.lines.append(language.var.format(T=T, name=f"e{n}", x=language.number(0, dtype)))
+
+    def finish(self, line: Reduce) -> None:
+        """Add what a sum's additions have rounded off; of infinities that is NaN, and left out."""
+        n, dtype = line.result.number, self.nest.types[line.result.number]
+        if line.op == "sum" and dtype.is_floating:
+            whole = self.language.exact.format(x=f"v{n} + e{n}")
+            lost = self.language.isnan.format(f"({whole})")
+            self.lines.append(f"v{n} = {self.language.chosen(lost, f'v{n}', whole)};")

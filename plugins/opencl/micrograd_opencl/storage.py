@@ -1,0 +1,101 @@
+"""Storage and kernels: OpenCL buffers, and the nests of the core as OpenCL C."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyopencl as cl
+
+from micrograd_core.adapters.compiled import CompiledBackend
+from micrograd_core.compiler.languages import OPENCL
+from micrograd_core.compiler.nests import Nest
+from micrograd_core.dtypes import DType
+from micrograd_core.errors import OutOfMemory
+
+GROUP: Final = 64
+"""Work items of a group."""
+MOST_ITEMS: Final = 1 << 16
+"""Work items of a launch; each computes several units where there are more."""
+KERNEL: Final = """{preamble}
+__kernel void run(const long n, __global const long* m{pointers}) {{
+{starts}
+for (long u = get_global_id(0); u < n; u += get_global_size(0)) {{
+{text}
+}}
+}}
+"""
+OPTIONS: Final = ["-cl-fp32-correctly-rounded-divide-sqrt"]
+
+
+class OpenCLBackend(CompiledBackend):
+    """One OpenCL device."""
+
+    language = OPENCL
+    capabilities = CompiledBackend.capabilities
+
+    def __init__(self, name: str, device: Any) -> None:
+        double = "cl_khr_fp64" in device.extensions
+        super().__init__(name, [each for each in OPENCL.types if double or each != "float64"])
+        self.opencl, self._in_use, self._guard = device, 0, threading.RLock()
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(self._context)
+        self._options = OPTIONS if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT else []
+
+    # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def alloc(self, count: int, dtype: DType) -> Any:
+        """A buffer of the device."""
+        size = count * dtype.itemsize
+        try:
+            if size > self.opencl.max_mem_alloc_size:
+                raise cl.MemoryError
+            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
+        except (cl.MemoryError, cl.LogicError):
+            raise OutOfMemory(self.device, asked=size, in_use=self._in_use) from None
+        self._in_use += size
+        return buffer
+
+    def free(self, buffer: Any) -> None:
+        """OpenCL keeps the memory until work that was launched has been done."""
+        self._in_use -= buffer.size
+        buffer.release()
+
+    def write(self, buffer: Any, data: Any) -> None:
+        """Wait until the bytes are there: the host's memory may change afterwards."""
+        cl.enqueue_copy(self._queue, buffer, np.frombuffer(data, np.uint8))
+
+    def read_range(self, buffer: Any, start: int, end: int) -> Any:
+        """Wait for what was launched before."""
+        data = np.empty(end - start, np.uint8)
+        cl.enqueue_copy(self._queue, data, buffer, src_offset=start)
+        return data
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of buffers."""
+        return {"in_use": self._in_use}
+
+    def synchronize(self) -> None:
+        """Until all that was launched is done."""
+        self._queue.finish()
+
+    # ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def build(self, text: str, nest: Nest) -> Any:
+        """A kernel."""
+        types = {**OPENCL.types, **OPENCL.memory}
+        given = [(i, types[b.dtype.name]) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
+        pointers = "".join(f", __global {T}* p{i}" for i, T in given)
+        starts = "\n".join(f"const long at{i} = m[{i}];" for i, _ in given)
+        source = KERNEL.format(preamble=OPENCL.preamble, pointers=pointers, starts=starts, text=text)
+        return cl.Kernel(cl.Program(self._context, source).build(self._options), "run")
+
+    def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
+        """In order with what was launched before."""
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        numbers = cl.Buffer(self._context, flags, hostbuf=np.array([*integers, 0], np.int64))
+        items = min(-(-units // GROUP) * GROUP, MOST_ITEMS)
+        with self._guard:  # a kernel keeps its arguments
+            function(self._queue, (items,), (GROUP,), np.int64(units), numbers, *buffers)
