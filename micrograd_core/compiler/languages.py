@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import operation
-from micrograd_core.dtypes import DType, bool_
+from micrograd_core.dtypes import DType, bool_, pack, unpack
 
 
 class Language(NamedTuple):
@@ -30,8 +30,8 @@ class Language(NamedTuple):
     casts: Mapping[tuple[str, str], str] = {}
     """Conversions from one core dtype to another that are not written as `cast`."""
     choice: str = "({c} ? {a} : {b})"
-    literals: Mapping[str, str] = {"float32": "{x!r}f", "int64": "{x}LL", "uint64": "{x}ULL"}
-    """Core dtype to how a finite number is written, if not in Python's way."""
+    literals: Mapping[str, str] = {"float32": "{x}f", "int64": "{x}LL", "uint64": "{x}ULL"}
+    """Core dtype to how a finite number is written, if not in plain digits; those of floats are hexadecimal."""
     infinity: str = "INFINITY"
     nan: str = "NAN"
     isnan: str = "({0} != {0})"
@@ -70,8 +70,8 @@ class Language(NamedTuple):
             return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
         if x == -(1 << dtype.bits - 1) and dtype.kind == "signed integer":  # no literal is: it would be one more, negated
             return f"({self.number(x + 1, dtype)} - {self.number(1, dtype)})"
-        x = float(x) if dtype.is_floating else int(x)
-        return self.converted(f"({self.literals.get(dtype.name, '{x!r}').format(x=x)})", dtype)
+        x = _digits(x, dtype) if dtype.is_floating else int(x)
+        return self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype)
 
     def converted(self, x: str, dtype: DType) -> str:
         """A value as one of a dtype."""
@@ -80,6 +80,11 @@ class Language(NamedTuple):
     def chosen(self, condition: str, x: str, y: str) -> str:
         """One of two values."""
         return self.choice.format(c=condition, a=x, b=y)
+
+
+def _digits(x: Any, dtype: DType) -> str:
+    """A finite number rounded to a dtype, without loss."""
+    return (unpack(pack([x], dtype), dtype)[0]).hex()  # type: ignore[no-any-return]
 
 
 INFIX: Final = {
@@ -137,7 +142,58 @@ OPENCL: Final = Language(
     types={"bool": "bool", **_OPENCL, "float32": "float", "float64": "double"},
     memory={"bool": "uchar"},
     functions=C.functions,
-    literals={"float32": "{x!r}f", "int64": "{x}L", "uint64": "{x}UL"},
+    literals={"float32": "{x}f", "int64": "{x}L", "uint64": "{x}UL"},
     preamble="#pragma OPENCL FP_CONTRACT OFF\n" + powers(_OPENCL),
 )
 """OpenCL C 1.2."""
+_WGSL: Final = {"int32": "i32", "int64": "i64", "uint32": "u32"}
+WGSL: Final = Language(
+    types={"bool": "bool", **_WGSL, "float32": "f32"},
+    memory={"bool": "u32"},
+    functions={
+        "divide": "{0} / {1}", "pow": "power({0}, {1})", "abs": "abs({0})",
+        **{name: name + "({0})" for name in "exp log sqrt sin cos floor ceil trunc round".split()},
+    },
+    let="let {name} = {x};",
+    var="var {name}: {T} = {x};",
+    loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
+    scratch="var {name}: array<{T}, {n}>;",
+    cast="{T}({x})",
+    casts={
+        ("uint32", "int64"): "(i64({0} & 0x7fffffffu) + i64({0} >> 31) * 2147483648li)",  # some compilers copy the sign
+        ("float32", "bool"): "(nan({0}) || {0} != 0f)",
+    },
+    choice="select({b}, {a}, {c})",
+    literals={"float32": "{x}f", "int64": "{x}li"},
+    infinity="bitcast<f32>(m[1])",
+    nan="bitcast<f32>(m[2])",
+    isnan="nan({0})",
+    exact="exact({x})",
+    boolean="select(0u, 1u, {x})",
+    index="i32",
+    integer="m[{n} + 3]",
+    preamble="""\
+@group(0) @binding(0) var<storage, read> m: array<i32>;  // how many units; infinity; NaN; the integers of the launch
+fn exact(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u32(m[2] - 0x7fc00000)); }
+fn nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+fn power(x: f32, n: f32) -> f32 {
+    let infinity = bitcast<f32>(m[1]);
+    if (n == 0 || x == 1) { return 1.0; }
+    if (nan(x) || nan(n)) { return x + n; }
+    let whole = n == floor(n);
+    let odd = whole && abs(n) < 16777216 && floor(n / 2) * 2 != n;
+    let size = abs(x);
+    if (x < 0 && !whole && size != infinity && abs(n) != infinity) { return bitcast<f32>(m[2]); }
+    var r = pow(size, n);
+    if (size == 0 || size == infinity) { r = select(0.0, infinity, (size == 0) == (n < 0)); }
+    else if (abs(n) == infinity) { r = select(select(0.0, infinity, (size > 1) == (n > 0)), 1.0, size == 1); }
+    return select(r, -r, odd && (bitcast<u32>(x) >> 31) == 1);
+}
+""" + "".join(
+        f"fn power_{name}(base: {T}, exponent: {T}) -> {T} {{\n"
+        f"    var x = base; var n = exponent; var r = {T}(1);\n"
+        f"    for (; n > {T}(0); n = n / {T}(2)) {{ if (n % {T}(2) == {T}(1)) {{ r *= x; }} x *= x; }}\n    return r;\n}}\n"
+        for name, T in _WGSL.items()
+    ),
+)
+"""WebGPU's language. Its compilers may reassociate sums and forget NaN, and it has no infinity: both come as integers."""

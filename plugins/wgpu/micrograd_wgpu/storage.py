@@ -1,0 +1,149 @@
+"""Storage and kernels: WebGPU's buffers, and the nests of the core as WGSL."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import wgpu
+
+from micrograd_core.adapters.compiled import CompiledBackend
+from micrograd_core.compiler.languages import WGSL
+from micrograd_core.compiler.nests import Nest
+from micrograd_core.dtypes import DType
+from micrograd_core.errors import OutOfMemory
+
+GROUP: Final = 64
+"""Threads of a workgroup."""
+MOST_GROUPS: Final = 65535
+"""Workgroups of a launch; each thread computes several units where there are more."""
+TOGETHER: Final = 256
+"""Launches that are submitted at once: a submission of its own takes longer than most kernels."""
+USAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+KERNEL: Final = """{preamble}{bindings}
+@compute @workgroup_size({group})
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {{
+{starts}
+for (var u = i32(id.x); u < m[0]; u += i32(groups.x) * {group}) {{
+{text}
+}} }}
+"""
+
+
+class Buffer(NamedTuple):
+    """Memory of the device. A truth value takes four bytes there: WGSL has no narrower numbers."""
+
+    memory: Any
+    dtype: DType
+
+    @property
+    def width(self) -> int:
+        """How many bytes the device has for one of an element."""
+        return 4 // self.dtype.itemsize if self.dtype.itemsize < 4 else 1
+
+
+class WebGPUBackend(CompiledBackend):
+    """One WebGPU device."""
+
+    language = WGSL
+
+    def __init__(self, name: str, adapter: Any) -> None:
+        wide = "shader-int64" in adapter.features
+        super().__init__(name, [each for each in WGSL.types if wide or each != "int64"])
+        names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
+        limits = {each: adapter.limits[each] for each in names}
+        features = ["shader-int64"] if wide else []
+        self.info = adapter.info
+        self._gpu = adapter.request_device_sync(required_features=features, required_limits=limits)
+        self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
+        self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._waiting = 0
+
+    # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def alloc(self, count: int, dtype: DType) -> Buffer:
+        """A buffer of the device."""
+        size = count * max(dtype.itemsize, 4)
+        self._collect()
+        if size > self._most:
+            raise OutOfMemory(self.device, asked=size, in_use=self._in_use)
+        with self._guard:
+            self._in_use += size
+            return Buffer(self._gpu.create_buffer(size=size, usage=USAGE), dtype)
+
+    def free(self, buffer: Buffer) -> None:
+        """Later, as this may be called in the middle of a call of WebGPU."""
+        self._freed.append(buffer)
+
+    def _collect(self) -> None:
+        """Give back what is free. Work that was submitted keeps the memory that it needs."""
+        while self._freed:
+            with self._guard:
+                buffer = self._freed.popleft()
+                self._in_use -= buffer.memory.size
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of buffers."""
+        self._collect()
+        return {"in_use": self._in_use}
+
+    def write(self, buffer: Buffer, data: Any) -> None:
+        """After what was launched before."""
+        flat = memoryview(data).cast("B")
+        with self._guard:
+            self.synchronize()
+            self._gpu.queue.write_buffer(buffer.memory, 0, array("I", flat) if buffer.width > 1 else flat)
+
+    def read_range(self, buffer: Buffer, start: int, end: int) -> Any:
+        """Wait for what was launched before."""
+        with self._guard:
+            self.synchronize()
+            width = buffer.width
+            data = self._gpu.queue.read_buffer(buffer.memory, start * width, (end - start) * width).cast("B")
+        return bytes(data[::width])
+
+    # ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def build(self, text: str, nest: Nest) -> Any:
+        """A compute pipeline."""
+        given = [(i, b) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
+        bindings = "\n".join(
+            f"@group(0) @binding({n + 1}) var<storage, {'read' if b.role == 'in' else 'read_write'}> p{i}: "
+            f"array<{WGSL.memory.get(b.dtype.name, WGSL.types[b.dtype.name])}>;"
+            for n, (i, b) in enumerate(given)
+        )
+        starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
+        source = KERNEL.format(preamble=WGSL.preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
+        with self._guard:
+            module = self._gpu.create_shader_module(code=source)
+            return self._gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+
+    def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Buffer]) -> None:
+        """Record it; it is submitted with others."""
+        with self._guard:
+            numbers = array("i", [units, 0x7F800000, 0x7FC00000, *integers])
+            given = [self._gpu.create_buffer_with_data(data=numbers, usage=USAGE), *(x.memory for x in buffers)]
+            entries = [{"binding": n, "resource": {"buffer": memory}} for n, memory in enumerate(given)]
+            group = self._gpu.create_bind_group(layout=function.get_bind_group_layout(0), entries=entries)
+            if self._pass is None:
+                self._encoder = self._gpu.create_command_encoder()
+                self._pass = self._encoder.begin_compute_pass()
+            self._pass.set_pipeline(function)
+            self._pass.set_bind_group(0, group)
+            self._pass.dispatch_workgroups(min(-(-units // GROUP), MOST_GROUPS))
+            self._waiting += 1
+            if self._waiting >= TOGETHER:
+                self.synchronize()
+
+    def synchronize(self) -> None:
+        """Submit what was recorded; reading waits for it."""
+        with self._guard:
+            if self._pass is not None:
+                self._pass.end()
+                self._gpu.queue.submit([self._encoder.finish()])
+                self._pass, self._encoder, self._waiting = None, None, 0
