@@ -19,6 +19,7 @@ operations, reductions, fused eager kernels and `jit`, comes from here.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -27,21 +28,38 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from micrograd_core.adapters.strided import MAPS, REDUCTIONS, Strided, StridedBackend
+from micrograd_core.adapters.strided import Strided, StridedBackend
 from micrograd_core.compiler.executor import Function, bound, counted
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
-from micrograd_core.compiler.lengths import Length, actual
-from micrograd_core.compiler.nests import Buffer, Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store, neighbours
-from micrograd_core.compiler.passes import optimized
+from micrograd_core.compiler.lengths import Axis, Length, actual
+from micrograd_core.compiler.nests import (
+    Buffer,
+    Compute,
+    Line,
+    Load,
+    Nest,
+    Number,
+    Part,
+    Place,
+    Reduce,
+    Store,
+    compositions_of_nests,
+    neighbours,
+)  # fmt: skip
+from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, operation
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Given, Printer
 from micrograd_core.dtypes import DTYPES
+from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is planned for; in any others they are copied first."""
+TIERS: Final = (2, 1 << 13, 1 << 62)
+"""Lengths from one of these up to the next share a text: the scratch memory of a row has a limit."""
 CHUNK: Final = 4096
 """Elements of a reduction that one unit combines; longer ones go by chunks, and then by their results."""
 
@@ -59,6 +77,10 @@ class CompiledBackend(StridedBackend):
 
     language: ClassVar[Language]
     capabilities = StridedBackend.capabilities | {"jit"}
+    most_buffers: int = 1 << 30
+    """Buffers that a kernel may have, scratch memory aside."""
+    row_bytes: int = 0
+    """Scratch memory that each unit may have; without it, more is computed twice."""
 
     def __init__(self, device: str, dtypes: Sequence[str] = ()) -> None:
         native = {name: DTYPES[name] for name in dtypes or self.language.types}
@@ -67,6 +89,11 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self.elementwise, name) for name in own if name not in ("astype", "copy")}
         self.kernels |= {name: partial(self.reduction, name) for name in ("sum", "prod", "max", "min")}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...], tuple[int, ...]]] = {}
+        self._plans: dict[Hashable, Any] = {}
+        self._plan = partial(
+            plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
+        )
+        self._compositions = compositions_of_nests()
         self._lock = threading.RLock()
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +155,7 @@ class CompiledBackend(StridedBackend):
 
     def _specs(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Operands as `Language.covers` takes them."""
-        return tuple([_Spec(x.shape, self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands])
+        return tuple([TensorSpec(x.shape, self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands])
 
     def reduce(self, op: str, out: Strided, x: Strided) -> Any:
         """One nest for an operation, its dtype and its number of axes; long ones in two."""
@@ -169,7 +196,11 @@ class CompiledBackend(StridedBackend):
         """Launch one operation over groups of axes, each of which is one loop."""
         shape = out.shape if shape is None else shape
         axes = [*kept, *(gone or ([[]] if op in REDUCED else []))]
-        integers = [n for group in axes for n in (math.prod([shape[axis] for axis in group]), *(s[group[-1]] if group else 0 for s in strides))]
+        integers = [
+            n
+            for group in axes
+            for n in (math.prod([shape[axis] for axis in group]), *(s[group[-1]] if group else 0 for s in strides))
+        ]
         count, each = len(arrays), len(arrays) + 1
 
         def nest() -> Nest:
@@ -193,6 +224,58 @@ class CompiledBackend(StridedBackend):
         kind = op, len(kept), len(axes), key, *(x.dtype.name for x in arrays)
         self.run(kind, nest, out.layout.size, integers, arrays)
 
+    # ── fused compositions: lengths are integers of the launch ───────────────────────────────────────────────
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """From the table; compositions that are nests run as such."""
+        found = self.kernels.get(op)
+        if found is None and op in self._compositions:
+            found = self.kernels[op] = partial(self._fused, op, self._compositions[op])
+        return found
+
+    def _fused(self, name: str, composition: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+        """Run a composition as nests, planned once for arrays of every size; decline what nests do not compute."""
+        handles = [self._contiguous(x) for x in operands if isinstance(x, Strided)]
+        lengths = [*dict.fromkeys([n for x in handles for n in x.shape if n != 1])]
+        if 0 in lengths:
+            return NotImplemented
+        symbols = {n: Length([Axis(i, *_tier(n))]) for i, n in enumerate(lengths)}
+        specs = [
+            TensorSpec(tuple([symbols.get(n, 1) for n in x.shape]), self._core[x.dtype])  # type: ignore[misc]
+            if isinstance(x, Strided) else x for x in operands
+        ]  # fmt: skip
+        kind = name, repr(sorted(params.items())), *map(repr, specs), *(symbols[n].bounds for n in lengths)
+        if kind not in self._plans:
+            self._plans[kind] = self._planned_for_all(composition, specs, params)
+        found = self._plans[kind]
+        if found is None:
+            return NotImplemented
+        values: dict[int, Strided] = dict(enumerate(handles))
+        for i, step in enumerate(found.steps):
+            shapes = [tuple([actual(n, lengths) for n in type.shape]) for type in step.types]
+            made = [
+                self.empty(shape, self.dtypes[type.dtype.name]) for shape, type in zip(shapes, step.types, strict=True)
+            ]
+            values.update(zip(step.outputs, made, strict=True))
+            units = math.prod([actual(n, lengths) for n in step.nest.kept])
+            given = [*(values[n] for n in step.inputs), *made]
+            self.run((kind, i), lambda nest=step.nest: nest, units, (), given, lengths)  # type: ignore[misc]
+        results = tuple([values[x.number] for x in found.outputs])
+        return results if len(results) > 1 else results[0]
+
+    def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:
+        """The nests of a composition over symbolic lengths; ``None`` where there is more, or a length decides."""
+        try:
+            program = written(composition, [(*x,) if isinstance(x, TensorSpec) else x for x in specs], dict(params))
+            if program is None:
+                return None
+            layouts = [Layout.contiguous(x.shape) for x in specs if isinstance(x, TensorSpec)]
+            found = self._plan(optimized(program, self.language.covers), layouts)
+        except (ShapeError, TypeError):
+            return None
+        nests = all(isinstance(step, Run) for step in found.steps)
+        return found if nests and all(isinstance(x, Ref) for x in found.outputs) else None
+
     # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def compile(self, program: Program) -> Callable[..., Any]:
@@ -201,7 +284,9 @@ class CompiledBackend(StridedBackend):
             run = Function(program.inputs)
             for step, made in program.numbered():
                 parts = operation(step.op).parts is not None
-                run.call(bound(step, self.kernel, partial(compose, backend=self), self.dtypes), step.operands, made, parts)
+                run.call(
+                    bound(step, self.kernel, partial(compose, backend=self), self.dtypes), step.operands, made, parts
+                )
             return counted(run.made(run.source(program.outputs)), program.inputs)
         whole, plans, lock = optimized(program, self.language.covers), dict[Any, Callable[..., Any]](), threading.Lock()
 
@@ -214,7 +299,7 @@ class CompiledBackend(StridedBackend):
                         handles = tuple([self.kernels["copy"](x) for x in handles])
                         layouts = tuple([_from_zero(x.layout) for x in handles])
                     if layouts not in plans:
-                        plans[layouts] = self._planned(plan(whole, layouts, self.language.covers), program.inputs)
+                        plans[layouts] = self._planned(self._plan(whole, layouts), program.inputs)
                     run = plans[layouts]
             return run(*handles)
 
@@ -228,7 +313,12 @@ class CompiledBackend(StridedBackend):
         for step in found.steps:
             if isinstance(step, Call):
                 parts = operation(step.op).parts is not None
-                run.call(bound(step, self.kernel, partial(compose, backend=self), self.dtypes), step.operands, step.results, parts)
+                run.call(
+                    bound(step, self.kernel, partial(compose, backend=self), self.dtypes),
+                    step.operands,
+                    step.results,
+                    parts,
+                )
                 turned = [n for n in step.results if n in found.contiguous]
                 run.step([f"v{n} = {run.constant(self._contiguous)}(v{n})" for n in turned], turned)
             else:
@@ -248,14 +338,12 @@ class CompiledBackend(StridedBackend):
         return x if x.layout.is_contiguous else self.kernels["copy"](x)
 
 
+def _tier(n: int) -> tuple[int, int]:
+    """The least and the most of the lengths that share a text with one."""
+    return next((least, most) for least, most in itertools.pairwise(TIERS) if least <= n < most)
+
+
 REDUCED: Final = frozenset(("sum", "prod", "max", "min"))
-
-
-class _Spec:
-    """What `Language.covers` asks an operand."""
-
-    def __init__(self, shape: Shape, dtype: Any) -> None:
-        self.shape, self.dtype = shape, dtype
 
 
 def _from_zero(layout: Layout) -> Layout:

@@ -38,10 +38,13 @@ ROW: Final = 1 << 15
 
 
 class Assembly:
-    """The nest of a group of steps; `wanted` values are stored, and `layout` knows where a value lies."""
+    """The nest of a group of steps; `wanted` values are stored, and `layout` knows where a value lies.
 
-    def __init__(self, group: Any, wanted: Callable[[Node], bool], layout: Callable[[Node], Layout]) -> None:
-        self.group, self.layout = group, layout
+    A row may have `room` bytes of scratch memory.
+    """
+
+    def __init__(self, group: Any, wanted: Callable[[Node], bool], layout: Callable[[Node], Layout], room: int) -> None:
+        self.group, self.layout, self.room = group, layout, room
         reduced = group.reduced or ()
         self.axes = [*(i for i in range(len(group.shape)) if i not in reduced), *reduced]
         self.reduced = reduced
@@ -82,7 +85,7 @@ class Assembly:
     def spilled(self) -> dict[int, list[Any]]:
         """By level, the elements that are kept in scratch memory once they are computed there."""
         size = longest(math.prod(self.group.shape[axis] for axis in self.reduced))
-        room = ROW
+        room = self.room
         first: dict[int, int] = {}
         found: dict[int, list[Any]] = {}
         chosen = {id(node) for node in self.stored}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.assembly import Assembly
+from micrograd_core.compiler.assembly import ROW, Assembly
 from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import Nest, length, size
 from micrograd_core.compiler.program import Program, Ref
@@ -106,7 +106,15 @@ class Group:
 class Fusion:
     """The work of `plan`."""
 
-    def __init__(self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        layouts: Sequence[Layout],
+        covers: Callable[..., bool],
+        most_buffers: int,
+        row_bytes: int,
+    ) -> None:
+        self.most_buffers, self.row_bytes = most_buffers, row_bytes
         self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
         self.covers, self.values = covers, list[Node]()
         self.items: list[Group | Call] = []
@@ -160,8 +168,10 @@ class Fusion:
 
     def runs(self, group: Group) -> list[Run]:
         """The nest that is made of steps, or two or more where one would be too large."""
-        nest, inputs, outputs = Assembly(group, lambda node: node.number in self.stored, self.layout).nest()
-        if size(nest) <= LINES or len(group.nodes) == 1:
+        wanted = lambda node: node.number in self.stored  # noqa: E731
+        nest, inputs, outputs = Assembly(group, wanted, self.layout, self.row_bytes).nest()
+        fits = size(nest) <= LINES and len(inputs) + len(outputs) <= self.most_buffers
+        if fits or len(group.nodes) == 1:
             types = tuple([TensorSpec(x.shape, x.dtype) for x in outputs])
             return [Run(nest, inputs, tuple([x.number for x in outputs]), types)]
         first, second = group.halves()
@@ -445,7 +455,13 @@ def _axes(node: Node) -> Shape:
     return tuple(range(len(node.operands[0].shape))) if axis is None else tuple(sorted(axis))
 
 
-def plan(program: Program, layouts: Sequence[Layout], covers: Callable[[str, tuple[Any, ...]], bool]) -> Plan:
+def plan(
+    program: Program,
+    layouts: Sequence[Layout],
+    covers: Callable[[str, tuple[Any, ...]], bool],
+    most_buffers: int = 1 << 30,
+    row_bytes: int = ROW,
+) -> Plan:
     """The kernel calls and nests of a typed program.
 
     Parameters
@@ -454,5 +470,9 @@ def plan(program: Program, layouts: Sequence[Layout], covers: Callable[[str, tup
         How the inputs lie in memory, each from its own first element: their offsets are 0.
     covers : function
         Whether a device computes a primitive, ``(name, operands)``, in a nest.
+    most_buffers : int
+        Inputs and outputs that a nest may have; steps that need more become several nests.
+    row_bytes : int
+        Scratch memory that a row may have; what finds no room there is computed again.
     """
-    return Fusion(program, layouts, covers).plan()
+    return Fusion(program, layouts, covers, most_buffers, row_bytes).plan()

@@ -68,7 +68,9 @@ class Language(NamedTuple):
             return "true" if x else "false"
         if dtype.is_floating and not abs(x) < float("inf"):
             return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
-        if x == -(1 << dtype.bits - 1) and dtype.kind == "signed integer":  # no literal is: it would be one more, negated
+        if (
+            x == -(1 << dtype.bits - 1) and dtype.kind == "signed integer"
+        ):  # no literal is: it would be one more, negated
             return f"({self.number(x + 1, dtype)} - {self.number(1, dtype)})"
         x = _digits(x, dtype) if dtype.is_floating else int(x)
         return self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype)
@@ -151,7 +153,9 @@ WGSL: Final = Language(
     types={"bool": "bool", **_WGSL, "float32": "f32"},
     memory={"bool": "u32"},
     functions={
-        "divide": "{0} / {1}", "pow": "power({0}, {1})", "abs": "abs({0})",
+        "divide": "{0} / {1}",
+        "pow": "power({0}, {1})",
+        "abs": "abs({0})",
         **{name: name + "({0})" for name in "exp log sqrt sin cos floor ceil trunc round".split()},
     },
     let="let {name} = {x};",
@@ -189,7 +193,8 @@ fn power(x: f32, n: f32) -> f32 {
     else if (abs(n) == infinity) { r = select(select(0.0, infinity, (size > 1) == (n > 0)), 1.0, size == 1); }
     return select(r, -r, odd && (bitcast<u32>(x) >> 31) == 1);
 }
-""" + "".join(
+"""
+    + "".join(
         f"fn power_{name}(base: {T}, exponent: {T}) -> {T} {{\n"
         f"    var x = base; var n = exponent; var r = {T}(1);\n"
         f"    for (; n > {T}(0); n = n / {T}(2)) {{ if (n % {T}(2) == {T}(1)) {{ r *= x; }} x *= x; }}\n    return r;\n}}\n"

@@ -16,6 +16,7 @@ from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Pla
 from micrograd_core.compiler.program import Ref, operation
 from micrograd_core.dtypes import DType, bool_, integer_range
 
+
 class Given(NamedTuple):
     """An integer that a launch passes, by its position."""
 
@@ -58,7 +59,11 @@ class Printer:
 
     def operand(self, x: Ref | Number) -> str:
         """A value of the nest, or a known number."""
-        return self.language.number(x.value, x.dtype) if isinstance(x, Number) else self.names[x.number]
+        if isinstance(x, Ref):
+            return self.names[x.number]
+        if isinstance(x.value, Length):
+            return self.language.converted(self.integer(x.value), x.dtype)
+        return self.language.number(x.value, x.dtype)
 
     def dtype(self, x: Ref | Number) -> DType:
         """That of an operand."""
@@ -162,8 +167,8 @@ class Printer:
             step = self.computed(primitive, [total, x], [dtype, dtype], dtype)
             self.lines.append(f"{total} = {language.converted(step, dtype)};")
             return
-        exact, T = language.exact, language.types[dtype.name]
-        self.lines.append(language.let.format(T=T, name=f"t{n}", x=exact.format(x=f"{total} + {x}")))
+        exact, type = language.exact, language.types[dtype.name]
+        self.lines.append(language.let.format(T=type, name=f"t{n}", x=exact.format(x=f"{total} + {x}")))
         (a, b) = (exact.format(x=f"{y} - t{n}") for y in (total, x))
         absolute = language.functions["abs"].format
         larger = language.chosen(f"{absolute(total)} >= {absolute(x)}", f"({a}) + {x}", f"({b}) + {total}")
@@ -175,8 +180,8 @@ class Printer:
         nest, language, kept = self.nest, self.language, len(self.nest.kept)
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
-                T = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
-                self.lines.append(language.scratch.format(T=T, name=f"p{i}", n=self.integer(buffer.size)))
+                type = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
+                self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size)))
         rest = "u"
         for i in reversed(range(kept)):
             length = self.integer(nest.kept[i])
@@ -201,10 +206,10 @@ class Printer:
         language, n, dtype = self.language, line.result.number, self.nest.types[line.result.number]
         low, high = (-float("inf"), float("inf")) if dtype.is_floating else integer_range(dtype)
         first = {"sum": 0, "prod": 1, "max": low, "min": high}[line.op]
-        T, self.names[n] = language.types[dtype.name], f"v{n}"
-        self.lines.append(language.var.format(T=T, name=f"v{n}", x=language.number(first, dtype)))
+        type, self.names[n] = language.types[dtype.name], f"v{n}"
+        self.lines.append(language.var.format(T=type, name=f"v{n}", x=language.number(first, dtype)))
         if line.op == "sum" and dtype.is_floating:
-            self.lines.append(language.var.format(T=T, name=f"e{n}", x=language.number(0, dtype)))
+            self.lines.append(language.var.format(T=type, name=f"e{n}", x=language.number(0, dtype)))
 
     def finish(self, line: Reduce) -> None:
         """Add what a sum's additions have rounded off; of infinities that is NaN, and left out."""

@@ -52,11 +52,11 @@ class WebGPUBackend(CompiledBackend):
 
     def __init__(self, name: str, adapter: Any) -> None:
         wide = "shader-int64" in adapter.features
-        super().__init__(name, [each for each in WGSL.types if wide or each != "int64"])
         names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
         limits = {each: adapter.limits[each] for each in names}
         features = ["shader-int64"] if wide else []
-        self.info = adapter.info
+        self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
+        super().__init__(name, [each for each in WGSL.types if wide or each != "int64"])
         self._gpu = adapter.request_device_sync(required_features=features, required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
