@@ -1,4 +1,4 @@
-"""`CompiledBackend`: a backend over a compiler for some C-like language. It prints loop nests; you compile and launch them.
+"""`CompiledBackend`: a backend over a compiler for a C-like language. It prints nests; you compile and launch them.
 
 You write six methods and name a `Language` (`micrograd_core.compiler.languages` has tables to start from):
 
@@ -25,7 +25,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
 from micrograd_core.adapters.strided import Strided, StridedBackend
@@ -39,7 +39,6 @@ from micrograd_core.compiler.nests import (
     Line,
     Load,
     Nest,
-    Number,
     Part,
     Place,
     Reduce,
@@ -51,10 +50,11 @@ from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Given, Printer
-from micrograd_core.dtypes import DTYPES
+from micrograd_core.dtypes import DTYPES, pack
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
-from micrograd_core.layout import Layout, Shape
+from micrograd_core.layout import Layout, Shape, broadcast_shapes
+from micrograd_core.ops import TABLE
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is planned for; in any others they are copied first."""
@@ -89,6 +89,8 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self.elementwise, name) for name in own if name not in ("astype", "copy")}
         self.kernels |= {name: partial(self.reduction, name) for name in ("sum", "prod", "max", "min")}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...], tuple[int, ...]]] = {}
+        self.kernels["matmul"] = self.matmul
+        self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
         self._plan = partial(
             plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
@@ -139,90 +141,114 @@ class CompiledBackend(StridedBackend):
     # ── one operation: lengths and strides are integers of the launch ────────────────────────────────────────
 
     def map(self, op: str, out: Strided, *operands: Any) -> Any:
-        """One nest for an operation, its dtypes and its number of axes."""
-        given = [x if isinstance(x, Strided) else None for x in operands]
-        dtype = next((self._core[x.dtype] for x in reversed(given) if x is not None), self._core[out.dtype])
-        if op != "copy" and not self.language.covers(op, [x if x is not None else 0 for x in self._specs(operands)]):
+        """One kernel for an operation, its dtypes and its number of axes."""
+        if op != "copy" and not self._covers(op, *operands):
             return NotImplemented
-        arrays = [out, *(x for x in given if x is not None)]
-        if any(x.buffer is out.buffer for x in arrays[1:]):
-            arrays[1:] = [self._fresh("copy", x.shape, x.dtype, x) if x.buffer is out.buffer else x for x in arrays[1:]]
-        numbers = tuple([None if isinstance(x, Strided) else x for x in operands])
+        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Strided)), out.dtype)
+        given = [x if isinstance(x, Strided) else self._number(x, repr(x), dtype) for x in operands]
+        given = [self._fresh("copy", x.shape, x.dtype, x) if x.buffer is out.buffer else x for x in given]
         repeated = (0,) * len(out.shape)
-        strides = [x.layout.strides if x.shape == out.shape else repeated for x in arrays]
-        groups = neighbours(out.shape, strides)
-        return self._one(op, out, arrays, groups, [], strides, repr(numbers), numbers, dtype)
-
-    def _specs(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Operands as `Language.covers` takes them."""
-        return tuple([TensorSpec(x.shape, self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands])
+        strides = [x.layout.strides if x.shape == out.shape else repeated for x in given]
+        steps = [("astype" if op == "copy" else op, out.dtype)]
+        self._launched(steps, out, given, out.shape, [out.layout.strides, *strides])
+        return None
 
     def reduce(self, op: str, out: Strided, x: Strided) -> Any:
-        """One nest for an operation, its dtype and its number of axes; long ones in two."""
-        if not self.language.covers(op, self._specs([x])):
+        """One kernel for an operation, its dtype and its number of axes; long rows go by chunks."""
+        if not self._covers(op, x):
             return NotImplemented
-        ndim, rows = len(out.shape), out.layout.size
-        length = x.layout.size // rows
+        length = x.layout.size // out.layout.size
         if length > 2 * CHUNK and out.dtype is x.dtype:
             return self._in_chunks(op, out, x, length)
-        shape = x.shape
-        strides = [(*out.layout.strides, *(0,) * (len(shape) - ndim)), x.layout.strides]
-        groups = neighbours(shape, strides, ndim)
-        kept, gone = [g for g in groups if g[0] < ndim], [g for g in groups if g[0] >= ndim]
-        return self._one(op, out, [out, x], kept, gone, strides, "", (None,), self._core[x.dtype], shape)
+        strides = (*out.layout.strides, *(0,) * (len(x.shape) - len(out.shape)))
+        self._launched([(op, out.dtype)], out, [x], x.shape, [strides, x.layout.strides], len(out.shape))
+        return None
 
     def _in_chunks(self, op: str, out: Strided, x: Strided, length: int) -> Any:
-        """Reduce chunks of each row, what is left of it, and then their results."""
-        whole = x if x.layout.reshape((*out.shape, length)) is not None else self._fresh("copy", x.shape, x.dtype, x)
-        rows = whole.view(whole.layout.reshape((*out.shape, length)))  # type: ignore[arg-type]
-        count, rest = divmod(length, CHUNK)
-        parts = self.empty((*out.shape, count + bool(rest)), out.dtype)
+        """Reduce chunks of each row, and then their results; the last chunk of a row is filled up."""
+        count = -(-length // CHUNK)
+        parts = self.empty((*out.shape, count), out.dtype)
         every = tuple(slice(0, n, 1) for n in out.shape)
-
-        def cut(of: Strided, start: int, stop: int) -> Strided:
-            return of.view(of.layout.index((*every, slice(start, stop, 1))))
-
-        chunks = cut(rows, 0, count * CHUNK)
-        self.reduce(op, cut(parts, 0, count), chunks.view(chunks.layout.reshape((*out.shape, count, CHUNK))))  # type: ignore[arg-type]
-        if rest:
-            last = cut(rows, count * CHUNK, length)
-            self.reduce(op, cut(parts, count, count + 1), last.view(last.layout.reshape((*out.shape, 1, rest))))  # type: ignore[arg-type]
+        rows = self._reshape(x, shape=(*out.shape, length))
+        for start, stop in ((0, length // CHUNK), (length // CHUNK, count)):
+            cut = rows.view(rows.layout.index((*every, slice(start * CHUNK, min(stop * CHUNK, length), 1))))
+            if start < stop:
+                chunks = cut.view(_split(cut.layout, stop - start))
+                self.reduce(op, parts.view(parts.layout.index((*every, slice(start, stop, 1)))), chunks)
         return self.reduce(op, out, parts)
 
-    def _one(
-        self, op: str, out: Strided, arrays: list[Strided], kept: list[list[int]], gone: list[list[int]],
-        strides: list[Shape], key: str, operands: tuple[Any, ...], dtype: Any, shape: Shape | None = None,
-    ) -> None:  # fmt: skip
-        """Launch one operation over groups of axes, each of which is one loop."""
-        shape = out.shape if shape is None else shape
-        axes = [*kept, *(gone or ([[]] if op in REDUCED else []))]
-        integers = [
-            n
-            for group in axes
-            for n in (math.prod([shape[axis] for axis in group]), *(s[group[-1]] if group else 0 for s in strides))
+    def matmul(self, x: Strided, y: Strided) -> Any:
+        """Products of matrices, a unit for each element of the result."""
+        if x.dtype is not y.dtype or not self._covers("multiply", x, y):
+            return NotImplemented
+        left = x.layout if len(x.shape) > 1 else x.layout.index((None, slice(0, x.shape[0], 1)))
+        right = y.layout if len(y.shape) > 1 else y.layout.index((slice(0, y.shape[0], 1), None))
+        (m, k), n = left.shape[-2:], right.shape[-1]
+        if right.shape[-2] != k:
+            raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
+        batch = broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2])
+        left, right = left.broadcast_to((*batch, m, k)), right.broadcast_to((*batch, k, n))
+        out = self.empty((*batch, m, n), x.dtype)
+        strides = [
+            (*out.layout.strides, 0),
+            (*left.strides[:-1], 0, left.strides[-1]),
+            (*right.strides[:-2], 0, right.strides[-1], right.strides[-2]),
         ]
-        count, each = len(arrays), len(arrays) + 1
+        if out.layout.size and k:
+            self._launched(
+                [("multiply", x.dtype), ("sum", x.dtype)], out, [x, y], (*out.shape, k), strides, len(out.shape)
+            )
+        elif out.layout.size:
+            self.map("copy", out, 0)
+        return out.view(out.layout.reshape((*batch, *(m,) * (len(x.shape) > 1), *(n,) * (len(y.shape) > 1))))  # type: ignore[arg-type]
+
+    def _covers(self, op: str, *operands: Any) -> bool:
+        specs = [TensorSpec(x.shape, self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands]
+        return self.language.covers(op, tuple(specs))
+
+    def _uploaded(self, value: Any, text: str, dtype: Any) -> Strided:
+        """A number as an array, so that one kernel serves all numbers. Its `text` tells True from 1, and -0.0 from 0.0."""
+        return self.from_host(pack([value], self._core[dtype]), (), dtype)
+
+    def _launched(
+        self, steps: list[tuple[str, Any]], out: Strided, given: list[Strided], shape: Shape, strides: list[Shape],
+        kept: int | None = None,
+    ) -> None:  # fmt: skip
+        """Launch primitives, one after the other, over the axes of `shape`, the first `kept` of which are the result's.
+
+        `strides` are those of the result and of each operand.
+        """
+        kept = len(shape) if kept is None else kept
+        groups = neighbours(shape, strides, kept)
+        if kept < len(shape) and (not groups or groups[-1][0] < kept):
+            groups.append([len(shape) - 1])  # of length 1: a reduction needs a loop
+        rows, arrays = sum(group[0] < kept for group in groups), [out, *given]
+        integers = list[int]()
+        for group in groups:
+            integers += [math.prod([shape[axis] for axis in group]), *(each[group[-1]] for each in strides)]
 
         def nest() -> Nest:
-            lengths = [Given(count + each * i) for i in range(len(axes))]
-            places = [
-                Place(0, tuple(Given(count + each * i + 1 + j) if j or i < len(kept) else 0 for i in range(len(axes))))  # type: ignore[arg-type, misc]
-                for j in range(count)
-            ]
-            types = [self._core[x.dtype] for x in (*arrays[1:], out)]
+            count, first = len(arrays), [len(arrays) + i * (len(arrays) + 1) for i in range(len(groups))]
+            places = [Place(0, tuple([Given(n + 1 + j) for n in first])) for j in range(count)]  # type: ignore[misc]
+            places[0] = Place(0, (*places[0].strides[:rows], *(0,) * (len(groups) - rows)))
             lines: list[Line] = [Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
-            loaded = iter(map(Ref, range(count - 1)))
-            given = tuple([next(loaded) if x is None else Number(x, dtype) for x in operands])
-            made, store = Ref(count - 1), Store(0, places[0], Ref(count - 1))
-            if op in REDUCED:
-                parts = (Part(True, (*lines, Reduce(made, op, given[0]))), Part(False, (store,)))
-            else:
-                parts = (Part(False, (*lines, Compute(made, "astype" if op == "copy" else op, given), store)),)
+            operands, number = tuple([line.result for line in lines if isinstance(line, Load)]), count - 1
+            types = [self._core[x.dtype] for x in given]
+            for op, dtype in steps:
+                types.append(self._core[dtype])
+                made = Ref(number)
+                lines.append(Reduce(made, op, operands[0]) if TABLE[op].combine else Compute(made, op, operands))
+                operands, number = (made,), number + 1
+            store = Store(0, places[0], operands[0])
+            parts = (
+                (Part(True, (*lines,)), Part(False, (store,))) if kept < len(shape) else (Part(False, (*lines, store)),)
+            )
             buffers = tuple([Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
-            return Nest(tuple(lengths[: len(kept)]), tuple(lengths[len(kept) :]), buffers, parts, tuple(types))  # type: ignore[arg-type]
+            lengths = tuple([Given(n) for n in first])
+            return Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]
 
-        kind = op, len(kept), len(axes), key, *(x.dtype.name for x in arrays)
-        self.run(kind, nest, out.layout.size, integers, arrays)
+        key = *steps, rows, len(groups), *(x.dtype.name for x in arrays)
+        self.run(key, nest, out.layout.size, integers, arrays)
 
     # ── fused compositions: lengths are integers of the launch ───────────────────────────────────────────────
 
@@ -343,7 +369,11 @@ def _tier(n: int) -> tuple[int, int]:
     return next((least, most) for least, most in itertools.pairwise(TIERS) if least <= n < most)
 
 
-REDUCED: Final = frozenset(("sum", "prod", "max", "min"))
+def _split(layout: Layout, count: int) -> Layout:
+    """The last axis as `count` rows."""
+    *outer, step = layout.strides
+    length = layout.shape[-1] // count
+    return Layout((*layout.shape[:-1], count, length), (*outer, step * length, step), layout.offset)
 
 
 def _from_zero(layout: Layout) -> Layout:

@@ -1,7 +1,7 @@
 """Languages in which nests are printed: for each, a table of spellings.
 
-A spelling is a template: ``{0}`` and ``{1}`` are operands, ``{T}`` is a type, ``{x}`` a value. `text.Printer` reads them;
-a device that has another dialect replaces what differs: ``OPENCL._replace(types={...})``.
+A spelling is a template: ``{0}`` and ``{1}`` are operands, ``{T}`` is a type, ``{x}`` a value. `text.Printer` reads
+them; a device that has another dialect replaces what differs: ``OPENCL._replace(types={...})``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Language(NamedTuple):
     """A float that the compiler must round, and may not move through a sum: WGSL's compilers reassociate."""
     boolean: str = "{x}"
     """A truth value of a line, as one of memory."""
-    index: str = "long"
+    counter: str = "long"
     """The type of counters and places."""
     integer: str = "m[{n}]"
     """The n-th integer that a launch passes."""
@@ -113,8 +113,9 @@ _FUNCTIONS: Final = {
     "round": "rint({0})", "signbit": "(signbit({0}) != 0)", "atan2": "atan2({0}, {1})", "remainder": "",
     **{
         name: name + "({0})"
-        for name in "exp expm1 log log1p log2 log10 sqrt sin cos tan tanh sinh cosh asinh acosh atanh erf erfc floor ceil "
-        "trunc".split()
+        for name in (
+            "exp expm1 log log1p log2 log10 sqrt sin cos tan tanh sinh cosh asinh acosh atanh erf erfc floor ceil trunc"
+        ).split()
     },
     "asin": "asin({0})", "acos": "acos({0})", "atan": "atan({0})",
 }  # fmt: skip
@@ -124,7 +125,8 @@ def powers(types: Mapping[str, str], function: str = "") -> str:
     """Integer powers by squaring, as functions of a language like C."""
     return "".join(
         f"{function}{T} power_{name}({T} x, {T} n) {{\n"
-        f"    {T} result = 1;\n    for (; n > 0; n >>= 1) {{ if (n & 1) result *= x; x *= x; }}\n    return result;\n}}\n"
+        f"    {T} result = 1;\n    for (; n > 0; n >>= 1) {{ if (n & 1) result *= x; x *= x; }}\n"
+        "    return result;\n}\n"
         for name, T in types.items()
         if "int" in name
     )
@@ -174,7 +176,7 @@ WGSL: Final = Language(
     isnan="nan({0})",
     exact="exact({x})",
     boolean="select(0u, 1u, {x})",
-    index="i32",
+    counter="i32",
     integer="m[{n} + 3]",
     preamble="""\
 @group(0) @binding(0) var<storage, read> m: array<i32>;  // how many units; infinity; NaN; the integers of the launch
@@ -197,8 +199,9 @@ fn power(x: f32, n: f32) -> f32 {
     + "".join(
         f"fn power_{name}(base: {T}, exponent: {T}) -> {T} {{\n"
         f"    var x = base; var n = exponent; var r = {T}(1);\n"
-        f"    for (; n > {T}(0); n = n / {T}(2)) {{ if (n % {T}(2) == {T}(1)) {{ r *= x; }} x *= x; }}\n    return r;\n}}\n"
+        f"    for (; n > {T}(0); n = n / {T}(2)) {{ if (n % {T}(2) == {T}(1)) {{ r *= x; }} x *= x; }}\n"
+        "    return r;\n}\n"
         for name, T in _WGSL.items()
     ),
 )
-"""WebGPU's language. Its compilers may reassociate sums and forget NaN, and it has no infinity: both come as integers."""
+"""WebGPU's language. Its compilers may reassociate sums and forget NaN; NaN and infinity come as integers."""

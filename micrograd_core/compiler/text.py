@@ -1,8 +1,8 @@
 """Nests as text: prints the body of a kernel in a language that a table describes.
 
-The body computes unit ``u``: a row of the nest, or an element where nothing is reduced. Buffers are called ``p0``, ``p1``,
-…, and ``at0``, ``at1``, … are the places of their first elements. Numbers that are not known when a nest is printed
-(`Given`, and symbolic lengths) are integers that each launch passes.
+The body computes unit ``u``: a row of the nest, or an element where nothing is reduced. Buffers are called ``p0``,
+``p1``, …, and ``at0``, ``at1``, … are the places of their first elements. Numbers that are not known when a nest is
+printed (`Given`, and symbolic lengths) are integers that each launch passes.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Printer:
         return f"{first} {INFIX[op]} {last}"
 
     def cast(self, x: str, source: DType, target: DType) -> str:
-        """A value of one dtype as one of another; what a target cannot hold becomes its nearest number, NaN becomes 0."""
+        """A value of one dtype as one of another: the nearest that it has, and 0 for NaN."""
         language = self.language
         if source is target:
             return x
@@ -185,20 +185,20 @@ class Printer:
         rest = "u"
         for i in reversed(range(kept)):
             length = self.integer(nest.kept[i])
-            x = f"{rest} % {length}" if i else rest
-            self.lines.append(language.let.format(T=language.index, name=f"c{i}", x=x))
+            at = f"{rest} % {length}" if i else rest
+            self.lines.append(language.let.format(T=language.counter, name=f"c{i}", x=at))
             rest = f"({rest} / {length})"
         for part in nest.parts:
             reduces = [line for line in part.lines if isinstance(line, Reduce)]
-            for line in reduces:
-                self.start(line)
+            for each in reduces:
+                self.start(each)
             for i, length in enumerate(nest.reduced if part.inner else ()):
-                self.lines.append(language.loop.format(I=language.index, i=f"c{kept + i}", n=self.integer(length)))
+                self.lines.append(language.loop.format(I=language.counter, i=f"c{kept + i}", n=self.integer(length)))
             for line in part.lines:
                 self.line(line)
             self.lines += ["}"] * (len(nest.reduced) if part.inner else 0)
-            for line in reduces:
-                self.finish(line)
+            for each in reduces:
+                self.finish(each)
         return "\n".join(self.lines)
 
     def start(self, line: Reduce) -> None:
