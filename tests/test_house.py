@@ -256,6 +256,21 @@ def test_the_readme_shows_the_folders_that_there_are() -> None:
     assert members <= set(re.findall(r"\b(\w+) \(", tree.partition("\nbackends/")[2]))
 
 
+def test_a_docstring_says_what_it_is_about() -> None:
+    """It does not refer to its neighbour, which a reader of ``help()`` does not see."""
+    vague = re.compile(
+        r'"""(The same(\.|,| of | for | by | where | which | with )|Theirs\b|All\.|Of `\w+`\."""|As above)'
+    )
+    sources = [*CORE.rglob("*.py"), *ROOT.glob("*/*/micrograd_*/**/*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        for line in path.read_text("utf8").splitlines()
+        if vague.search(line)
+    ]
+    assert not found
+
+
 def test_files_are_short() -> None:
     """Files over 500 lines, without docstrings, want a reason, and there is none so far."""
 

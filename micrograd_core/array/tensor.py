@@ -172,7 +172,7 @@ class Tensor(Methods):
     # shape and selection
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
+        """Give the elements another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
     def permute_dims(self, *axes: Any) -> Tensor:
@@ -216,7 +216,7 @@ class Tensor(Methods):
         return _call("astype", self, dtype)
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Tensor:
-        """The same numbers on another device, of another dtype, or both, in the same graph.
+        """Copy to another device, another dtype, or both; the copy stays in the graph.
 
         This tensor itself if there is nothing to do.
         """

@@ -77,7 +77,7 @@ def unrecorded(x: T) -> T:
 
 
 def detach(x: T) -> T:
-    """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
+    """Share memory with a tensor outside the graph; inside `vmap`, outside the graphs around it, too."""
     handle = x._handle if not x._kernels.depth else x._kernels.detach(x._handle)
     out = wrap(x.__class__, handle, x._kernels, x.dtype, None)
     share_view(x, out, None, {})

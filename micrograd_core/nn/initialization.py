@@ -30,7 +30,7 @@ class Place(TypedDict, total=False):
 
 
 class Making(Place, total=False):
-    """The same, and where random numbers come from."""
+    """The last arguments of a layer that draws its tensors: also where random numbers come from."""
 
     generator: Generator | None
 

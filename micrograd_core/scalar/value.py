@@ -194,7 +194,7 @@ class Value:
         return devices.Device("cpu")
 
     def to(self, device: str | Device) -> Value:
-        """The same number on another device, in the same graph; this value if it is there already."""
+        """Move to another device, within the graph; this value itself if it is there already."""
         target = devices.Device(device)
         if target is self.device:
             return self

@@ -49,7 +49,7 @@ class Value(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The same for the same value."""
+        """A key that is equal for equal values."""
         return self.kind, self.ref, id(self.node)
 
 

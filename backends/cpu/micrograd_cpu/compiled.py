@@ -95,7 +95,7 @@ class Compiled:
         return module([step.nest for step in planned.steps if isinstance(step, Run)])
 
     def specialised(self, handles: Sequence[Any]) -> tuple[Any, ...]:
-        """The same of inputs that look new."""
+        """The results for inputs whose layouts have not been seen."""
         if len(handles) != self.inputs:
             raise TypeError(f"the program takes {self.inputs} handles; got {len(handles)}")
         arrays = tuple([_whole(x) for x in handles])

@@ -53,7 +53,7 @@ DRAWN: Final = 512
 DRAWN_OF_ROW: Final = 8192
 """The most that are drawn for a row before its loops."""
 SHORT: Final = 64
-"""The same where a vector holds sums of different rows, and not some partial sums of one."""
+"""Floats that are added before their sum is added to the others, where a vector holds sums of different rows."""
 Sizes = dict[Length, int]
 """Symbolic lengths that a function loads from memory when it is called, and the place of each."""
 

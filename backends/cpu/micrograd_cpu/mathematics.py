@@ -232,7 +232,7 @@ class Code:
         return total
 
     def in_pairs(self, x: str, square: str, coefficients: Sequence[float]) -> str:
-        """The same by Estrin's scheme, which waits less for itself; of `x` the `square` is known."""
+        """A polynomial by Estrin's scheme, whose steps wait less for each other; `square` is that of `x`."""
         terms, power, next_power = [self.number(c) for c in coefficients], x, square
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=False)
@@ -269,7 +269,7 @@ class Code:
         return self.exponent(self.to_bits(self.add(n, self.shifter)))
 
     def exponent(self, bits: str) -> str:
-        """The same of the integer at the end of bits."""
+        """``2**n``, where the last bits of `bits` are the integer."""
         bits = self.whole("shl", bits, self.format.fraction)
         return self.from_bits(self.whole("add", bits, self.format.bias << self.format.fraction))
 
@@ -363,7 +363,7 @@ def _defined(c: Code, x: str, pole: float, result: str) -> str:
 
 
 def _any_parts(c: Code, x: str) -> tuple[str, str]:
-    """The same of a positive number that may have fewer digits."""
+    """``x = 2**e m`` of a positive number, which may be subnormal."""
     shift = c.format.fraction + 2
     small = c.compare("olt", x, c.format.least)
     e, m = _parts(c, c.where(small, c.mul(x, 2.0**shift), x))
@@ -529,7 +529,7 @@ def _both_parts(c: Code, x: str, y: str) -> tuple[str, str]:
 
 
 def _sum_in_parts(c: Code, x: str, y: str) -> tuple[str, str]:
-    """The same of a sum, `x` being the greater part."""
+    """A sum, and what it rounds off; `x` is the greater part."""
     total = c.add(x, y)
     return total, c.add(c.sub(x, total), y)
 

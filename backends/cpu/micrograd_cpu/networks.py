@@ -129,7 +129,7 @@ def _normal(x: Any) -> tuple[Any, Any]:
 
 
 def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
-    """The same, of primitives."""
+    """The standard normal distribution function, and ``exp(-x**2 / 2)``, of primitives."""
     gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
     t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
     terms, power = list[Any](reversed(_SCALED_ERFC)), t

@@ -178,7 +178,7 @@ def makes(step: Call | Run | Product | Segment) -> tuple[int, ...]:
 
 
 def types_of(step: Call | Run | Product | Segment) -> tuple[TensorSpec, ...]:
-    """Theirs."""
+    """Shapes and dtypes of the values that a step gives."""
     return (step.type,) if isinstance(step, Product) else step.types
 
 

@@ -173,7 +173,7 @@ def together(share: Any, count: int, ranges: int, *given: Any, most: int = 0) ->
 
 
 def multiplied(share: Any, count: int, *given: Any) -> None:
-    """The same of a stack of products, by no more threads than OpenBLAS is told to use, of which each calls it."""
+    """Run the shares of a stack of products on no more threads than OpenBLAS may use; each thread calls it."""
     single = alone()
     if single is None:
         together(share, count, 1, *given)
@@ -182,7 +182,7 @@ def multiplied(share: Any, count: int, *given: Any) -> None:
 
 
 def shared(part: Callable[[int, int], Any], count: int) -> None:
-    """The same of a function of Python, ``part(begin, end)``."""
+    """Run the shares of a Python function, ``part(begin, end)``."""
     step = _step(count, min(Threads.count, count), RANGES)
     left = deque(range(0, count, step))
 
