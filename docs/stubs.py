@@ -669,8 +669,10 @@ def differences() -> list[str]:
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         sys.exit("\n".join(differences()))
-    for old in (ROOT / "micrograd_core").rglob("*.pyi"):
-        old.unlink()
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")
+    made, there = stubs(), set((ROOT / "micrograd_core").rglob("*.pyi"))
+    for path in there - made.keys():
+        path.unlink()
+    for path, text in made.items():
+        if path not in there or path.read_text(encoding="utf-8") != text:  # who reads it meanwhile finds it whole
+            path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))
