@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.documentation import docstring
+from micrograd_core.array.manners import say_which
 from micrograd_core.array.methods import MADE, by_words
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
@@ -31,6 +32,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
     run = recorded(Tensor, op)
+    ambiguous = op.name in MADE[by_words].split() or op.name == "sort"
 
     def simple(*operands: Any, **named: Any) -> Tensor:
         if named:
@@ -48,9 +50,11 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs and not others.keys().isdisjoint(kwargs):
-            if "dim" in kwargs and op.name in MADE[by_words].split():  # PyTorch's word: its result
+            if "dim" in kwargs and ambiguous:  # PyTorch's word: its result
                 return getattr(asarray(args[0]), op.name)(*args[1:], **kwargs)
             kwargs = respelled(op.name, kwargs, others)
+        if ambiguous and len(args) > 1 and not kwargs:
+            say_which(op.name, asarray(args[0]), *args[1:])
         if op.optional:
             args = _completed(op, args, kwargs)
         operands = args[:count]

@@ -24,6 +24,7 @@ from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 from micrograd_core.support.context import at_hand
 from micrograd_core.support.size import Size
+from micrograd_core.support.warning import warn, warn_of_math
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
@@ -114,7 +115,8 @@ class Tensor(Methods):
             )
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
-        self._record, self._grad = (Leaf(self), None) if wanted else (None, None)
+        self._record, self._grad, self._frozen = Leaf(self) if wanted else None, None, not wanted
+        storage(self).saved = False
         storage(self).tracked = True  # also from now on if switched off: records have saved this memory
 
     @property
@@ -124,12 +126,22 @@ class Tensor(Methods):
 
     @property
     def grad(self) -> Tensor | None:
-        """What `backward` accumulated here: a tensor of this shape. ``None`` before, and on computed tensors."""
-        return self._grad if self._record.__class__ is Leaf else None
+        """What `backward` accumulated here: a tensor of this shape. ``None`` before; if computed, with a warning."""
+        if self._record.__class__ is Leaf:
+            return self._grad
+        if self._record is not None:
+            warn(
+                "a computed tensor has no .grad: gradients are kept for the tensors it was computed from. To look at "
+                "its own, use x.register_hook(print); to move a parameter, `with no_grad(): w -= lr * w.grad`, as "
+                "w = w - lr * w.grad makes a computed tensor of w"
+            )
+        return None
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if self._record.__class__ is not Leaf:
+            if value is None:
+                return
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
         if value is not None:
             value = _in_place_of(self, "grad", value)
@@ -161,6 +173,7 @@ class Tensor(Methods):
             return  # as after ``x.data += 1``, which has written already
         self._handle, self._origin = value._handle, None
         share(value, self)
+        storage(self).saved = False
         storage(self).replaced += 1
 
     def matmul(self, other: Tensor) -> Tensor:
@@ -243,7 +256,11 @@ class Tensor(Methods):
         return _call("reshape", self.detach(), ()).tolist()
 
     def numpy(self) -> Any:
-        """A NumPy copy."""
+        """A NumPy copy. A tensor that records is refused, as NumPy would lose its gradient: `detach` it."""
+        if self.requires_grad:
+            raise GraphError(
+                "numpy(): this tensor records gradients, and a NumPy array does not; write x.detach().numpy()"
+            )
         import numpy
 
         dtype: Any = self.dtype.name
@@ -269,6 +286,8 @@ class Tensor(Methods):
         return array if dtype is None else array.astype(dtype)
 
     def __float__(self) -> float:
+        if self._record is not None:
+            warn_of_math(self)
         return float(self.item())
 
     def __int__(self) -> int:
@@ -302,7 +321,7 @@ class Tensor(Methods):
             raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
         hooks = None if leaf is None else leaf.hooks
         numbers = bytes(read(self._kernels, self._handle, self.dtype))
-        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
+        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad, is_frozen(self)
         return _restore, facts, (grad, hooks) if grad is not None or hooks else None
 
     def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
@@ -311,10 +330,17 @@ class Tensor(Methods):
             hook_leaf(self._record, hooks)
 
 
-def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:
+def _restore(
+    data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool, frozen: bool = False
+) -> Tensor:
     out = wrap(Tensor, device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
-    out.requires_grad = requires_grad
+    out.requires_grad, out._frozen = requires_grad, frozen
     return out
+
+
+def is_frozen(x: Tensor) -> bool:
+    """Whether a tensor recorded once, or was made as a parameter, and does not record now."""
+    return x._record is None and getattr(x, "_frozen", False)
 
 
 def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:

@@ -8,6 +8,8 @@ These float32 "master weights" are what the optimiser moves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final
 
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
@@ -20,6 +22,22 @@ autocast_dtype = half_types.get
 """The half type of this context, or None."""
 contexts: Final[list[bool]] = []
 """Not empty once there was any `autocast`. Until then operations do not look at what to cast: it costs nothing."""
+
+
+def _without_device(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor of `autocast`, which says what to type where PyTorch's type of a device is given first."""
+
+    @wraps(init)
+    def checked(self: autocast, *args: Any, **named: Any) -> None:
+        device = named.get("device_type", args[0] if args else None)
+        if isinstance(device, str) and device.partition(":")[0] in ("cpu", "cuda"):
+            half = named.get("dtype", "bfloat16" if device == "cpu" else "float16")
+            raise TypeError(
+                f"autocast casts on every device and takes a dtype alone: write autocast('{as_dtype(half)}')"
+            )
+        init(self, *args, **named)
+
+    return checked
 
 
 class autocast(during):  # noqa: N801
@@ -50,6 +68,7 @@ class autocast(during):  # noqa: N801
     micrograd_core.float16
     """
 
+    @_without_device
     def __init__(self, dtype: Any = "float16", *, enabled: bool = True) -> None:
         chosen = as_dtype(dtype)
         if chosen not in (float16, bfloat16):

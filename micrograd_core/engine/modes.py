@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any
 
 from micrograd_core.support.context import during, grad_modes
@@ -45,7 +46,17 @@ def recording(enabled: bool, depth: int) -> during:
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
-class _GradMode(during):
+class _NotCalled(ABCMeta):
+    """The class of grad modes: ``with no_grad:`` says what to type."""
+
+    def __enter__(cls) -> None:
+        raise TypeError(f"write `with {cls.__name__}():`, with brackets")
+
+    def __exit__(cls, *error: object) -> None:
+        """Nothing was entered."""
+
+
+class _GradMode(during, metaclass=_NotCalled):
     """Sets the grad mode of this context, at all depths; threads and asyncio tasks do not see each other's."""
 
     enabled: bool

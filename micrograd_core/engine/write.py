@@ -39,6 +39,11 @@ def write(x: BaseTensor, key: Any, value: Any, operand: Any = None) -> None:
     DTypeError
         Where the value's kind of number does not fit the tensor's.
     """
+    if x._storage is not None and x._storage.saved:
+        raise GraphError(
+            "state_dict() gave a copy: a write into it does not reach the module. Write into the parameter under "
+            "no_grad(), as in model.weight[...] = value, or load_state_dict(); to change the copy, x.clone() it"
+        )
     source, value = value if operand is None else operand, fitting(x, value)
     _refuse_batched(x, value)
     records = records_at(x._kernels.depth) and (x._record is not None or getattr(value, "_record", None) is not None)

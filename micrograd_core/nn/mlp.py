@@ -425,6 +425,11 @@ def _spread(made: list[Any], results: list[Any], gradients: list[Any]) -> None:
 
 def _listed(network: ScalarModule, x: Any) -> list[Any]:
     """Inputs as a list."""
+    if len(getattr(x, "shape", ())) > 1:
+        name = type(network).__name__
+        raise TypeError(
+            f"{name}: a batch is a Tensor; got {type(x).__name__} of shape {x.shape}. Write model(mg.asarray(x))"
+        )
     try:
         return list(x)
     except TypeError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 
 
 class _Tensors(type):
     """Of classes that have no objects of their own: calling one makes a tensor, and `isinstance` asks one."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, Tensor) and x.is_leaf and x.requires_grad is issubclass(cls, Parameter)
+        return isinstance(x, Tensor) and x.is_leaf and (x.requires_grad or is_frozen(x)) is issubclass(cls, Parameter)
 
 
 class Parameter(metaclass=_Tensors):
@@ -22,7 +22,7 @@ class Parameter(metaclass=_Tensors):
     data : Tensor, array, number or nested sequence
         Copied.
     requires_grad : bool
-        Whether gradients are recorded. What records none is a buffer here.
+        Whether gradients are recorded.
 
     Returns
     -------
@@ -35,9 +35,11 @@ class Parameter(metaclass=_Tensors):
     Tensor([1., 1.], requires_grad=True)
     """
 
-    def __new__(cls, data: Any, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+    def __new__(cls, data: Any = (), requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
         """A tensor."""
-        return Tensor(data, requires_grad=requires_grad)
+        made = Tensor(data, requires_grad=requires_grad)
+        made._frozen = not requires_grad
+        return made
 
 
 class Buffer(metaclass=_Tensors):

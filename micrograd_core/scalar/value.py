@@ -20,6 +20,7 @@ from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.graph import OPERATIONS, REFLECTED, constant, look_inside, operands, written
 from micrograd_core.scalar.sweep import Block, sweep
 from micrograd_core.support.context import default_devices, tracing
+from micrograd_core.support.warning import warn_of_math
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -328,6 +329,7 @@ class Value:
     __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
+        warn_of_math(self)
         return _outside(self, "float()")
 
     def __int__(self) -> int:

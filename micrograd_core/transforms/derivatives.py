@@ -14,7 +14,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import DTypeError
 from micrograd_core.support import pytrees
-from micrograd_core.transforms.grad import grad
+from micrograd_core.transforms.grad import grad, positions_of
 from micrograd_core.transforms.linearized import as_gradient, linearized
 from micrograd_core.transforms.vmap import vmap
 
@@ -130,6 +130,10 @@ def jvp(
     >>> jvp(lambda x: x**3, [Tensor(2.0)], [Tensor(1.0)])[1].item()
     12.0
     """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "jvp: primals and tangents have an entry for each argument; of a single one write jvp(f, (x,), (v,))"
+        )
     value, push, *aux = _linearized("jvp", f, tuple(primals), has_aux)
     return value, push(*tangents), *aux
 
@@ -203,7 +207,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
 
 def _jacobians(name: str, f: Any, argnums: int | Sequence[int], has_aux: bool, forward: bool) -> Callable[..., Any]:
     """Products with all rows of an identity matrix: row by row, or `forward` column by column."""
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = positions_of(name, argnums)
 
     def jacobians(*args: Any, **kwargs: Any) -> Any:
         point = linearized(name, f, args, kwargs, positions, has_aux)

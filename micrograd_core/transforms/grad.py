@@ -39,6 +39,23 @@ class ValueAndGradient(Protocol[P, V_co]):
         """The value, and the gradient at these arguments."""
 
 
+def positions_of(name: str, argnums: Any) -> tuple[int, ...]:
+    """Which arguments to differentiate by. Arguments themselves in that place are refused: they come in a second call.
+
+    Raises
+    ------
+    TypeError
+        For anything but an int, or ints.
+    """
+    if isinstance(argnums, int):
+        return (argnums,)
+    if not isinstance(argnums, (tuple, list, range)) or not all(isinstance(each, int) for each in argnums):
+        raise TypeError(
+            f"{name}(f) is a function: write {name}(f)(x); argnums= are places of arguments; got {argnums!r}"
+        )
+    return tuple(argnums)
+
+
 @overload
 def value_and_grad(
     f: Callable[P, V], argnums: Literal[0] = 0, has_aux: Literal[False] = False
@@ -82,7 +99,7 @@ def value_and_grad(
     >>> value, gradient
     (Tensor(10.), Tensor([2., 6.]))
     """
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = positions_of("grad", argnums)
     if len(set(positions)) != len(positions):
         raise ValueError(f"grad: argnums {positions} name the same argument twice")
 

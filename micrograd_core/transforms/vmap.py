@@ -65,6 +65,9 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: 
     if randomness not in RANDOMNESS:
         raise ValueError(f"vmap: randomness is {one_of(map(repr, RANDOMNESS))}; got {randomness!r}")
 
+    if not all(axis is None or isinstance(axis, int) for axis in pytrees.flatten(in_axes)[0]):
+        raise TypeError(f"vmap(f) is a function: write vmap(f)(x); in_axes are places of axes; got {in_axes!r}")
+
     @wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
