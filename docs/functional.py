@@ -125,7 +125,7 @@ Where tensors differ from PyTorch's or NumPy's:
 |---|---|
 | `x.size()`, `x.size(0)` | work, too; without brackets `x.size` is the number of elements, as the array API has it |
 | `x.var()`, `x.std()` | divide by n and warn, unless `correction=` is given; with `dim=`, `unbiased=` by n - 1 |
-| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone, and warn; `x.max(dim=0)` is PyTorch's pair, `x.max(axis=0)` NumPy's values |
+| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone, and warn; with `dim=0` PyTorch's pair, with `axis=0` NumPy's |
 | `x.nonzero()` | an array for each axis, and warns unless `as_tuple=` is given |
 | `x.numpy()` | a copy; of a tensor that records `x.detach().numpy()` |
 | `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |

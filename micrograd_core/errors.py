@@ -540,15 +540,6 @@ def not_copied(what: str, way: str) -> GraphError:
     )
 
 
-def check_state(name: str, state: Any) -> None:
-    """Raise TypeError for anything but a mapping where `load_state_dict` takes one, such as the path of a file."""
-    if not hasattr(state, "keys"):
-        raise TypeError(
-            f"{name} takes what state_dict() gave, tensors by name; got {state!r}. To read a file write "
-            "micrograd_core.torch.load(path), or checkpoints.load_model(path) for the whole module"
-        )
-
-
 class TransformError(MicrogradError, RuntimeError):
     """A function does what a transform (`vmap`, …) cannot see through."""
 

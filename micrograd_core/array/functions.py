@@ -32,7 +32,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
     run = recorded(Tensor, op)
-    ambiguous = op.name in MADE[by_words].split() or op.name == "sort"
+    ambiguous = op.name in (*MADE[by_words].split(), "median", "sort")
 
     def simple(*operands: Any, **named: Any) -> Tensor:
         if named:

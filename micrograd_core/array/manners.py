@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from micrograd_core.engine.apply import reduction
+from micrograd_core.engine.ingest import read
+from micrograd_core.errors import GraphError
 from micrograd_core.ops.shared import both_spellings
+from micrograd_core.support.mathematics import warn_of_math
 from micrograd_core.support.warning import warn
 
 Tensor = Any  # annotations that named it would close a ring
@@ -64,6 +68,11 @@ def extreme(name: str, x: Tensor, dim: int, keepdim: bool = False) -> Extreme:
     return Extreme(*(each if keepdim else xp.squeeze(each, dim) for each in found))
 
 
+def middle(x: Tensor, *args: Any, **named: Any) -> Any:
+    """``x.median``: see `by_words`."""
+    return by_words(reduction("median"), "median", x, args, named)
+
+
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two numbers in the middle; along an axis a pair, with places."""
     flat = x.reshape(-1) if dim is None else x
@@ -71,6 +80,50 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     xp: Any = x.__array_namespace__()
     found = Extreme(*xp.kthvalue(flat, (flat.shape[axis] + 1) // 2, axis, keepdim))
     return found.values if dim is None else found
+
+
+def numpy(x: Tensor) -> Any:
+    """A NumPy copy; of a tensor that records, write ``x.detach().numpy()``."""
+    import numpy
+
+    if x.requires_grad:
+        raise GraphError("numpy(): this tensor records gradients, and a NumPy array does not; write x.detach().numpy()")
+    dtype: Any = x.dtype.name
+    if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
+        try:
+            import ml_dtypes
+        except ModuleNotFoundError as error:
+            raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
+        dtype = ml_dtypes.bfloat16
+    array = numpy.frombuffer(read(x._kernels, x._handle, x.dtype), dtype=dtype)
+    return array.reshape(x.shape).copy()
+
+
+def as_ndarray(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    """What ``np.asarray(x)`` gives."""
+    if x.requires_grad:
+        raise TypeError("this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()")
+    if not x.device.is_cpu():
+        raise TypeError(f"this tensor is on {x.device}; nothing is moved implicitly. Use x.numpy()")
+    if copy is False:
+        raise ValueError("a Tensor is always copied into a NumPy array")
+    array = x.numpy()
+    return array if dtype is None else array.astype(dtype)
+
+
+def number(x: Tensor) -> Any:
+    """The one element of a tensor that records, read by ``float(x)``; by a function of `math`, with a warning."""
+    warn_of_math(x)
+    return x.item()
+
+
+def without_gradient(x: Tensor) -> None:
+    """Warn that a computed tensor has no ``.grad``."""
+    warn(
+        "a computed tensor has no .grad: gradients are kept for the tensors it was computed from. To look at its own, "
+        "use x.register_hook(print); to move a parameter, `with no_grad(): w -= lr * w.grad`, as w = w - lr * w.grad "
+        "makes a computed tensor of w"
+    )
 
 
 @both_spellings

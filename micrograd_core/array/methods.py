@@ -120,6 +120,8 @@ class Methods(Operators):
 
     __slots__ = ()
 
+    __array__, _number, _without_gradient = map(in_manner, ("as_ndarray", "number", "without_gradient"))
+
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """``ndarray * Tensor`` comes to the tensor's own operators; NumPy's functions say what to call instead."""
         reflected = REFLECTED.get(function.__name__)
@@ -143,10 +145,7 @@ class Methods(Operators):
         """Axes of length 1 inserted. A view."""
         return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
 
-    @both_spellings
-    def unsqueeze(self: Any, dim: int) -> Tensor:
-        """``x.expand_dims(dim)``: an axis of length 1 inserted. A view."""
-        return self.expand_dims(dim)
+    unsqueeze = expand_dims
 
     def view(self: Any, *shape: Any) -> Tensor:
         """``x.reshape(shape)``, which is a view where it can be; of a dtype, refused: bits are not read anew."""
@@ -428,8 +427,8 @@ MADE: Final = {
         cfloat=complex64 cdouble=complex128
     """,
     reduction: "sum mean any all argmax logsumexp amax=max amin=min",
-    by_words: "max min var std median",
-    in_manner: "sort unique repeat nonzero add_ subtract_ sub_=subtract addcmul_ addcdiv_",
+    by_words: "max min var std",
+    in_manner: "sort unique repeat nonzero add_ subtract_ sub_=subtract addcmul_ addcdiv_ numpy median=middle",
     unary: """
         abs_ sign_ floor_ ceil_ isnan isfinite exp_ expm1_ log_ log1p_ sqrt_ square_ sin_ cos_ tanh_ sigmoid_ relu_
         copy negative_ positive reciprocal_ round_ trunc_ log2_ log10_ tan_ asin_ acos_ atan_ sinh_ cosh_ asinh_
@@ -445,7 +444,7 @@ MADE: Final = {
         bitwise_left_shift_ bitwise_right_shift_ clip_ nan_to_num_ logit_ rsqrt_ exp2_ copysign_ outer kron cross erf_
         erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis
         mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
-        gt_=greater ge_=greater_equal clamp_=clip mm=matmul bmm=matmul mv=matmul
+        gt_=greater ge_=greater_equal clamp_=clip matmul dot=matmul mm=matmul bmm=matmul mv=matmul
     """,
 }
 """Names of methods by what makes them; ``name=target`` is another name of a target.

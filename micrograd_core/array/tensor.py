@@ -24,7 +24,6 @@ from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 from micrograd_core.support.context import at_hand
 from micrograd_core.support.size import Size
-from micrograd_core.support.warning import warn, warn_of_math
 
 PERMUTE_DIMS = TABLE["permute_dims"]
 SWAP_LAST_TWO = [{"axes": (*range(ndim - 2), ndim - 1, ndim - 2)} for ndim in range(65)]
@@ -116,8 +115,10 @@ class Tensor(Methods):
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
         self._record, self._grad, self._frozen = Leaf(self) if wanted else None, None, not wanted
-        storage(self).saved = False
-        storage(self).tracked = True  # also from now on if switched off: records have saved this memory
+        storage(self).saved, storage(self).tracked = (
+            False,
+            True,
+        )  # also from now on if switched off: records have saved this memory
 
     @property
     def is_leaf(self) -> bool:
@@ -129,19 +130,11 @@ class Tensor(Methods):
         """What `backward` accumulated here: a tensor of this shape. ``None`` before; if computed, with a warning."""
         if self._record.__class__ is Leaf:
             return self._grad
-        if self._record is not None:
-            warn(
-                "a computed tensor has no .grad: gradients are kept for the tensors it was computed from. To look at "
-                "its own, use x.register_hook(print); to move a parameter, `with no_grad(): w -= lr * w.grad`, as "
-                "w = w - lr * w.grad makes a computed tensor of w"
-            )
-        return None
+        return None if self._record is None else self._without_gradient()
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if self._record.__class__ is not Leaf:
-            if value is None:
-                return
+        if self._record.__class__ is not Leaf and value is not None:
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
         if value is not None:
             value = _in_place_of(self, "grad", value)
@@ -149,8 +142,7 @@ class Tensor(Methods):
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
-        if self._record.__class__ is Leaf:
-            self._grad = None
+        self.grad = None
 
     backward = backward
     register_hook = register_hook
@@ -175,12 +167,6 @@ class Tensor(Methods):
         share(value, self)
         storage(self).saved = False
         storage(self).replaced += 1
-
-    def matmul(self, other: Tensor) -> Tensor:
-        """``self @ other``."""
-        return apply(TABLE["matmul"], (self, other))
-
-    dot = matmul
 
     # shape and selection
 
@@ -255,40 +241,8 @@ class Tensor(Methods):
             raise ShapeError(f"item() is for tensors of one element; this one has shape {self.shape}. Use .tolist()")
         return _call("reshape", self.detach(), ()).tolist()
 
-    def numpy(self) -> Any:
-        """A NumPy copy. A tensor that records is refused, as NumPy would lose its gradient: `detach` it."""
-        if self.requires_grad:
-            raise GraphError(
-                "numpy(): this tensor records gradients, and a NumPy array does not; write x.detach().numpy()"
-            )
-        import numpy
-
-        dtype: Any = self.dtype.name
-        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
-            try:
-                import ml_dtypes
-            except ModuleNotFoundError as error:
-                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
-            dtype = ml_dtypes.bfloat16
-        array = numpy.frombuffer(read(self._kernels, self._handle, self.dtype), dtype=dtype)
-        return array.reshape(self.shape).copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if self.requires_grad:
-            raise TypeError(
-                "this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()"
-            )
-        if not self.device.is_cpu():
-            raise TypeError(f"this tensor is on {self.device}; nothing is moved implicitly. Use x.numpy()")
-        if copy is False:
-            raise ValueError("a Tensor is always copied into a NumPy array")
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype)
-
     def __float__(self) -> float:
-        if self._record is not None:
-            warn_of_math(self)
-        return float(self.item())
+        return float(self.item() if self._record is None else self._number())
 
     def __int__(self) -> int:
         return int(self.item())
@@ -321,7 +275,7 @@ class Tensor(Methods):
             raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
         hooks = None if leaf is None else leaf.hooks
         numbers = bytes(read(self._kernels, self._handle, self.dtype))
-        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad, is_frozen(self)
+        facts = numbers, self.shape, self.dtype, self.device, None if is_frozen(self) else self.requires_grad
         return _restore, facts, (grad, hooks) if grad is not None or hooks else None
 
     def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
@@ -330,11 +284,9 @@ class Tensor(Methods):
             hook_leaf(self._record, hooks)
 
 
-def _restore(
-    data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool, frozen: bool = False
-) -> Tensor:
+def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool | None) -> Tensor:
     out = wrap(Tensor, device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
-    out.requires_grad, out._frozen = requires_grad, frozen
+    out.requires_grad, out._frozen = bool(requires_grad), requires_grad is None
     return out
 
 

@@ -8,8 +8,6 @@ These float32 "master weights" are what the optimiser moves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, Final
 
 from micrograd_core.dtypes import DType, bfloat16, float16, float32
@@ -24,22 +22,6 @@ contexts: Final[list[bool]] = []
 """Not empty once there was any `autocast`. Until then operations do not look at what to cast: it costs nothing."""
 
 
-def _without_device(init: Callable[..., None]) -> Callable[..., None]:
-    """The constructor of `autocast`, which says what to type where PyTorch's type of a device is given first."""
-
-    @wraps(init)
-    def checked(self: autocast, *args: Any, **named: Any) -> None:
-        device = named.get("device_type", args[0] if args else None)
-        if isinstance(device, str) and device.partition(":")[0] in ("cpu", "cuda"):
-            half = named.get("dtype", "bfloat16" if device == "cpu" else "float16")
-            raise TypeError(
-                f"autocast casts on every device and takes a dtype alone: write autocast('{as_dtype(half)}')"
-            )
-        init(self, *args, **named)
-
-    return checked
-
-
 class autocast(during):  # noqa: N801
     """Within ``with autocast("float16"):`` operations compute in the dtype that their records say.
 
@@ -48,8 +30,9 @@ class autocast(during):  # noqa: N801
 
     Parameters
     ----------
-    dtype : DType or str
-        ``float16`` (10 bits of mantissa; needs a `GradScaler`) or ``bfloat16`` (7 bits, the range of float32).
+    half, dtype : DType or str
+        By position or by name: ``float16`` (10 bits of mantissa; needs a `GradScaler`) or ``bfloat16`` (7 bits, the
+        range of float32).
     enabled : bool
         ``False`` switches an outer ``autocast`` off.
 
@@ -68,9 +51,10 @@ class autocast(during):  # noqa: N801
     micrograd_core.float16
     """
 
-    @_without_device
-    def __init__(self, dtype: Any = "float16", *, enabled: bool = True) -> None:
-        chosen = as_dtype(dtype)
+    def __init__(self, half: Any = "float16", /, *, dtype: Any = None, enabled: bool = True) -> None:
+        if isinstance(half, str) and half.partition(":")[0] in ("cpu", "cuda"):
+            raise TypeError(f"autocast casts on every device: write autocast('{as_dtype(dtype or 'bfloat16')}')")
+        chosen = as_dtype(half if dtype is None else dtype)
         if chosen not in (float16, bfloat16):
             raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
         self.dtype = chosen if enabled else None

@@ -49,11 +49,10 @@ _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATO
 class _NotCalled(ABCMeta):
     """The class of grad modes: ``with no_grad:`` says what to type."""
 
-    def __enter__(cls) -> None:
+    def __enter__(cls, *error: object) -> None:
         raise TypeError(f"write `with {cls.__name__}():`, with brackets")
 
-    def __exit__(cls, *error: object) -> None:
-        """Nothing was entered."""
+    __exit__ = __enter__
 
 
 class _GradMode(during, metaclass=_NotCalled):

@@ -41,8 +41,7 @@ def write(x: BaseTensor, key: Any, value: Any, operand: Any = None) -> None:
     """
     if x._storage is not None and x._storage.saved:
         raise GraphError(
-            "state_dict() gave a copy: a write into it does not reach the module. Write into the parameter under "
-            "no_grad(), as in model.weight[...] = value, or load_state_dict(); to change the copy, x.clone() it"
+            "this is a copy from state_dict(): no module sees a write. Use load_state_dict(), or x.clone()"
         )
     source, value = value if operand is None else operand, fitting(x, value)
     _refuse_batched(x, value)

@@ -12,12 +12,13 @@ from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
 from micrograd_core.engine.array import storage, wrap
 from micrograd_core.engine.graph import Leaf
-from micrograd_core.errors import DTypeError, ShapeError, check_state
+from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.shared import parameter_names
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.escaping import printable
 from micrograd_core.support.reconstruction import Remembered
+from micrograd_core.support.states import check_state
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transf
 from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
-from micrograd_core.errors import GraphError, ShapeError, check_state
+from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.ops.record import Handle, Table
 from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.states import check_state
 from micrograd_core.support.warning import warn
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]

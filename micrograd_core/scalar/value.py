@@ -20,7 +20,7 @@ from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.graph import OPERATIONS, REFLECTED, constant, look_inside, operands, written
 from micrograd_core.scalar.sweep import Block, sweep
 from micrograd_core.support.context import default_devices, tracing
-from micrograd_core.support.warning import warn_of_math
+from micrograd_core.support.mathematics import warn_of_math
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor

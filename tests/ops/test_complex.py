@@ -81,7 +81,7 @@ def test_values_equal_numpys(op: Op, sample: Sample) -> None:
     assert result.shape == expected.shape
     if op.result is SAME and op.cast is None:
         assert result.dtype is complex128
-    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(result.detach().numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
@@ -104,12 +104,12 @@ def same_as_torch(ours: Any, theirs: Any, data: list[Any]) -> None:
     torch = pytest.importorskip("torch")
     xs, ys = [Tensor(x) for x in data], [torch.tensor(x, requires_grad=True) for x in data]
     a, b = ours(*xs), theirs(torch, *ys)
-    np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12, atol=1e-14)
     a.backward()
     b.backward()
     for x, y in zip(xs, ys, strict=True):
         assert x.grad is not None
-        assert str(x.grad.dtype) == x.numpy().dtype.name
+        assert str(x.grad.dtype) == x.detach().numpy().dtype.name
         np.testing.assert_allclose(x.grad.numpy(), y.grad.resolve_conj().numpy(), rtol=1e-10, atol=1e-12)
 
 

@@ -170,7 +170,7 @@ def test_parameters_of_numpy_do_not_widen_the_result(op: Op, sample: Sample, num
     if result.requires_grad:
         result.sum().backward()
     found = [result, *(x.grad for x in operands if isinstance(x, Tensor) and x.grad is not None)]
-    assert all(x.numpy().dtype.name == str(x.dtype) for x in found)
+    assert all(x.detach().numpy().dtype.name == str(x.dtype) for x in found)
 
 
 LAYOUTS = {
@@ -188,7 +188,7 @@ def test_unary_operations_read_every_layout(name: str, layout: str, device: Devi
     data = np.linspace(-2, 2, 20).reshape(4, 5)
     view, expected = LAYOUTS[layout](Tensor(data, device=device)), np.array(LAYOUTS[layout](NumpyLike(data)))
     reference = TABLE[name].reference(np, expected)
-    np.testing.assert_allclose(functions.FUNCTIONS[name](view).numpy(), reference, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(functions.FUNCTIONS[name](view).detach().numpy(), reference, rtol=1e-12, atol=1e-14)
     x = Tensor(data, device=device)
     assert gradcheck(lambda x: functions.FUNCTIONS[name](LAYOUTS[layout](x)), x)
 
@@ -198,7 +198,7 @@ def test_matmul_reads_every_layout(layout: str, device: Device) -> None:
     data = np.linspace(-2, 2, 16).reshape(4, 4)
     a, b = (LAYOUTS[layout](Tensor(x, device=device)) for x in (data, data + 1))
     x, y = (np.array(LAYOUTS[layout](NumpyLike(each))) for each in (data, data + 1))
-    np.testing.assert_allclose((a @ b.mT).numpy(), x @ y.T, rtol=1e-12)
+    np.testing.assert_allclose((a @ b.mT).detach().numpy(), x @ y.T, rtol=1e-12)
 
 
 class NumpyLike(np.ndarray):
