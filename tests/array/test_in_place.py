@@ -27,6 +27,8 @@ ARGUMENTS: Final[dict[str, list[tuple[Any, ...]]]] = {
     "scatter_add": [(1, PLACES, HIGH[:, :2])],
     "scatter_reduce": [(1, PLACES, HIGH[:, :2], "amax")],
     "lerp": [(HIGH, 0.3)],
+    "addcmul": [(HIGH, HIGH)],
+    "addcdiv": [(HIGH, HIGH)],
 }
 """How those are called that take more than a tensor, a number or nothing."""
 

@@ -30,7 +30,9 @@ def run(path: Path, xs: list[Any]) -> list[Any]:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    found: list[Any] = session.run(None, {x.name: y.numpy() for x, y in zip(session.get_inputs(), xs, strict=True)})
+    found: list[Any] = session.run(
+        None, {x.name: y.detach().numpy() for x, y in zip(session.get_inputs(), xs, strict=True)}
+    )
     return found
 
 
@@ -43,7 +45,7 @@ def compare(path: Path, model: nn.Module, xs: list[Any], **close: Any) -> None:
         wanted, _ = mg.support.pytrees.flatten(model.eval()(*xs))
     for found, out in zip(run(path, xs), wanted, strict=True):
         assert (found.shape, str(found.dtype)) == (out.shape, str(out.dtype))
-        np.testing.assert_allclose(found, out.numpy(), **{"rtol": 1e-4, "atol": 1e-5} | close)
+        np.testing.assert_allclose(found, out.detach().numpy(), **{"rtol": 1e-4, "atol": 1e-5} | close)
 
 
 class Transformer(nn.Module):

@@ -255,8 +255,8 @@ def composed(stop: str, derivative: str, place: str, batch: str) -> tuple[Any, A
         try:
             with mg.no_grad():  # parameters that are closed over record nothing beyond
                 first = whole(point)
-                found.append([x.numpy() for x in mg_leaves(whole(point))] if jitted else None)
-                again = [x.numpy() for x in mg_leaves(first)]
+                found.append([x.detach().numpy() for x in mg_leaves(whole(point))] if jitted else None)
+                again = [x.detach().numpy() for x in mg_leaves(first)]
                 found[-1] = [*(found[-1] or again), *again]
         except (GraphError, TransformError) as error:
             found.append(type(error))
