@@ -36,6 +36,7 @@ from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.shared import both_spellings
 from micrograd_core.suggestions import CallableName, Finder, missing, refuse
 from micrograd_core.support import __version__ as __version__
 
@@ -53,7 +54,7 @@ LATER = {
     "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
     "unique_values unstack",
     "array.numeric": "allclose cumprod cumsum masked_fill norm",
-    "array.selection": "gather index_select kthvalue masked_select scatter scatter_add scatter_reduce",
+    "array.selection": "gather index_select masked_select scatter scatter_add scatter_reduce",
     "array.shapes": "chunk diagonal flatten repeat_interleave split trace",
     "array.statistics": "histogram",
     "linalg": "cross",
@@ -87,7 +88,8 @@ def __getattr__(name: str) -> Any:
             return globals()[name]
         rooms = [] if name.startswith("_") else [import_module(f"micrograd_core.{room}") for room in ROOMS]
         raise missing(__name__, name, rooms, [("x", Tensor)])
-    globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
+    globals()[name] = both_spellings(found) if _HOMES[name].startswith("array.") else found
     return globals()[name]
 
 

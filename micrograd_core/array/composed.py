@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.creation import arange
-from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
-@advising
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """The operands, each broadcast to their common shape.
 
@@ -49,7 +47,6 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(F["broadcast_to"](x, shape) for x in tensors)
 
 
-@both_spellings
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis; `stack` puts them together again.
 
@@ -81,7 +78,6 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*before, i)] for i in range(x.shape[at]))
 
 
-@advising
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0, in C order.
 
@@ -113,7 +109,6 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(found[:, axis] for axis in range(x.ndim))
 
 
-@both_spellings
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences of neighbours along `axis`, taken `n` times.
 
@@ -155,7 +150,6 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
 
 
-@advising
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted, as int64.
 
@@ -187,7 +181,6 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | No
     return F["searchsorted"](x1 if sorter is None else F["take"](x1, sorter), x2, side=side)
 
 
-@advising
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Einstein's sum: products of operands whose axes `subscripts` name, summed over those that the result lacks.
 
@@ -229,7 +222,6 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-@both_spellings
 def topk(x: Tensor, /, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
     """The `k` largest (or smallest) elements along `axis`, in order, and where they are.
 
@@ -310,7 +302,6 @@ def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return F["take"](found, starts), order, starts
 
 
-@advising
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements in order.
 
@@ -335,7 +326,6 @@ def unique_values(x: Tensor, /) -> Tensor:
     return _unique(x)[0]
 
 
-@advising
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements in order, and how often each occurs.
 
@@ -359,7 +349,6 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     return UniqueCounts(values, _counts(order, starts))
 
 
-@advising
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements in order, and where each element of `x` is among them.
 
@@ -383,7 +372,6 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
     return UniqueInverse(values, _inverse(asarray(x), order, starts))
 
 
-@advising
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements in order, where they are, and how often each occurs.
 

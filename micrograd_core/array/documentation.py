@@ -32,13 +32,13 @@ def meanings() -> dict[str, str]:
 
 def docstring(op: Op, function: Any) -> str:
     """The whole docstring, in NumPy's style, of the function of an operation."""
-    parameters = _parameters(function)
+    shown = parameters(function)
     count = 1 if op.operands == -1 else op.operands
-    names = [each.name for each in parameters]
+    names = [each.name for each in shown]
     said = re.sub(r"``x([1-9])``", lambda m: f"`{names[int(m[1]) - 1]}`" if int(m[1]) <= count else m[0], op.doc)
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
-    rows = [_operand(op, i, each) for i, each in enumerate(parameters[:count])]
-    rows += [_parameter(op, each) for each in parameters[count:]]
+    rows = [_operand(op, i, each) for i, each in enumerate(shown[:count])]
+    rows += [_parameter(op, each) for each in shown[count:]]
     if op.parts is None:
         kind, result = "Tensor", f"Of {RESULTS.get(op.result, 'the dtype told above')}."
         if op.result is SAME and op.cast is not None:
@@ -49,7 +49,7 @@ def docstring(op: Op, function: Any) -> str:
     return (
         f"{said}\n\n{grad}\n\nParameters\n----------\n" + "\n".join(rows) + f"\n\nReturns\n-------\n{kind}\n"
         f"    {result}\n\nRaises\n------\n{', '.join(RAISES)}{undefined}\n"
-        + (f"\nExamples\n--------\n>>> import micrograd_core as mg\n{example(op, names)}\n" if op.samples else "")
+        + (f"\nExamples\n--------\n>>> import micrograd_core as mg\n{example(op, shown)}\n" if op.samples else "")
     )
 
 
@@ -79,7 +79,7 @@ def module_docstring(function: Any, origin: str, inputs: int, left_out: frozense
         How an example spells the module.
     """
     found = sections(function.__doc__ or "")
-    names = [each.name for each in _parameters(function)]
+    names = [each.name for each in parameters(function)]
     taken = [each for each in names[inputs:] if each not in left_out and each[0] != "_"]
     operands, result = _rows(found.get("Parameters", ""), names[:inputs]), found.get("Returns", "")
 
@@ -116,9 +116,10 @@ class _Parameter(NamedTuple):
     name: str
     annotation: str
     default: str  # empty where there is none
+    by_name: bool
 
 
-def _parameters(function: Any) -> list[_Parameter]:
+def parameters(function: Any) -> list[_Parameter]:
     """The parameters that a signature shows. Importing `inspect` would take longer than all of this."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
@@ -127,8 +128,10 @@ def _parameters(function: Any) -> list[_Parameter]:
     known = dict(zip(names[: code.co_argcount][::-1], defaults[::-1], strict=False)) | (function.__kwdefaults__ or {})
     annotations = function.__annotations__
     return [
-        _Parameter(name, str(annotations.get(name, "Any")), repr(known[name]) if name in known else "")
-        for name in names
+        _Parameter(
+            name, str(annotations.get(name, "Any")), repr(known[name]) if name in known else "", i >= code.co_argcount
+        )
+        for i, name in enumerate(names)
     ]
 
 
@@ -140,13 +143,13 @@ def _operand(op: Op, position: int, parameter: _Parameter) -> str:
 
 
 def _parameter(op: Op, parameter: _Parameter) -> str:
-    name, annotation, default = parameter
+    name, annotation, default, _ = parameter
     facts = [annotation.replace(" | ", " or ")] * (annotation != "Any") + [f"default {default}"] * bool(default)
     said = meanings().get(f"{op.name}.{name}") or meanings()[name]
     return f"{name}{' : ' * bool(facts)}{', '.join(facts)}\n    {said}"
 
 
-def example(op: Op, names: list[str]) -> str:
+def example(op: Op, shown: list[_Parameter]) -> str:
     """A call that runs, as Python: its arrays have the names of the parameters."""
     sample = op.samples[0]
     given = [_array(each) if isinstance(each, Array) else repr(each) for each in sample.operands]
@@ -154,8 +157,9 @@ def example(op: Op, names: list[str]) -> str:
     if op.operands == -1:
         given = [f"[{', '.join(given)}]"]
     else:
-        made = [f">>> {name} = {each}" for name, each in zip(names, given, strict=False) if each.startswith("mg.")]
-        given = [name if each.startswith("mg.") else each for name, each in zip(names, given, strict=False)]
+        pairs = list(zip(shown, given, strict=False))
+        made = [f">>> {each.name} = {x}" for each, x in pairs if x.startswith("mg.")]
+        given = [f"{each.name}=" * each.by_name + (each.name if x.startswith("mg.") else x) for each, x in pairs]
     parameters = op.parameters and op.parameters.__code__
     unnamed = parameters.co_varnames[: parameters.co_posonlyargcount] if parameters else ()
     settings = [repr(value) if name in unnamed else f"{name}={value!r}" for name, value in sample.params.items()]

@@ -18,7 +18,6 @@ from micrograd_core.ops import TABLE, Array, Op, Sample, family
 from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
-from micrograd_core.ops.shared import both_spellings as both_spellings
 from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool
 
 _READY: Final = frozenset((Tensor, float))
@@ -337,7 +336,7 @@ class Functions(Mapping[str, Callable[..., Tensor]]):
                 written.__doc__ = docstring(op, written)
                 return written
         function = _function(op)
-        if op.name in ("softmax", "log_softmax", "softmin") or op in family("standard.scans").OPS:
+        if op.name in ("softmax", "log_softmax", "softmin", "kthvalue") or op in family("standard.scans").OPS:
             function = _of_one_axis(function)
         if is_lenient(op):
             function = _lenient(function, op)

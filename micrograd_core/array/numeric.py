@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import bool_
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
-@advising
 def allclose(x: Any, y: Any, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close, as `isclose` says.
 
@@ -40,7 +38,6 @@ def allclose(x: Any, y: Any, /, rtol: float = 1e-05, atol: float = 1e-08, equal_
     return bool(F["isclose"](x, y, rtol, atol, equal_nan).all())
 
 
-@advising
 def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor:
     """`value` where the mask is true, else `x`.
 
@@ -75,7 +72,6 @@ def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor:
     return F["masked_fill"](x, mask, value.astype(x.dtype) if isinstance(value, Tensor) else value)
 
 
-@both_spellings
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """Sums of the first 1, 2, … elements along `axis`; of the flattened tensor without one.
 
@@ -108,7 +104,6 @@ def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     return F["cumulative_sum"](x.reshape(1) if not x.ndim else x, axis=axis or 0, dtype=dtype).reshape(x.shape)
 
 
-@both_spellings
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """Products of the first 1, 2, … elements along `axis`; of the flattened tensor without one.
 
@@ -141,7 +136,6 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     return F["cumulative_prod"](x.reshape(1) if not x.ndim else x, axis=axis or 0, dtype=dtype).reshape(x.shape)
 
 
-@both_spellings
 def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False, *, p: Any = None) -> Tensor:
     """The length of vectors along `axis`, by default of all elements: PyTorch's ``x.norm(p, dim)``.
 

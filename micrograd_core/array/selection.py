@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
-@both_spellings
 def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     """Along `dim`, the elements that `index` names, place by place: ``out[i][j] = x[index[i][j]][j]`` for `dim` 0.
 
@@ -48,7 +46,6 @@ def gather(x: Any, /, dim: int, index: Any) -> Tensor:
     return F["gather"](x.reshape(1), index.reshape(-1), axis=dim).reshape(index.shape)
 
 
-@both_spellings
 def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     """The slices along `dim` that integers name: ``take(x, index, axis=dim)``.
 
@@ -83,7 +80,6 @@ def index_select(x: Any, /, dim: int, index: Any) -> Tensor:
     return found if x.ndim else found.reshape(())
 
 
-@both_spellings
 def scatter_reduce(
     x: Any, /, dim: int, index: Any, src: Any, reduce: str = "replace", *, include_self: bool = True
 ) -> Tensor:
@@ -128,7 +124,6 @@ def scatter_reduce(
     return F["scatter_reduce"](x.reshape(1), index.reshape(-1), src, **given).reshape(())
 
 
-@both_spellings
 def scatter(
     x: Any,
     /,
@@ -188,7 +183,6 @@ def scatter(
     return scatter_reduce(x, dim, index, given, word)
 
 
-@both_spellings
 def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     """A copy of `x` with the elements of `src` added where `index` says along `dim`.
 
@@ -222,7 +216,6 @@ def scatter_add(x: Any, /, dim: int, index: Any, src: Any) -> Tensor:
     return scatter_reduce(x, dim, index, src, "sum")
 
 
-@advising
 def masked_select(x: Any, /, mask: Any) -> Tensor:
     """The elements where the mask is true, in one row.
 
@@ -253,41 +246,3 @@ def masked_select(x: Any, /, mask: Any) -> Tensor:
 
     wide, chosen = broadcast_arrays(x, mask)
     return wide[chosen]
-
-
-@both_spellings
-def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -> Any:
-    """The `k`-th smallest element along `axis`, counted from 1, and where it is.
-
-    Parameters
-    ----------
-    x : Tensor
-        Of real dtype.
-    k : int
-        Which element, from 1 for the least.
-    axis : int
-        The axis to compute along. Negative ones count from the end.
-    keepdims : bool
-        Whether the axis stays, with length 1.
-
-    Returns
-    -------
-    named tuple of Tensor: values, indices
-        Both without the axis; the indices are int64.
-
-    Raises
-    ------
-    ShapeError
-        When `k` is not from 1 to the length of the axis.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> mg.kthvalue(mg.asarray([3.0, 1.0, 2.0]), 2)
-    Ordered(values=Tensor(2.), indices=Tensor(2))
-    """
-    x = asarray(x)
-    if x.ndim:
-        return F["kthvalue"](x, k, axis, keepdims)
-    found: Any = F["kthvalue"](x.reshape(1), k, axis)
-    return type(found)(*(each.reshape(()) for each in found))

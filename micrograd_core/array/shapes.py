@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import is_integer, resolve_axis
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
-@both_spellings
 def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces along `axis` of given lengths, as in PyTorch: NumPy's second argument counts pieces.
 
@@ -60,7 +58,6 @@ def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor
     return tuple(x.slice(at, start, stop) for start, stop in bounds)
 
 
-@both_spellings
 def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces along `axis`, of one length except for the last.
 
@@ -96,7 +93,6 @@ def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(-(-x.shape[at] // chunks), 1), at)
 
 
-@both_spellings
 def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
     """Each element, or each slice along `axis`, repeated: PyTorch's name of `repeat`.
 
@@ -128,7 +124,6 @@ def repeat_interleave(x: Any, repeats: Any, /, axis: int | None = None) -> Tenso
     return F["repeat"](x, repeats, axis=axis)
 
 
-@both_spellings
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonals over two axes.
 
@@ -164,7 +159,6 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
     return F["diagonal"](F["moveaxis"](x, (first, second), (-2, -1)), offset=offset)
 
 
-@both_spellings
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The sum of the diagonal over two axes.
 
@@ -196,7 +190,6 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return F["sum"](diagonal(x, offset, axis1, axis2), axis=-1)
 
 
-@advising
 def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from `start_dim` to `end_dim`, merged into one.
 

@@ -8,7 +8,6 @@ from micrograd_core.array.composed import searchsorted
 from micrograd_core.array.creation import full, linspace
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
@@ -20,7 +19,6 @@ class Histogram(NamedTuple):
     bin_edges: Tensor
 
 
-@advising
 def histogram(
     x: Any, /, bins: Any = 10, range: Any = None, *, weight: Any = None, weights: Any = None, density: bool = False
 ) -> Histogram:

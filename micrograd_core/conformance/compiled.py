@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.base import Suite
 from micrograd_core.conformance.cases import ROUNDING, Case, download
 from micrograd_core.conformance.operations import gradients_of
 from micrograd_core.device import Device
@@ -25,7 +25,6 @@ their own, and what is fused is rounded less often."""
 class Compiled(Suite):
     """Each sample inside a traced function."""
 
-    @since(1)
     def test_jit(self, case: Case, opened: Device) -> None:
         """The result, and that it is traced once."""
         operands = case.tensors(opened)
@@ -35,7 +34,6 @@ class Compiled(Suite):
             return
         _agree(case, case.call, operands)
 
-    @since(1)
     def test_jit_first_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of all operands, taken inside and outside."""
         operands = case.tensors(opened, requires_grad=True)
@@ -43,7 +41,6 @@ class Compiled(Suite):
         compiled = jit(_taking(case.vary))
         _agree(case, gradients_of(lambda xs: compiled(*xs), operands), operands, gradients_of(case.vary, operands))
 
-    @since(1)
     def test_jit_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of the gradients, likewise."""
         operands = case.tensors(opened, requires_grad=True)

@@ -11,7 +11,7 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
-from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.base import Suite
 from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
 from micrograd_core.conformance.forms import ITERATED
 from micrograd_core.device import Device
@@ -27,7 +27,6 @@ FACTOR: Final = 16
 class Operations(Suite):
     """One operation at a time."""
 
-    @since(1)
     def test_operation_is_available(self, op: str, opened: Device) -> None:
         """A kernel, or a composition whose parts the device has; or a refusal that names the capability it lacks."""
         if opened.kernels.provides(TABLE[op]):
@@ -36,7 +35,6 @@ class Operations(Suite):
         with pytest.raises(errors.UnsupportedOp, match=f"{op} is not supported on .*'{TABLE[op].capability}'"):
             getattr(opened.kernels, op)
 
-    @since(1)
     def test_value(self, case: Case, opened: Device) -> None:
         """Shape, dtype and numbers; inputs unchanged, and not within reach of who writes to the result."""
         operands = case.tensors(opened)
@@ -62,7 +60,6 @@ class Operations(Suite):
         if not case.op.view:
             aliases_nothing(case, operands, result)
 
-    @since(1)
     def test_first_gradient(self, case: Case, opened: Device) -> None:
         """Along a random direction, against a central difference; in narrow dtypes that of the definition in NumPy."""
         if case.dtype in ROUNDING:
@@ -70,7 +67,6 @@ class Operations(Suite):
         else:
             _directional(case.vary, case, opened, step=1e-6, tolerance=1e-6)
 
-    @since(1)
     def test_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradient's own gradient, likewise."""
         gradient = gradients_of(case.vary, case.tensors(opened, requires_grad=True))

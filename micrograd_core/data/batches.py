@@ -167,15 +167,8 @@ class Batches:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last ``for`` is, as integers and booleans. Batches that lie ready do not count."""
-        return {
-            "epoch": self.epoch,
-            "position": self.position,
-            "seed": self._seed,
-            "shuffle": self._shuffle,
-            "size": self._size,
-            "drop_last": self._drop_last,
-            "length": self._source.length,
-        }
+        given = {name: getattr(self, f"_{name}") for name in ("seed", "shuffle", "size", "drop_last")}
+        return {"epoch": self.epoch, "position": self.position, **given, "length": self._source.length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next ``for`` continue where another one was, with exactly the same batches.

@@ -10,7 +10,7 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
-from micrograd_core.nn.activations import GELU
+from micrograd_core.nn.call import GELU
 from micrograd_core.nn.initialization import Making, parameter, placed
 from micrograd_core.nn.layers import Linear
 from micrograd_core.nn.module import Module, Sequential

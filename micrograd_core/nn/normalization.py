@@ -1,5 +1,7 @@
 """Normalisation as layers: of batches, layers, groups, instances."""
 
+# ruff: noqa: D101
+
 from __future__ import annotations
 
 from typing import Any, Unpack
@@ -13,7 +15,7 @@ from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.initialization import Place, check_counts, each_axis, parameter
-from micrograd_core.nn.module import Module
+from micrograd_core.nn.module import Module, OverAxes
 from micrograd_core.support.context import computing_again
 
 
@@ -173,10 +175,8 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
 
 
-class _RunningNorm(Module):
+class _RunningNorm(OverAxes):
     """What batch and instance normalisation share: weight and bias for each channel, and running averages."""
-
-    ndims: tuple[int, ...]
 
     def __init__(
         self,
@@ -198,10 +198,10 @@ class _RunningNorm(Module):
         self.running_var = ones(num_features, **made) if track else None
         self.num_batches_tracked = zeros((), dtype="int64", device=made.get("device")) if track else None
 
-    def _check(self, x: Tensor) -> None:
+    def _check(self, x: Tensor, *ndims: int) -> None:
         name = type(self).__name__
-        if x.ndim not in self.ndims:
-            raise ShapeError(f"{name}: the input has {' or '.join(map(str, self.ndims))} axes; got {x.shape}")
+        if x.ndim not in ndims:
+            raise ShapeError(f"{name}: the input has {' or '.join(map(str, ndims))} axes; got {x.shape}")
         if x.shape[1:2] != (self.num_features,):
             raise ShapeError(
                 f"{name}: it was made for {self.num_features} channels; got shape {x.shape} with {x.shape[1]} (axis 1)"
@@ -279,7 +279,7 @@ class _BatchNorm(_RunningNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial)."""
-        self._check(x)
+        self._check(x, *(2,) * (self.rank == 1), self.rank + 2)
         self._follow(x)
         training = self.training or self.running_mean is None
         return FUNCTIONS["batch_norm"](
@@ -306,60 +306,11 @@ class _BatchNorm(_RunningNorm):
         return x.mean(axis=axes), var
 
 
-class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (batch, channels) or (batch, channels, length) (Ioffe & Szegedy 2015).
-
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
-    TransformError
-        At a call in training inside `vmap`.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5))
-    >>> y = mg.nn.BatchNorm1d(3)(x)
-    >>> y.shape
-    (4, 3, 5)
-    """
-
-    ndims = (2, 3)
-
-
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (batch, channels, height, width) (Ioffe & Szegedy 2015).
+    """Batch normalisation of (batch, channels, *spatial) (Ioffe & Szegedy 2015).
 
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
+    `BatchNorm1d` takes (batch, channels), too. Training uses the batch's own statistics and averages them; `eval` uses
+    these averages.
 
     Parameters
     ----------
@@ -403,58 +354,6 @@ class BatchNorm2d(_BatchNorm):
     (4, 3, 5, 5)
     """
 
-    ndims = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (batch, channels, depth, height, width) (Ioffe & Szegedy 2015).
-
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
-    TransformError
-        At a call in training inside `vmap`.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5, 5, 5))
-    >>> y = mg.nn.BatchNorm3d(3)(x)
-    >>> y.shape
-    (4, 3, 5, 5, 5)
-    """
-
-    ndims = (5,)
-
 
 class _InstanceNorm(_RunningNorm):
     """`functional.instance_norm`: each channel of each example by its own mean and variance (Ulyanov et al. 2016).
@@ -478,9 +377,9 @@ class _InstanceNorm(_RunningNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial), or without the batch."""
-        if x.ndim == self.ndims[0] - 1:
+        if x.ndim == self.rank + 1:
             return self.forward(x.expand_dims(0))[0]
-        self._check(x)
+        self._check(x, self.rank + 2)
         own = self.training or self.running_mean is None
         self._follow(x)
         averages = (None, None) if own else (self.running_mean, self.running_var)
@@ -494,57 +393,8 @@ class _InstanceNorm(_RunningNorm):
         return x.mean(axis=axes).mean(axis=0), x.var(axis=axes, correction=1.0).mean(axis=0)
 
 
-class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, length), or without the batch.
-
-    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
-    no weight, bias and running averages; with averages, `eval` uses them.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5))
-    >>> y = mg.nn.InstanceNorm1d(3)(x)
-    >>> y.shape
-    (4, 3, 5)
-    """
-
-    ndims = (3,)
-
-
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, height, width), or without the batch.
+    """Instance normalisation of (batch, channels, *spatial), or without the batch.
 
     Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
     no weight, bias and running averages; with averages, `eval` uses them.
@@ -589,56 +439,17 @@ class InstanceNorm2d(_InstanceNorm):
     (4, 3, 5, 5)
     """
 
-    ndims = (4,)
+
+class BatchNorm1d(_BatchNorm, rank=1): ...
 
 
-class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, depth, height, width), or without the batch.
+class BatchNorm3d(_BatchNorm, rank=3): ...
 
-    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
-    no weight, bias and running averages; with averages, `eval` uses them.
 
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
+class InstanceNorm1d(_InstanceNorm, rank=1): ...
 
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
 
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5, 5, 5))
-    >>> y = mg.nn.InstanceNorm3d(3)(x)
-    >>> y.shape
-    (4, 3, 5, 5, 5)
-    """
-
-    ndims = (5,)
+class InstanceNorm3d(_InstanceNorm, rank=3): ...
 
 
 publish(globals())
