@@ -51,12 +51,10 @@ MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random
 ROOMS = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
-    "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
-    "unique_values unstack",
-    "array.numeric": "allclose cumprod cumsum masked_fill norm",
-    "array.selection": "gather index_select masked_select scatter scatter_add scatter_reduce",
-    "array.shapes": "chunk diagonal flatten repeat_interleave split trace",
-    "array.statistics": "histogram",
+    "array.composed": "allclose broadcast_arrays cumprod cumsum diff einsum histogram masked_fill nonzero norm "
+    "searchsorted topk unique_all unique_counts unique_inverse unique_values unstack",
+    "array.selection": "chunk diagonal flatten gather index_select masked_select repeat_interleave scatter scatter_add "
+    "scatter_reduce split trace",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
     "scalar.drawing": "draw",

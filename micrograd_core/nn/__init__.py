@@ -24,7 +24,6 @@ from micrograd_core.nn.mlp import *
 from micrograd_core.nn.module import *
 from micrograd_core.nn.normalization import *
 from micrograd_core.nn.padding import *
-from micrograd_core.nn.parameters import *
 from micrograd_core.nn.recurrent import *
 from micrograd_core.nn.stateless import *
 from micrograd_core.nn.summaries import *
